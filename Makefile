@@ -1,0 +1,42 @@
+# make run     the main job on the embedded defaults: a server, the component, a client's view of both
+# make test    every check: format, lint, types, doors between rooms, tests
+# make bench   what is measured, against which peer
+# make thorough  the long campaigns: more generated stanzas, every split of every stream
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+
+.PHONY: run test thorough bench check format clean
+
+run: $(STAMP)
+	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
+
+test: check
+	$(BIN)/pytest -q
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+thorough: $(STAMP)
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(STAMP): pyproject.toml setup.cfg
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[demo,uvloop]" --group test
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .demo

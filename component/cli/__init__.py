@@ -1,0 +1,1 @@
+"""The command line: xmpp-agent init, doctor, run, skills, demo."""

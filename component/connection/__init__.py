@@ -1,0 +1,1 @@
+"""XEP-0114 over anyio: connect, handshake, keepalive, reconnect, drain."""

@@ -1,0 +1,1 @@
+"""A loopback-only XMPP server for the demo and the fast tests."""

@@ -1,0 +1,1 @@
+"""One typed table of handlers, IQ correlation, admission and error mapping."""

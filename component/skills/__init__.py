@@ -1,0 +1,1 @@
+"""What is offered: declaration, schemas, registry and the executors."""

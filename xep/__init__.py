@@ -1,0 +1,1 @@
+"""The wire, typed and sans-IO: no sockets, no clocks, no settings."""
