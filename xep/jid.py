@@ -1,0 +1,238 @@
+"""JIDs: the address format of XMPP (RFC 7622), prepared once and compared by value.
+
+Parsing is cached and knows a shortcut for ASCII, so the libraries behind PRECIS and IDNA are
+imported by the first address that needs them.
+"""
+
+import functools
+import re
+import unicodedata
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+if TYPE_CHECKING:
+    from precis_i18n.profile import Profile
+
+# RFC 7622 §3.2 to §3.4: octets of UTF-8 in each part, after preparation.
+_MAX_OCTETS = 1023
+# Before preparation a part may be longer, because composition (NFC) joins up to four characters
+# into one of three octets. What is longer than this is refused unread, so that time stays bounded.
+_MAX_CHARACTERS = 2 * _MAX_OCTETS
+# Short texts are what stanzas carry; hostile long ones must not fill the memory by being kept.
+_MAX_CACHED_CHARACTERS = 256
+_CACHE_ENTRIES = 4096
+
+# What PRECIS and IDNA2008 leave as it is. RFC 7622 §3.3.1 takes "&'/:<>@ from the localpart.
+_LOCAL = r"[!#-%(-.0-9;=?\[-~]+"
+_LABEL = r"(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_RESOURCE = r"[ -~]+"
+_ASCII_LOCAL = re.compile(_LOCAL)
+_ASCII_LABEL = re.compile(_LABEL)
+_ASCII_RESOURCE = re.compile(_RESOURCE)
+_PLAIN = re.compile(rf"(?:({_LOCAL})@)?({_LABEL}(?:\.{_LABEL})*)(?:/({_RESOURCE}))?")
+_EXCLUDED_FROM_LOCAL = frozenset("\"&'/:<>@")
+
+
+class JIDError(ValueError):
+    """A text is no JID; the message says which part is wrong and why."""
+
+
+class JID(msgspec.Struct, frozen=True, gc=False):
+    """An address `local@domain/resource` (RFC 7622 §3.1).
+
+    The parts are in their prepared form: construct one directly only from parts of another JID,
+    and use `parse` for any text from outside. Equal addresses are equal and hash alike.
+    """
+
+    local: str | None
+    domain: str
+    resource: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> "JID":
+        """Read a JID and prepare each part: `ROMEO@Example.org` gives `romeo@example.org`.
+
+        Raises `JIDError` when RFC 7622 refuses the text, and nothing else.
+        """
+        if len(text) > _MAX_CACHED_CHARACTERS:
+            return _parse(text)
+        return _parse_cached(text)
+
+    def __str__(self) -> str:
+        """The canonical text; `JID.parse` of it gives an equal JID."""
+        if self.local is None:
+            return self.domain if self.resource is None else f"{self.domain}/{self.resource}"
+        if self.resource is None:
+            return f"{self.local}@{self.domain}"
+        return f"{self.local}@{self.domain}/{self.resource}"
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is no resource."""
+        return self.resource is None
+
+    @property
+    def bare(self) -> "JID":
+        """The same address without its resource."""
+        return self if self.resource is None else JID(self.local, self.domain, None)
+
+    @property
+    def domain_jid(self) -> "JID":
+        """The address of the domain itself, without localpart and resource."""
+        if self.local is None and self.resource is None:
+            return self
+        return JID(None, self.domain, None)
+
+    def with_resource(self, resource: str) -> "JID":
+        """The same bare address with this resource, which is prepared first.
+
+        Raises `JIDError` when RFC 7622 §3.4 refuses the resource.
+        """
+        return JID(self.local, self.domain, _prepare_resource(resource))
+
+
+def _parse(text: str) -> JID:
+    # The shortcut for nearly every address there is: nothing to map, no part too long.
+    if len(text) <= _MAX_OCTETS and (plain := _PLAIN.fullmatch(text)):
+        return JID(*plain.groups())
+    return _prepare(text)
+
+
+def _prepare(text: str) -> JID:
+    # RFC 7622 §3.1: the resource starts at the first slash, whatever follows it, so `a/b@c` has
+    # the domain `a`; then the localpart ends at the first at-sign.
+    address, slash, resource = text.partition("/")
+    local, at, domain = address.partition("@")
+    if not at:
+        local, domain = "", address
+    return JID(
+        _prepare_local(local) if at else None,
+        _prepare_domain(domain),
+        _prepare_resource(resource) if slash else None,
+    )
+
+
+_parse_cached = functools.lru_cache(maxsize=_CACHE_ENTRIES)(_parse)
+
+
+def _prepare_local(text: str) -> str:
+    """Prepare by UsernameCaseMapped (RFC 8265 §3.3) without the characters of RFC 7622 §3.3.1."""
+    _refuse_length("localpart", text, len(text), _MAX_CHARACTERS)
+    if text.isascii():
+        prepared = text.lower()
+        if not _ASCII_LOCAL.fullmatch(prepared):
+            _refuse("localpart", text, "holds a space, a control character or one of \"&'/:<>@")
+    else:
+        prepared = _enforce("UsernameCaseMapped", "localpart", text)
+        if not _EXCLUDED_FROM_LOCAL.isdisjoint(prepared):
+            _refuse("localpart", text, "holds one of \"&'/:<>@")
+    _refuse_length("localpart", text, len(prepared.encode()), _MAX_OCTETS)
+    return prepared
+
+
+def _prepare_resource(text: str) -> str:
+    """Prepare by OpaqueString (RFC 8265 §4.2), as RFC 7622 §3.4 says."""
+    _refuse_length("resourcepart", text, len(text), _MAX_CHARACTERS)
+    if text.isascii():
+        prepared = text
+        if not _ASCII_RESOURCE.fullmatch(prepared):
+            _refuse("resourcepart", text, "holds a control character")
+    else:
+        prepared = _enforce("OpaqueString", "resourcepart", text)
+    _refuse_length("resourcepart", text, len(prepared.encode()), _MAX_OCTETS)
+    return prepared
+
+
+def _prepare_domain(text: str) -> str:
+    """Prepare to lower-case U-labels without a final dot (RFC 7622 §3.2), or an IP literal."""
+    _refuse_length("domainpart", text, len(text), _MAX_CHARACTERS)
+    if text.startswith("["):
+        return _prepare_ipv6(text)
+    mapped = text.lower() if text.isascii() else _map_domain(text)
+    labels = [
+        label if _ASCII_LABEL.fullmatch(label) else _prepare_label(label, text)
+        for label in mapped.removesuffix(".").split(".")
+    ]
+    prepared = ".".join(labels)
+    _refuse_length("domainpart", text, len(prepared.encode()), _MAX_OCTETS)
+    return prepared
+
+
+def _map_domain(text: str) -> str:
+    """Map as RFC 5895 §2 says: lower case, full and half width, NFC, ideographic full stop."""
+    wide = "".join(
+        unicodedata.normalize("NFKC", character)
+        if unicodedata.decomposition(character).startswith(("<wide>", "<narrow>"))
+        else character
+        for character in text
+    )
+    return unicodedata.normalize("NFC", wide.lower()).replace("\u3002", ".")
+
+
+def _prepare_label(label: str, domain: str) -> str:
+    """Check one label that is not plain ASCII, and decode it if it is an A-label."""
+    if not label:
+        _refuse("domainpart", domain, "is empty or has an empty label between its dots")
+    if label.isascii() and not label.startswith("xn--"):
+        _refuse(
+            "domainpart",
+            domain,
+            f"has the label {_shorten(label)}, which is not made of at most 63 letters, digits and"
+            " inner hyphens",
+        )
+    import idna  # noqa: PLC0415 - only addresses beyond ASCII pay for it
+
+    try:
+        prepared = idna.ulabel(label)
+        idna.alabel(prepared)  # and not more than 63 octets as it stands in the DNS
+    # Not only IDNAError: for unnamed neighbours of a joiner the library lets a ValueError through.
+    except ValueError as error:
+        _refuse("domainpart", domain, f"has the label {_shorten(label)}: {error}")
+    return prepared
+
+
+def _prepare_ipv6(text: str) -> str:
+    import ipaddress  # noqa: PLC0415 - an IPv6 literal is rare in a JID
+
+    # A zone (`%eth0`) means something on one machine only, so it cannot be part of an address.
+    if not text.endswith("]") or "%" in text:
+        _refuse("domainpart", text, "is not an IPv6 address between square brackets")
+    try:
+        ipaddress.IPv6Address(text[1:-1])
+    except ValueError as error:
+        _refuse("domainpart", text, f"is not an IPv6 address between square brackets: {error}")
+    return text.lower()
+
+
+@functools.cache
+def _profile(name: str) -> "Profile":
+    from precis_i18n import get_profile  # noqa: PLC0415 - only addresses beyond ASCII pay for it
+
+    return get_profile(name)
+
+
+def _enforce(profile: str, part: str, text: str) -> str:
+    try:
+        return _profile(profile).enforce(text)
+    except UnicodeEncodeError as error:
+        reason = error.reason.removeprefix("DISALLOWED/").replace("_", " ")
+        # The library marks either one character or, where the whole is at fault, everything.
+        marked = error.object[error.start : error.end]
+        which = f"U+{ord(marked):04X} " if len(marked) == 1 else ""
+        _refuse(part, text, f"is refused by the PRECIS profile {profile}: {which}{reason}")
+
+
+def _refuse_length(part: str, text: str, length: int, limit: int) -> None:
+    if length == 0:
+        _refuse(part, text, "is empty")
+    if length > limit:
+        _refuse(part, text, f"is longer than {_MAX_OCTETS} octets")
+
+
+def _refuse(part: str, text: str, why: str) -> NoReturn:
+    raise JIDError(f"The {part} {_shorten(text)} {why}.") from None
+
+
+def _shorten(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:60] + "...")
