@@ -1,1 +1,42 @@
-"""Declare an XML element once as a msgspec.Struct; decoder and encoder come from it."""
+"""Declare an XML element once as a msgspec.Struct; decoder and encoder come from it.
+
+class Ping(Payload, frozen=True, kw_only=True):
+    xml = Name("urn:xmpp:ping", "ping")
+
+decode(Ping, element)     # ContentError when the element does not fit
+encode(Ping())            # "<ping xmlns='urn:xmpp:ping'/>"
+"""
+
+from xep.binding.declaration import (
+    Attr,
+    Child,
+    Flag,
+    Lang,
+    Name,
+    Payload,
+    Rest,
+    Text,
+    TextChild,
+)
+from xep.binding.decoder import decode
+from xep.binding.encoder import encode
+from xep.binding.errors import ContentError, DeclarationError, EncodingError
+from xep.binding.opaque import Opaque
+
+__all__ = [
+    "Attr",
+    "Child",
+    "ContentError",
+    "DeclarationError",
+    "EncodingError",
+    "Flag",
+    "Lang",
+    "Name",
+    "Opaque",
+    "Payload",
+    "Rest",
+    "Text",
+    "TextChild",
+    "decode",
+    "encode",
+]

@@ -1,0 +1,256 @@
+"""How a field of a Payload stands in XML: the markers, and the plan read from a class once."""
+
+import types
+import typing
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from xep.binding.conversion import Conversion, conversion_for
+from xep.binding.errors import DeclarationError
+from xep.binding.opaque import Opaque
+
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+
+
+class Name(NamedTuple):
+    """The qualified name of an element: namespace and local name."""
+
+    namespace: str
+    local: str
+
+    @property
+    def tag(self) -> str:
+        """The name in Clark notation, ``{namespace}local``."""
+        return f"{{{self.namespace}}}{self.local}"
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """One XML element, declared once; what every stanza payload derives from.
+
+    A subclass names its element in ``xml`` and marks each field with where it stands:
+    ``Attr``, ``Text``, ``TextChild``, ``Child``, ``Flag`` or ``Rest``. A field without a default
+    is required; a ``tuple[X, ...]`` repeats; ``X | None`` may be missing.
+    """
+
+    xml: ClassVar[Name]
+
+
+class Attr(msgspec.Struct, frozen=True):
+    """An attribute. ``name`` defaults to the field's own with ``_`` as ``-``.
+
+    The only namespace an attribute can have is that of ``xml:``, asked for with ``xml=True``.
+    A value equal to the default is left out when encoding unless ``always`` is set.
+    """
+
+    name: str | None = None
+    xml: bool = False
+    always: bool = False
+
+
+class Text(msgspec.Struct, frozen=True):
+    """The element's own character data."""
+
+
+class TextChild(msgspec.Struct, frozen=True):
+    """A child element that holds nothing but text; repeated for ``tuple[X, ...]``.
+
+    ``namespace`` defaults to the parent's.
+    """
+
+    name: str | None = None
+    namespace: str | None = None
+    at_least: int = 0
+    at_most: int | None = None
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A child element that is a Payload of its own, or one of a union of them.
+
+    ``malformed`` says what becomes of a child that cannot be decoded: ``"fail"`` refuses the
+    parent too, ``"drop"`` leaves that child out.
+    """
+
+    at_least: int = 0
+    at_most: int | None = None
+    malformed: Literal["fail", "drop"] = "fail"
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """An empty child element whose presence is ``True``."""
+
+    name: str | None = None
+    namespace: str | None = None
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Keeps every child that nothing else declares, as ``tuple[Opaque, ...]``.
+
+    Without such a field unknown children are ignored.
+    """
+
+
+Marker = Attr | Text | TextChild | Child | Flag | Rest
+Lang = Annotated[str | None, Attr("lang", xml=True)]
+"""``xml:lang`` of the element (RFC 6120 §8.1.5)."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """What the plan knows of one field."""
+
+    name: str
+    tag: str
+    """The attribute's or child's name as ElementTree spells it."""
+    local: str
+    namespace: str | None
+    required: bool
+    default: Any
+    many: bool
+    optional: bool
+    conversion: Conversion[Any] | None = None
+    payloads: tuple[type[Payload], ...] = ()
+    at_least: int = 0
+    at_most: int | None = None
+    drop_malformed: bool = False
+    always: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A Payload class, read once: its fields by where they stand, in declared order."""
+
+    cls: type[Payload]
+    attributes: tuple[Field, ...]
+    text: Field | None
+    children: tuple[tuple[Marker, Field], ...]
+    rest: Field | None
+
+
+def read_plan(cls: type[Payload]) -> Plan:
+    """Read the declaration of ``cls``.
+
+    Raises:
+        DeclarationError: a field has no marker, two things claim one name, or a type cannot
+            stand where its marker puts it.
+    """
+    if not isinstance(getattr(cls, "xml", None), Name):
+        raise DeclarationError(f"{cls.__name__} does not name its element: set `xml = Name(…)`")
+    attributes: list[Field] = []
+    children: list[tuple[Marker, Field]] = []
+    text: Field | None = None
+    rest: Field | None = None
+    for info in msgspec.structs.fields(cls):
+        marker, field = _read_field(cls, info)
+        match marker:
+            case Attr():
+                attributes.append(field)
+            case Text():
+                text = field if text is None else _refuse(cls, info.name, "is a second text")
+            case Rest():
+                rest = field if rest is None else _refuse(cls, info.name, "is a second rest")
+            case _:
+                children.append((marker, field))
+    _refuse_doubles(cls, [field.tag for field in attributes])
+    _refuse_doubles(cls, [tag for _, field in children for tag in _child_tags(field)])
+    return Plan(cls, tuple(attributes), text, tuple(children), rest)
+
+
+def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
+    marker = None
+    declared = info.type
+    if get_origin(declared) is Annotated:
+        declared, *extras = get_args(declared)
+        marker = next((extra for extra in extras if isinstance(extra, Marker)), None)
+    if marker is None:
+        _refuse(cls, info.name, "has no marker: say Attr, Text, TextChild, Child, Flag or Rest")
+    inner, many, optional = _unwrap(declared)
+    default = info.default
+    if info.default_factory is not msgspec.NODEFAULT:
+        default = info.default_factory()
+    local, namespace, tag = _xml_name(cls, info.name, marker)
+    conversion: Conversion[Any] | None = None
+    payloads: tuple[type[Payload], ...] = ()
+    match marker:
+        case Child():
+            payloads = tuple(_members(inner))
+            if not all(isinstance(p, type) and issubclass(p, Payload) for p in payloads):
+                _refuse(cls, info.name, "is a Child but its type is no Payload")
+        case Rest():
+            if inner is not Opaque or not many:
+                _refuse(cls, info.name, "must be tuple[Opaque, ...] to keep the rest")
+        case Flag():
+            if inner is not bool or many or optional:
+                _refuse(cls, info.name, "must be bool to be a Flag")
+        case _:
+            found = conversion_for(inner)
+            if found is None:
+                _refuse(cls, info.name, f"has a type that no text can be converted to: {inner}")
+            conversion = found
+    if isinstance(marker, Attr | Text) and many:
+        _refuse(cls, info.name, "cannot repeat: an attribute or a text occurs once")
+    if isinstance(marker, Text) and optional and inner is str:
+        _refuse(cls, info.name, "is text: no text and empty text look the same, so use str")
+    at_least, at_most = (
+        (marker.at_least, marker.at_most) if isinstance(marker, TextChild | Child) else (0, None)
+    )
+    return marker, Field(
+        name=info.name,
+        tag=tag,
+        local=local,
+        namespace=namespace,
+        required=info.required,
+        default=default,
+        many=many,
+        optional=optional,
+        conversion=conversion,
+        payloads=payloads,
+        at_least=at_least,
+        at_most=at_most,
+        drop_malformed=isinstance(marker, Child) and marker.malformed == "drop",
+        always=isinstance(marker, Attr) and marker.always,
+    )
+
+
+def _xml_name(cls: type[Payload], field: str, marker: Marker) -> tuple[str, str | None, str]:
+    local = getattr(marker, "name", None) or field.rstrip("_").replace("_", "-")
+    if isinstance(marker, Attr):
+        return (
+            (f"xml:{local}", XML_NAMESPACE, f"{{{XML_NAMESPACE}}}{local}")
+            if marker.xml
+            else (local, None, local)
+        )
+    namespace = getattr(marker, "namespace", None) or cls.xml.namespace
+    return local, namespace, f"{{{namespace}}}{local}"
+
+
+def _unwrap(declared: Any) -> tuple[Any, bool, bool]:
+    """The inner type of ``X | None`` or ``tuple[X, ...]``; whether many; whether optional."""
+    if get_origin(declared) is tuple:
+        args = get_args(declared)
+        if len(args) == 2 and args[1] is Ellipsis:
+            return args[0], True, False
+    members = _members(declared)
+    if type(None) in members:
+        left = [member for member in members if member is not type(None)]
+        inner = left[0] if len(left) == 1 else typing.Union[tuple(left)]  # noqa: UP007 - built at run time
+        return inner, False, True
+    return declared, False, False
+
+
+def _members(declared: Any) -> list[Any]:
+    if get_origin(declared) in (types.UnionType, typing.Union):
+        return list(get_args(declared))
+    return [declared]
+
+
+def _child_tags(field: Field) -> list[str]:
+    return [payload.xml.tag for payload in field.payloads] or [field.tag]
+
+
+def _refuse_doubles(cls: type[Payload], tags: list[str]) -> None:
+    for tag in tags:
+        if tags.count(tag) > 1:
+            raise DeclarationError(f"{cls.__name__}: two fields claim {tag}")
+
+
+def _refuse(cls: type[Payload], field: str, why: str) -> typing.NoReturn:
+    raise DeclarationError(f"{cls.__name__}.{field} {why}")

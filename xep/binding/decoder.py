@@ -1,0 +1,245 @@
+"""From a complete element to its Struct. One decoder is compiled per class, when first used.
+
+Only complete trees are decoded, each child on its own, so whatever stands inside a child can
+change neither its siblings nor its parent: at most it is refused with its parent, or left out.
+
+The decoder is Python source written from the plan, as dataclasses do it: this runs for every
+element of every stanza, and a loop over field descriptions costs three times as much.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+from xml.etree.ElementTree import Element
+
+from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
+from xep.binding.errors import ContentError
+from xep.binding.opaque import Opaque
+from xep.binding.strictness import refuse_undeclared
+
+P = TypeVar("P", bound=Payload)
+Decoder = Callable[[Element], Any]
+
+
+def decode(cls: type[P], element: Element, *, strict: bool = False) -> P:
+    """Decode ``element`` as ``cls``.
+
+    Args:
+        cls: the declared class.
+        element: a complete element; its name is not compared with ``cls.xml``.
+        strict: refuse what is not declared instead of ignoring it; for tests.
+
+    Raises:
+        ContentError: something required is missing, stands too often, or cannot be converted.
+    """
+    if strict:
+        refuse_undeclared(cls, element)
+    return cast("P", decoder_for(cls)(element))
+
+
+@functools.cache
+def decoder_for(cls: type[Payload]) -> Decoder:
+    """The compiled decoder of ``cls``."""
+    plan = read_plan(cls)
+    writer = _Source(plan)
+    source = "\n".join(writer.lines())
+    # The source holds names and numbers of ours only; what a class declares is passed by value.
+    exec(compile(source, f"<decoder of {cls.__qualname__}>", "exec"), writer.names)  # noqa: S102
+    return cast("Decoder", writer.names["decode_element"])
+
+
+class _Source:
+    """Writes the decoder's source; ``names`` are the values it refers to."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.names: dict[str, Any] = {
+            "cls": plan.cls,
+            "Opaque_of": Opaque.of,
+            "bad_value": functools.partial(_bad_value, plan.cls.xml.local),
+            "missing": functools.partial(_missing, plan),
+            "twice": functools.partial(_twice, plan.cls.xml.local),
+            "own_text": _own_text,
+            "ContentError": ContentError,
+        }
+        self.arguments: list[str] = []
+        self.count = 0
+
+    def name(self, value: Any) -> str:
+        """A name in the source for ``value``."""
+        self.count += 1
+        name = f"v{self.count}"
+        self.names[name] = value
+        return name
+
+    def lines(self) -> list[str]:
+        body = [line for field in self.plan.attributes for line in self._attribute(field)]
+        body += self._children()
+        if self.plan.text is not None:
+            body += self._text(self.plan.text)
+        body.append(f"return cls({', '.join(self.arguments)})")
+        return ["def decode_element(element):", *(f"    {line}" for line in body)]
+
+    def _local(self, field: Field) -> str:
+        local = f"f_{field.name}"
+        self.arguments.append(f"{field.name}={local}")
+        return local
+
+    def _converted(self, field: Field, text: str, target: str, where: str) -> list[str]:
+        conversion = field.conversion
+        assert conversion is not None
+        if conversion.decode is None:
+            return [f"{target} = {text}"]
+        return [
+            "try:",
+            f"    {target} = {self.name(conversion.decode)}({text})",
+            "except ValueError as error:",
+            f"    raise bad_value({self.name(where)}, error) from error",
+        ]
+
+    def _attribute(self, field: Field) -> list[str]:
+        local = self._local(field)
+        if field.required:
+            absent = [f"raise missing({self.name(field)})"]
+        else:
+            absent = [f"{local} = {self.name(field.default)}"]
+        convert = self._converted(field, local, local, f"attribute '{field.local}'")
+        lines = [f"{local} = element.get({self.name(field.tag)})"]
+        if convert == [f"{local} = {local}"]:
+            if not field.required and field.default is None:
+                return lines
+            return [*lines, f"if {local} is None:", *(f"    {line}" for line in absent)]
+        return [
+            *lines,
+            f"if {local} is None:",
+            *(f"    {line}" for line in absent),
+            "else:",
+            *(f"    {line}" for line in convert),
+        ]
+
+    def _children(self) -> list[str]:
+        plan = self.plan
+        if not plan.children and plan.rest is None:
+            return []
+        before: list[str] = []
+        branches: list[str] = []
+        after: list[str] = []
+        for marker, field in plan.children:
+            local = self._local(field)
+            start = self.name(field.default) if isinstance(marker, Flag) else "None"
+            before.append(f"{local} = {start}")
+            for tag, reading in self._readings(marker, field):
+                word = "elif" if branches else "if"
+                branches.append(f"{word} tag == {self.name(tag)}:")
+                branches += [f"    {line}" for line in reading]
+            after += self._afterwards(field, local) if not isinstance(marker, Flag) else []
+        if plan.rest is not None:
+            local = self._local(plan.rest)
+            before.append(f"{local} = []")
+            keep = f"{local}.append(Opaque_of(child))"
+            branches += ["else:", f"    {keep}"] if branches else [keep]
+            after.append(f"{local} = tuple({local})")
+        loop = ["for child in element:", "    tag = child.tag"]
+        return [*before, *loop, *(f"    {line}" for line in branches), *after]
+
+    def _readings(self, marker: object, field: Field) -> list[tuple[str, list[str]]]:
+        """For each element name a field can come from, the lines that read one."""
+        local = f"f_{field.name}"
+        match marker:
+            case Flag():
+                return [(field.tag, [f"{local} = True"])]
+            case TextChild():
+                lines = self._converted(field, '(child.text or "")', "value", f"<{field.local}/>")
+                return [(field.tag, [*lines, *_put(local, field, self.name(field.local))])]
+            case Child():
+                return [(p.xml.tag, self._payload(local, field, p)) for p in field.payloads]
+        raise AssertionError(marker)
+
+    def _payload(self, local: str, field: Field, payload: type[Payload]) -> list[str]:
+        # Looked up when it runs, so that a class may hold itself.
+        decoder = self.name(functools.partial(decoder_for, payload))
+        put = _put(local, field, self.name(payload.xml.local))
+        if not field.drop_malformed:
+            return [f"value = {decoder}()(child)", *put]
+        return [
+            "try:",
+            f"    value = {decoder}()(child)",
+            "except ContentError:",
+            "    continue",
+            *put,
+        ]
+
+    def _afterwards(self, field: Field, local: str) -> list[str]:
+        if not field.many:
+            absent = (
+                f"raise missing({self.name(field)})"
+                if field.required
+                else f"{local} = {self.name(field.default)}"
+            )
+            return [f"if {local} is None:", f"    {absent}"]
+        absent = "()" if field.required else self.name(field.default)
+        lines = [f"{local} = {absent} if {local} is None else tuple({local})"]
+        if field.at_least or field.at_most is not None:
+            check = self.name(functools.partial(_check_count, self.plan.cls.xml.local, field))
+            lines.append(f"{check}(len({local}))")
+        return lines
+
+    def _text(self, field: Field) -> list[str]:
+        local = self._local(field)
+        read = f'{local} = own_text(element) if len(element) else (element.text or "")'
+        conversion = field.conversion
+        assert conversion is not None
+        if conversion.decode is None:
+            return [read]
+        convert = self._converted(field, local, local, "text")
+        if field.required:
+            return [read, *convert]
+        default = self.name(field.default)
+        return [
+            read,
+            f"if not {local}.strip():",
+            f"    {local} = {default}",
+            "else:",
+            *(f"    {line}" for line in convert),
+        ]
+
+
+def _put(local: str, field: Field, child: str) -> list[str]:
+    if field.many:
+        return [
+            f"if {local} is None:",
+            f"    {local} = [value]",
+            "else:",
+            f"    {local}.append(value)",
+        ]
+    return [f"if {local} is not None:", f"    raise twice({child})", f"{local} = value"]
+
+
+def _own_text(element: Element) -> str:
+    return (element.text or "") + "".join([child.tail or "" for child in element])
+
+
+def _bad_value(element: str, where: str, error: ValueError) -> ContentError:
+    return ContentError(element, f"{where}: {error}")
+
+
+def _twice(element: str, child: str) -> ContentError:
+    return ContentError(element, f"<{child}/> may stand only once")
+
+
+def _missing(plan: Plan, field: Field) -> ContentError:
+    element = plan.cls.xml.local
+    if field in plan.attributes:
+        return ContentError(element, f"attribute '{field.local}' is missing")
+    names = [payload.xml.local for payload in field.payloads] or [field.local]
+    return ContentError(element, " or ".join(f"<{name}/>" for name in names) + " is missing")
+
+
+def _check_count(element: str, field: Field, count: int) -> None:
+    names = " or ".join(
+        f"<{name}/>" for name in [p.xml.local for p in field.payloads] or [field.local]
+    )
+    if count < field.at_least:
+        raise ContentError(element, f"needs at least {field.at_least} {names}")
+    if field.at_most is not None and count > field.at_most:
+        raise ContentError(element, f"may hold at most {field.at_most} {names}")

@@ -1,0 +1,23 @@
+"""What can go wrong between an XML element and its Struct."""
+
+
+class DeclarationError(TypeError):
+    """A Payload class is declared wrongly. Raised when the class is first used, never by input."""
+
+
+class ContentError(ValueError):
+    """An element does not fit its declaration. The text is a sentence fit for the wire.
+
+    Attributes:
+        element: local name of the element that does not fit.
+        reason: what is wrong with it, without the element's name.
+    """
+
+    def __init__(self, element: str, reason: str) -> None:
+        super().__init__(f"<{element}/>: {reason}")
+        self.element = element
+        self.reason = reason
+
+
+class EncodingError(ValueError):
+    """A value cannot stand in XML 1.0, such as a text with U+0000 in it (XML 1.0 §2.2)."""

@@ -1,0 +1,151 @@
+"""Stanza errors: the conditions of RFC 6120 §8.3.3, raised, encoded and read back."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, cast, get_args
+from xml.etree.ElementTree import Element
+
+from xep.binding import ContentError, Payload, decode, encode
+from xep.binding.escaping import escape_attribute, escape_text, without_forbidden
+
+NAMESPACE: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+
+ErrorType = Literal["auth", "cancel", "continue", "modify", "wait"]
+Condition = Literal[
+    "bad-request",
+    "conflict",
+    "feature-not-implemented",
+    "forbidden",
+    "gone",
+    "internal-server-error",
+    "item-not-found",
+    "jid-malformed",
+    "not-acceptable",
+    "not-allowed",
+    "not-authorized",
+    "policy-violation",
+    "recipient-unavailable",
+    "redirect",
+    "registration-required",
+    "remote-server-not-found",
+    "remote-server-timeout",
+    "resource-constraint",
+    "service-unavailable",
+    "subscription-required",
+    "undefined-condition",
+    "unexpected-request",
+]
+
+DEFAULT_TYPES: Final[Mapping[Condition, ErrorType]] = {
+    "bad-request": "modify",
+    "conflict": "cancel",
+    "feature-not-implemented": "cancel",
+    "forbidden": "auth",
+    "gone": "cancel",
+    "internal-server-error": "cancel",
+    "item-not-found": "cancel",
+    "jid-malformed": "modify",
+    "not-acceptable": "modify",
+    "not-allowed": "cancel",
+    "not-authorized": "auth",
+    "policy-violation": "modify",
+    "recipient-unavailable": "wait",
+    "redirect": "modify",
+    "registration-required": "auth",
+    "remote-server-not-found": "cancel",
+    "remote-server-timeout": "wait",
+    "resource-constraint": "wait",
+    "service-unavailable": "cancel",
+    "subscription-required": "auth",
+    "undefined-condition": "cancel",
+    "unexpected-request": "wait",
+}
+"""The error type that RFC 6120 §8.3.3 gives to each condition."""
+
+_TYPES = frozenset(get_args(ErrorType))
+
+
+class StanzaError(Exception):
+    """An error that a stanza is answered with: raised by handlers, and by a call whose peer
+    answered with one.
+
+    Args:
+        condition: one of RFC 6120 §8.3.3.
+        text: a sentence for a person; never a traceback, never a secret.
+        type: what the sender may do about it; by default what the RFC gives the condition.
+        application: application-specific conditions (RFC 6120 §8.3.4), such as when to retry.
+        lang: ``xml:lang`` of the text.
+        by: who answered, if not the address in ``from``.
+        address: for ``gone`` and ``redirect``, the new address as a URI.
+    """
+
+    def __init__(
+        self,
+        condition: Condition,
+        text: str = "",
+        *,
+        type: ErrorType | None = None,  # noqa: A002 - the RFC's own name for it
+        application: tuple[Payload, ...] = (),
+        lang: str = "en",
+        by: str | None = None,
+        address: str | None = None,
+    ) -> None:
+        super().__init__(f"{condition}: {text}" if text else condition)
+        self.condition: Condition = condition
+        self.text = text
+        self.type: ErrorType = type or DEFAULT_TYPES[condition]
+        self.application = application
+        self.lang = lang
+        self.by = by
+        self.address = address
+
+    def encode(self) -> str:
+        """``<error/>`` for a stanza whose namespace is the stream's."""
+        by = "" if self.by is None else f" by='{escape_attribute(self.by)}'"
+        content = "" if self.address is None else escape_text(self.address)
+        xml = f"<error type='{self.type}'{by}>"
+        xml += f"<{self.condition} xmlns='{NAMESPACE}'>{content}</{self.condition}>"
+        if self.text:
+            # The text may quote what a sender sent; an error that cannot be encoded helps nobody.
+            text = escape_text(without_forbidden(self.text))
+            lang = escape_attribute(self.lang)
+            xml += f"<text xmlns='{NAMESPACE}' xml:lang='{lang}'>{text}</text>"
+        return xml + "".join(map(encode, self.application)) + "</error>"
+
+    @classmethod
+    def of(cls, element: Element | None, known: tuple[type[Payload], ...] = ()) -> "StanzaError":
+        """Read ``<error/>``. Whatever is missing or unknown becomes ``undefined-condition``.
+
+        Args:
+            element: the ``<error/>`` child, or None when the stanza of type error has none.
+            known: application conditions to decode; others, and malformed ones, are left out.
+        """
+        if element is None:
+            return cls("undefined-condition", "the error says nothing")
+        condition: Condition = "undefined-condition"
+        text, lang, address = "", "en", None
+        application: list[Payload] = []
+        classes = {payload.xml.tag: payload for payload in known}
+        for child in element:
+            if child.tag == f"{{{NAMESPACE}}}text":
+                text, lang = child.text or "", child.get(_XML_LANG, "en")
+            elif child.tag.startswith(f"{{{NAMESPACE}}}"):
+                name = child.tag.rpartition("}")[2]
+                if name in DEFAULT_TYPES:
+                    condition = cast("Condition", name)
+                    address = child.text if name in ("gone", "redirect") else None
+            elif child.tag in classes:
+                try:
+                    application.append(decode(classes[child.tag], child))
+                except ContentError:
+                    continue
+        stated = element.get("type")
+        return cls(
+            condition,
+            text,
+            type=cast("ErrorType", stated) if stated in _TYPES else None,
+            application=tuple(application),
+            lang=lang,
+            by=element.get("by"),
+            address=address or None,
+        )
