@@ -161,13 +161,16 @@ def _prepare_domain(text: str) -> str:
 
 def _map_domain(text: str) -> str:
     """Map as RFC 5895 §2 says: lower case, full and half width, NFC, ideographic full stop."""
-    wide = "".join(
-        unicodedata.normalize("NFKC", character)
-        if unicodedata.decomposition(character).startswith(("<wide>", "<narrow>"))
-        else character
-        for character in text
-    )
-    return unicodedata.normalize("NFC", wide.lower()).replace("\u3002", ".")
+    mapped = unicodedata.normalize("NFC", "".join(map(_map_character, text)))
+    return mapped.replace("\u3002", ".")
+
+
+def _map_character(character: str) -> str:
+    if unicodedata.decomposition(character).startswith(("<wide>", "<narrow>")):
+        character = unicodedata.normalize("NFKC", character)
+    # Case folding leaves what IDNA2008 allows; Cherokee is folded to capitals, so lower case
+    # would be the form that is not allowed.
+    return character.lower() if character.casefold() != character else character
 
 
 def _prepare_label(label: str, domain: str) -> str:

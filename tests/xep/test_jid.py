@@ -1,0 +1,275 @@
+"""JIDs (RFC 7622): what is accepted, what it becomes, what is refused and how."""
+# ruff: noqa: RUF001 - the look-alikes are what is tested
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xep import jid as jid_module
+from xep.jid import JID, JIDError
+
+# The cases of RFC 7622 §3.5, first table, and what each becomes.
+VALID = [
+    ("juliet@example.com", JID("juliet", "example.com", None)),
+    ("juliet@example.com/foo", JID("juliet", "example.com", "foo")),
+    ("juliet@example.com/foo bar", JID("juliet", "example.com", "foo bar")),
+    ("juliet@example.com/foo@bar", JID("juliet", "example.com", "foo@bar")),
+    ("foo\\20bar@example.com", JID("foo\\20bar", "example.com", None)),
+    ("fussball@example.com", JID("fussball", "example.com", None)),
+    ("fußball@example.com", JID("fußball", "example.com", None)),
+    ("π@example.com", JID("π", "example.com", None)),
+    ("Σ@example.com/foo", JID("σ", "example.com", "foo")),
+    ("σ@example.com/foo", JID("σ", "example.com", "foo")),
+    ("ς@example.com/foo", JID("ς", "example.com", "foo")),
+    ("king@example.com/♚", JID("king", "example.com", "♚")),
+    ("example.com", JID(None, "example.com", None)),
+    ("example.com/foobar", JID(None, "example.com", "foobar")),
+    ("a.example.com/b@example.net", JID(None, "a.example.com", "b@example.net")),
+]
+# The second table.
+INVALID = [
+    '"juliet"@example.com',
+    "foo bar@example.com",
+    "juliet@example.com/",
+    "@example.com/foo",
+    "henryⅣ@example.com",
+    "♚@example.com",
+    "juliet@",
+    "/foobar",
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), VALID)
+def test_rfc_7622_valid(text: str, expected: JID) -> None:
+    assert JID.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_rfc_7622_invalid(text: str) -> None:
+    with pytest.raises(JIDError):
+        JID.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("ROMEO@Example.ORG/Balcony", "romeo@example.org/Balcony"),
+        ("a@example.org.", "a@example.org"),
+        ("a@example.org./x", "a@example.org/x"),
+        ("a@XN--BCHER-KVA.example", "a@bücher.example"),
+        ("a@BÜCHER.example", "a@bücher.example"),
+        ("a@bu\u0308cher.example", "a@bücher.example"),
+        ("a@ｅｘａｍｐｌｅ。org", "a@example.org"),
+        ("ｒｏｍｅｏ@example.org", "romeo@example.org"),
+        ("cafe\u0301@example.org", "café@example.org"),
+        ("a@example.org/x\u00a0y", "a@example.org/x y"),
+        ("a@XN--58D", "a@\u13a0"),  # Cherokee: IDNA2008 allows its capitals only
+        ("a@\u13a0", "a@\u13a0"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("a@[2001:DB8::1]/x", "a@[2001:db8::1]/x"),
+    ],
+)
+def test_mapping(text: str, canonical: str) -> None:
+    assert str(JID.parse(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        "a@b..c",
+        "a@.b",
+        "a@b..",
+        "a@b@c",
+        "a@-b",
+        "a@b-",
+        "a@ab--c",
+        "a@under_score",
+        "a@b c",
+        "a@b:5222",
+        "a@xn--a",
+        "a@xn--bcher-kva-.example",
+        "a@" + "x" * 64,
+        "a@" + "ü" * 60,
+        "a@ßs.example\u0000",
+        "a@[::1",
+        "a@[::1]x",
+        "a@[1.2.3.4]",
+        "a@[fe80::1%eth0]",
+        "ａ＠b@c",  # a full-width @ becomes one, which a localpart must not hold
+        "a\t@b",
+        "a@b/\n",
+        "a@b/\x7f",
+        "\ud800@b",
+        "a@\ud800",
+        "a@b/\ud800",
+        "אa1@b",  # the Bidi Rule (RFC 5893) does not let a right-to-left string hold `a`
+    ],
+)
+def test_refused(text: str) -> None:
+    with pytest.raises(JIDError) as caught:
+        JID.parse(text)
+    message = str(caught.value)
+    assert message.startswith(("The localpart", "The domainpart", "The resourcepart"))
+    assert message.endswith(".")
+    assert message.isascii()
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize("character", ["a", "é", "漢", "😀"])
+def test_parts_hold_1023_octets(character: str) -> None:
+    octets = len(character.encode())
+    fits = 1023 // octets
+    resource = character * fits
+    assert JID.parse(f"a@b/{resource}").resource == resource
+    with pytest.raises(JIDError, match=r"resourcepart .* longer than 1023 octets"):
+        JID.parse(f"a@b/{resource}{character}")
+    if character != "😀":
+        assert JID.parse(f"{resource}@b").local == resource
+        with pytest.raises(JIDError, match=r"localpart .* longer than 1023 octets"):
+            JID.parse(f"{resource}{character}@b")
+
+
+def test_domain_holds_1023_octets() -> None:
+    domain = "a." * 511 + "a"
+    assert JID.parse(domain).domain == domain
+    with pytest.raises(JIDError, match="longer than 1023 octets"):
+        JID.parse("a" + domain)
+
+
+@pytest.mark.parametrize("part", ["{}@b", "a@{}", "a@b/{}"])
+@pytest.mark.parametrize("unit", ["x", "é", "ü.", "\u0301", "\u094d\u200d", "\ud800", "\0", "xn--"])
+def test_huge_texts_are_refused_unread(part: str, unit: str) -> None:
+    """Parsing megabytes takes no more than looking at a part's length."""
+    with pytest.raises(JIDError, match="longer than 1023 octets"):
+        JID.parse(part.format(unit * 1_000_000))
+
+
+def test_views() -> None:
+    full = JID.parse("a@b/c")
+    assert not full.is_bare
+    assert full.bare == JID("a", "b", None)
+    assert full.bare.is_bare
+    assert full.bare.bare == full.bare
+    assert full.domain_jid == JID(None, "b", None)
+    assert JID.parse("b/c").domain_jid == JID.parse("b").domain_jid == JID(None, "b", None)
+    assert full.with_resource("d\u00a0e") == JID("a", "b", "d e")
+    assert {full, JID.parse("A@B./c")} == {full}
+    with pytest.raises(JIDError):
+        full.with_resource("")
+
+
+def test_immutable() -> None:
+    with pytest.raises(AttributeError):
+        JID.parse("a@b").local = "c"  # type: ignore[misc]
+
+
+# Text that comes near to being a JID: separators, what PRECIS maps, and any character at all.
+_spiced = st.text(
+    st.one_of(
+        st.sampled_from(
+            "aZ09-._@/ \"'[]:%ßΣςſİǅⅣ＠／。．ｆ\u0301\u0660\u06f0\u00b7\u200d\u094dא☃xn"
+        ),
+        st.characters(),
+        st.characters(exclude_categories=()),
+    ),
+    max_size=40,
+)
+_texts = st.one_of(
+    _spiced,
+    st.builds("{}@{}.{}/{}".format, _spiced, _spiced, _spiced, _spiced),
+    st.builds("{}@xn--{}".format, _spiced, st.text("abcdefgh0189-", max_size=20)),
+    st.builds("{}@[{}]".format, _spiced, st.ip_addresses().map(str)),
+)
+
+
+@given(_texts)
+def test_nothing_but_jid_errors_and_idempotence(text: str) -> None:
+    try:
+        jid = JID.parse(text)
+    except JIDError:
+        return
+    assert JID.parse(str(jid)) == jid
+    assert str(JID.parse(str(jid))) == str(jid)
+    assert JID.parse(str(jid.bare)) == jid.bare
+    for part in (jid.local, jid.domain, jid.resource):
+        assert part is None or 1 <= len(part.encode()) <= 1023
+
+
+_ascii = st.text(st.characters(max_codepoint=127), min_size=1, max_size=20)
+
+
+@given(_ascii)
+def test_ascii_shortcut_of_localpart_agrees_with_precis(text: str) -> None:
+    def by_precis() -> str:
+        prepared = jid_module._enforce("UsernameCaseMapped", "localpart", text)
+        if set(prepared) & set("\"&'/:<>@"):
+            raise JIDError
+        return prepared
+
+    assert _outcome(lambda: jid_module._prepare_local(text)) == _outcome(by_precis)
+
+
+@given(_ascii)
+def test_ascii_shortcut_of_resourcepart_agrees_with_precis(text: str) -> None:
+    assert _outcome(lambda: jid_module._prepare_resource(text)) == _outcome(
+        lambda: jid_module._enforce("OpaqueString", "resourcepart", text)
+    )
+
+
+@given(st.text("ab0-._ ", min_size=1, max_size=12) | st.integers(60, 70).map("a".__mul__))
+def test_ascii_shortcut_of_labels_agrees_with_idna(text: str) -> None:
+    import idna
+
+    def by_idna() -> str:
+        try:
+            return ".".join(
+                idna.alabel(label).decode() for label in text.removesuffix(".").split(".")
+            )
+        except ValueError as error:
+            raise JIDError from error
+
+    assert _outcome(lambda: jid_module._prepare_domain(text)) == _outcome(by_idna)
+
+
+@given(st.text('aA0-._@/ "&!~\n', max_size=30) | _texts)
+def test_shortcut_for_plain_addresses_agrees_with_the_parts(text: str) -> None:
+    assert _outcome(lambda: jid_module._parse(text)) == _outcome(lambda: jid_module._prepare(text))
+
+
+def _outcome(parse: object) -> object:
+    try:
+        return parse()  # type: ignore[operator]
+    except JIDError:
+        return None
+
+
+def test_every_printable_ascii_character() -> None:
+    """The set of RFC 7622 §3.3.1, exhaustively."""
+    for code in range(128):
+        character = chr(code)
+        allowed = 0x21 <= code <= 0x7E and character not in "\"&'/:<>@"
+        parsed = _outcome(lambda character=character: JID.parse(f"x{character}@b"))
+        if character in "/@":
+            continue  # separators: the text is read as something else
+        assert parsed == (JID("x" + character.lower(), "b", None) if allowed else None), character
+
+
+def test_long_texts_are_not_kept() -> None:
+    jid_module._parse_cached.cache_clear()
+    JID.parse("a@b/" + "x" * 400)
+    assert jid_module._parse_cached.cache_info().currsize == 0
+    assert JID.parse("a@b/x") is JID.parse("a@b/x")
+    assert jid_module._parse_cached.cache_info().maxsize == 4096
+
+
+def test_ascii_addresses_load_no_tables() -> None:
+    program = (
+        "import sys; from xep.jid import JID; JID.parse('Romeo@Example.org./Balcony')\n"
+        "assert not {'precis_i18n', 'idna'} & set(sys.modules), 'loaded'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
