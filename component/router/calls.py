@@ -1,0 +1,114 @@
+"""IQs that we send: each waits for the answer of the one it was sent to."""
+
+import secrets
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import anyio
+
+from xep.binding import ContentError, Payload
+from xep.jid import JID, JIDError
+from xep.stanza import IQ, Incoming
+from xep.stanza_error import StanzaError
+
+P = TypeVar("P", bound=Payload)
+
+
+class _Call:
+    __slots__ = ("answer", "answered", "failure")
+
+    def __init__(self) -> None:
+        self.answered = anyio.Event()
+        self.answer: Incoming | None = None
+        self.failure: StanzaError | None = None
+
+
+class Calls:
+    """The IQs that wait for an answer, keyed by id and peer.
+
+    An answer counts only if it has the id and comes from the very address that was asked
+    (RFC 6120 §8.1.2.1): nobody else can answer, whatever id they guess.
+    """
+
+    def __init__(self, put: Callable[[str], None]) -> None:
+        self._put = put
+        self._waiting: dict[tuple[str, JID], _Call] = {}
+
+    async def call(
+        self,
+        type_: Literal["get", "set"],
+        to: JID,
+        from_: JID,
+        payload: Payload,
+        timeout_s: float,
+        known_errors: tuple[type[Payload], ...] = (),
+    ) -> Incoming:
+        """Send an IQ and wait for its result.
+
+        Args:
+            type_: get or set.
+            to: whom to ask.
+            from_: which of our addresses asks.
+            payload: the request.
+            timeout_s: how long to wait, in seconds.
+            known_errors: application conditions to decode from an error.
+
+        Raises:
+            StanzaError: the peer's own error; ``remote-server-timeout`` when no answer came in
+                time or the connection to the server was lost while waiting.
+        """
+        call = _Call()
+        key = (secrets.token_urlsafe(9), to)
+        self._waiting[key] = call
+        try:
+            self._put(IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload).encode())
+            with anyio.move_on_after(timeout_s):
+                await call.answered.wait()
+        finally:
+            del self._waiting[key]
+        if call.failure is not None:
+            raise call.failure
+        if call.answer is None:
+            raise StanzaError(
+                "remote-server-timeout", f"{to} did not answer within {timeout_s:g} seconds"
+            )
+        if call.answer.type == "error":
+            raise call.answer.error(known_errors)
+        return call.answer
+
+    def answered(self, stanza: Incoming) -> bool:
+        """Give a result or an error to the call that waits for it; False if none does."""
+        if stanza.id is None or stanza.sender is None:
+            return False
+        try:
+            peer = JID.parse(stanza.sender)
+        except JIDError:
+            return False
+        call = self._waiting.get((stanza.id, peer))
+        if call is None or call.answered.is_set():
+            return False
+        call.answer = stanza
+        call.answered.set()
+        return True
+
+    def connection_lost(self) -> None:
+        """Fail every call that waits: its answer can no longer be expected."""
+        for call in self._waiting.values():
+            call.failure = StanzaError(
+                "remote-server-timeout", "the connection to the server was lost while waiting"
+            )
+            call.answered.set()
+
+
+def expect(cls: type[P], answer: Incoming) -> P:
+    """The payload of an answer.
+
+    Raises:
+        StanzaError: ``undefined-condition`` when the peer's answer does not fit its declaration.
+    """
+    try:
+        return answer.require(cls)
+    except ContentError as error:
+        raise StanzaError(
+            "undefined-condition", f"{answer.sender} answered something else: {error}"
+        ) from error

@@ -1,0 +1,365 @@
+"""The road of every stanza: door-keeper, handler, reply.
+
+`received` runs for each read of the stream and never waits: what a handler answers at once is
+encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.router.admission import Admission, Shares
+from component.router.calls import Calls, expect
+from component.router.replies import Output, Replies
+from component.router.senders import Sender, Senders
+from component.router.table import Answer, Host, Request, Route, Table
+from xep.binding import ContentError, Payload
+from xep.component_stream import StanzaReceived, StanzaSkipped
+from xep.fluux_agent.errors import Retry
+from xep.jid import JID, JIDError
+from xep.stanza import Incoming, Message, Presence
+from xep.stanza_error import StanzaError
+
+P = TypeVar("P", bound=Payload)
+Event = StanzaReceived | StanzaSkipped
+
+_log = structlog.get_logger("component.router")
+_STRAIGHT_THROUGH = 4
+"""A read of so few stanzas is handled in its own order; sorting it by principal gains nothing."""
+
+
+class RouterOptions(msgspec.Struct, frozen=True):
+    """What a router is told by the settings.
+
+    Attributes:
+        domain: the component's own domain.
+        agents: localparts of the agents it hosts.
+        shares: how many requests may be under way.
+        request_timeout_s: seconds after which a handler that still runs is cancelled.
+        retry_after_s: seconds named in the retry hint of a refusal that may pass.
+        call_timeout_s: seconds to wait for the answer to an IQ of ours.
+        max_stanza_bytes: the largest stanza to send; servers close the stream on larger ones.
+    """
+
+    domain: str
+    agents: frozenset[str] = frozenset()
+    shares: Shares = Shares()
+    request_timeout_s: float = 60.0
+    retry_after_s: int = 5
+    call_timeout_s: float = 30.0
+    max_stanza_bytes: int = 262_144
+
+
+class Router:
+    """Takes what the stream brings to the handler whose it is, and each answer back.
+
+    Every IQ get or set gets exactly one reply. Results and errors are never refused: they go to
+    the call that waits for them. A principal over its share is refused at once, alone.
+    """
+
+    def __init__(
+        self,
+        options: RouterOptions,
+        routes: Iterable[Route],
+        admits: Callable[[JID], bool],
+        output: Output,
+        flush: Callable[[], None],
+    ) -> None:
+        self.table = Table(routes)
+        self.options = options
+        self.domain = JID.parse(options.domain)
+        self._output = output
+        self._replies = Replies(output, options.domain, options.max_stanza_bytes)
+        self._flush = flush
+        self._senders = Senders(admits, self.domain.domain)
+        self._admission = Admission(options.shares)
+        self._calls = Calls(output.put)
+        self._tasks: TaskGroup | None = None
+        self._draining = False
+        self._idle = anyio.Event()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the tasks of slow handlers until cancelled; what is cancelled is still answered."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            task_status.started()
+            await anyio.sleep_forever()
+
+    async def drain(self, timeout_s: float) -> int:
+        """Take on nothing new and wait until what is under way is answered.
+
+        Returns how many requests were still under way after ``timeout_s`` seconds.
+        """
+        self._draining = True
+        if self._admission.total:
+            with anyio.move_on_after(timeout_s):
+                await self._idle.wait()
+        return self._admission.total
+
+    def connected(self) -> None:
+        """The stream is up."""
+
+    def disconnected(self, reason: str) -> None:
+        """The stream is gone: nobody will answer the calls that went out on it."""
+        _log.debug("calls in flight fail", reason=reason)
+        self._calls.connection_lost()
+
+    # -- out -------------------------------------------------------------------------------------
+
+    def send(self, stanza: Message | Presence) -> None:
+        """Send a message or a presence; waits for nothing.
+
+        Raises:
+            EncodingError: a text in it cannot stand in XML.
+        """
+        self._output.put(stanza.encode())
+
+    async def call(
+        self,
+        type_: Literal["get", "set"],
+        to: JID,
+        payload: Payload,
+        expected: type[P],
+        *,
+        from_: JID | None = None,
+        timeout_s: float | None = None,
+    ) -> P:
+        """Send an IQ and return the payload of its result.
+
+        Raises:
+            StanzaError: the peer's error, ``remote-server-timeout`` when none answered, or
+                ``undefined-condition`` when the answer is no ``expected``.
+        """
+        answer = await self._calls.call(
+            type_,
+            to,
+            from_ or self.domain,
+            payload,
+            timeout_s or self.options.call_timeout_s,
+        )
+        return expect(expected, answer)
+
+    # -- in --------------------------------------------------------------------------------------
+
+    def received(self, events: Sequence[Event]) -> None:
+        """Handle everything that one read of the stream brought.
+
+        Stanzas of one sender keep their order. Of several senders each gets its turn: one of
+        each per round, and what the first round answered is on its way before the second begins.
+        """
+        if len(events) <= _STRAIGHT_THROUGH:
+            for event in events:
+                self._handle(event)
+            return
+        turns = _by_principal(events)
+        first = True
+        while turns:
+            for queue in turns:
+                self._handle(queue.popleft())
+            turns = [queue for queue in turns if queue]
+            if first and turns:
+                self._flush()
+            first = False
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, StanzaSkipped):
+            self._refuse_skipped(event)
+            return
+        stanza = event.stanza
+        match stanza.kind:
+            case "iq":
+                if stanza.type in ("result", "error"):
+                    if not self._calls.answered(stanza):
+                        _log.debug("an answer nobody waits for", sender=stanza.sender)
+                else:
+                    self._handle_request(stanza)
+            case "message" | "presence":
+                self._handle_silent(stanza)
+            case _:
+                _log.warning("ignored an element that is no stanza", name=stanza.name)
+
+    def _handle_request(self, stanza: Incoming) -> None:
+        sender = self._senders.of(stanza.sender or "")
+        try:
+            answer = self._answer(stanza, sender)
+        except StanzaError as error:
+            self._replies.error(stanza, error)
+        except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
+            self._replies.error(stanza, _internal(stanza, error))
+        else:
+            if answer is not None and not isinstance(answer, Payload):
+                self._start(stanza, sender, answer)
+            else:
+                self._replies.result(stanza, answer)
+
+    def _answer(self, stanza: Incoming, sender: Sender) -> Answer | Awaitable[Answer]:
+        """The handler's answer, or an awaitable of it, after everything that may refuse it."""
+        if sender.jid is None or sender.principal is None:
+            raise StanzaError("jid-malformed", sender.refusal)
+        if not sender.admitted:
+            raise StanzaError("service-unavailable")
+        if stanza.id is None or stanza.type not in ("get", "set"):
+            raise StanzaError("bad-request", "an IQ needs an id and a type (RFC 6120 §8.2.3)")
+        child = stanza.sole_child
+        if child is None:
+            raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
+        to, host = self._our_address(stanza)
+        if host is None:
+            raise StanzaError("service-unavailable", "there is nobody of that address here")
+        route = self.table.iq(host, stanza.type, child)
+        if route is None:
+            raise StanzaError("service-unavailable", "no such service here")
+        busy = self._busy(sender)
+        if busy is not None:
+            raise busy
+        try:
+            payload = stanza.require(route.payload)
+        except ContentError as error:
+            raise StanzaError("bad-request", str(error)) from error
+        answer: Any = route.handler(
+            Request(stanza, sender.jid, sender.principal, to, host, payload)
+        )
+        return answer
+
+    def _busy(self, sender: Sender) -> StanzaError | None:
+        """Why nothing more can be taken on for this sender now; None when it can."""
+        if self._draining:
+            text = "the service is stopping; try again later"
+        elif self._output.congested:
+            text = "the server reads our answers too slowly; try again later"
+        else:
+            refusal = self._admission.refusal(sender.principal_text)
+            if refusal is None:
+                return None
+            text = refusal
+        retry = Retry(after=self.options.retry_after_s)
+        return StanzaError("resource-constraint", text, application=(retry,))
+
+    def _handle_silent(self, stanza: Incoming) -> None:
+        """A message or a presence: whoever is refused hears nothing."""
+        sender = self._senders.of(stanza.sender or "")
+        if sender.jid is None or sender.principal is None or not sender.admitted:
+            return
+        to, host = self._our_address(stanza)
+        if host is None or stanza.kind is None:
+            return
+        route = self.table.stanza(host, stanza.kind, stanza.type)
+        if route is None:
+            return
+        busy = self._busy(sender)
+        if busy is not None:
+            self._replies.bounce(stanza, busy)
+            return
+        request = Request(stanza, sender.jid, sender.principal, to, host, None)
+        try:
+            working = route.handler(request)
+        except Exception:  # noqa: BLE001 - a handler's fault stays its own
+            _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
+            return
+        if working is not None:
+            self._spawn(self._finish_silent, stanza, sender, working)
+
+    def _our_address(self, stanza: Incoming) -> tuple[JID, Host | None]:
+        if stanza.to is None:
+            return self.domain, "component"
+        try:
+            to = JID.parse(stanza.to)
+        except JIDError:
+            return self.domain, None
+        if to.domain != self.domain.domain:
+            return to, None
+        if to.local is None:
+            return to, "component"
+        return to, "agent" if to.local in self.options.agents else None
+
+    def _refuse_skipped(self, event: StanzaSkipped) -> None:
+        _log.warning("skipped a stanza over a limit", sender=event.from_, limit=event.limit)
+        if event.kind != "iq" or event.type not in ("get", "set"):
+            return
+        sender = self._senders.of(event.from_ or "")
+        if sender.jid is None:
+            error = StanzaError("jid-malformed", sender.refusal)
+        elif not sender.admitted:
+            error = StanzaError("service-unavailable")
+        else:
+            error = StanzaError("policy-violation", event.reason)
+        self._replies.error_to(event.id, event.from_, event.to, error)
+
+    # -- work that suspends ----------------------------------------------------------------------
+
+    def _start(self, stanza: Incoming, sender: Sender, working: Awaitable[Answer]) -> None:
+        self._spawn(self._finish_request, stanza, sender, working)
+
+    def _spawn(
+        self, finish: Any, stanza: Incoming, sender: Sender, working: Awaitable[Any]
+    ) -> None:
+        assert self._tasks is not None, "received() before run()"
+        self._admission.enter(sender.principal_text)
+        self._tasks.start_soon(finish, stanza, sender, working)
+
+    async def _finish_request(
+        self, stanza: Incoming, sender: Sender, working: Awaitable[Answer]
+    ) -> None:
+        try:
+            with anyio.fail_after(self.options.request_timeout_s):
+                answer = await working
+        except StanzaError as error:
+            self._replies.error(stanza, error)
+        except TimeoutError:
+            self._replies.error(
+                stanza, StanzaError("remote-server-timeout", "the work took longer than it may")
+            )
+        except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
+            self._replies.error(stanza, _internal(stanza, error))
+        except anyio.get_cancelled_exc_class():
+            self._replies.error(
+                stanza, StanzaError("recipient-unavailable", "the service stopped before the end")
+            )
+            raise
+        else:
+            self._replies.result(stanza, answer)
+        finally:
+            self._left(sender)
+
+    async def _finish_silent(
+        self, stanza: Incoming, sender: Sender, working: Awaitable[None]
+    ) -> None:
+        try:
+            with anyio.fail_after(self.options.request_timeout_s):
+                await working
+        except Exception:  # noqa: BLE001 - a handler's fault stays its own
+            _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
+        finally:
+            self._left(sender)
+
+    def _left(self, sender: Sender) -> None:
+        self._admission.leave(sender.principal_text)
+        if self._admission.total == 0:
+            self._idle.set()
+            self._idle = anyio.Event()
+        self._flush()
+
+
+def _by_principal(events: Sequence[Event]) -> list[deque[Event]]:
+    """The events of one read, a queue for each bare address, in order of first appearance."""
+    queues: dict[str, deque[Event]] = {}
+    for event in events:
+        sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
+        principal = (sender or "").partition("/")[0]
+        queue = queues.get(principal)
+        if queue is None:
+            queues[principal] = queue = deque()
+        queue.append(event)
+    return list(queues.values())
+
+
+def _internal(stanza: Incoming, error: Exception) -> StanzaError:
+    _log.error("a handler failed", kind="iq", sender=stanza.sender, exc_info=error)
+    return StanzaError("internal-server-error", "the request failed for a reason of our own")
