@@ -1,9 +1,31 @@
-"""What every test shares: both event loops and the hypothesis budgets."""
+"""What every test shares: both event loops, the hypothesis budgets, the real servers."""
 
 import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers.fixtures import (
+    ejabberd_server,
+    make_ejabberd,
+    make_prosody,
+    make_server,
+    prosody_server,
+    pytest_runtest_makereport,
+    xmpp_server,
+)
+
+# pytest finds fixtures and hooks by their names in here.
+__all__ = [
+    "anyio_backend",
+    "ejabberd_server",
+    "make_ejabberd",
+    "make_prosody",
+    "make_server",
+    "prosody_server",
+    "pytest_runtest_makereport",
+    "xmpp_server",
+]
 
 # `quick` is for every run, `thorough` for campaigns: HYPOTHESIS_PROFILE=thorough (make thorough).
 # No deadlines: on a busy machine they only measure the machine.

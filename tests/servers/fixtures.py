@@ -1,0 +1,106 @@
+"""Real servers as pytest fixtures; tests/conftest.py brings them to every test.
+
+`prosody_server`, `ejabberd_server` and, over both, `xmpp_server` are shared by the whole run: do
+not stop them. A test that stops, kills or configures a server takes `make_prosody`,
+`make_ejabberd` or, over both, `make_server` and gets one of its own.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.base import Server
+from tests.servers.ejabberd import Ejabberd
+from tests.servers.prosody import Prosody
+
+SERVERS: dict[str, type[Server]] = {"prosody": Prosody, "ejabberd": Ejabberd}
+
+
+class ServerFactory:
+    """Makes started servers of one kind and closes them when the test is over.
+
+    Called with the keyword arguments of `Server`; `start=False` leaves the start to the test.
+    """
+
+    def __init__(self, kind: type[Server], new_directory: Callable[[], Path]) -> None:
+        self.kind = kind
+        self.servers: list[Server] = []
+        self._new_directory = new_directory
+
+    def __call__(self, *, start: bool = True, **options: Any) -> Server:
+        server = self.kind(self._new_directory(), **options)
+        self.servers.append(server)
+        if start:
+            server.start()
+        return server
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+def _shared(kind: type[Server], directories: pytest.TempPathFactory) -> Iterator[Server]:
+    with kind(directories.mktemp(kind.name)) as server:
+        yield server
+
+
+def _factory(kind: type[Server], directories: pytest.TempPathFactory) -> Iterator[ServerFactory]:
+    factory = ServerFactory(kind, lambda: directories.mktemp(kind.name))
+    yield factory
+    factory.close()
+
+
+@pytest.fixture(scope="session")
+def prosody_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One Prosody for the whole run."""
+    yield from _shared(Prosody, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def ejabberd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One ejabberd for the whole run."""
+    yield from _shared(Ejabberd, tmp_path_factory)
+
+
+@pytest.fixture(scope="session", params=sorted(SERVERS))
+def xmpp_server(request: pytest.FixtureRequest) -> Server:
+    """Run the test against each of the shared servers."""
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    return server
+
+
+@pytest.fixture
+def make_prosody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFactory]:
+    """Make Prosody servers of the test's own."""
+    yield from _factory(Prosody, tmp_path_factory)
+
+
+@pytest.fixture
+def make_ejabberd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFactory]:
+    """Make ejabberd servers of the test's own."""
+    yield from _factory(Ejabberd, tmp_path_factory)
+
+
+@pytest.fixture(params=sorted(SERVERS))
+def make_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerFactory]:
+    """Run the test with servers of its own, of each kind."""
+    yield from _factory(SERVERS[request.param], tmp_path_factory)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the log of each server that a failed test used."""
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            servers = value.servers if isinstance(value, ServerFactory) else [value]
+            for server in servers:
+                if isinstance(server, Server):
+                    report.sections.append((f"log of {server.name}", server.log_tail()))
+    return report
