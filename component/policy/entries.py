@@ -1,0 +1,156 @@
+"""The entries of the policy's lists: read, checked, and refused together with how to mend them."""
+
+from collections.abc import Callable, Sequence
+from encodings.idna import nameprep
+from stringprep import in_table_a1
+from typing import NamedTuple, TypeVar
+
+from component.policy.nodeprep import nodeprep
+from xep.jid import JID, JIDError
+
+EVERYBODY = "*"
+
+T = TypeVar("T")
+
+
+class BadEntry(NamedTuple):
+    """One entry that the policy refuses."""
+
+    key: str
+    """The list it stands in, as the settings name it: `agent.allowed_jids`."""
+    entry: str
+    why: str
+    """What is wrong and how to mend it, in sentences."""
+
+    def __str__(self) -> str:
+        """All of it in one line of printable characters."""
+        return f"{self.key}: {self.entry!r}: {self.why}"
+
+
+class PolicyError(ValueError):
+    """The policy holds entries it cannot keep to; `entries` are all of them."""
+
+    def __init__(self, entries: Sequence[BadEntry]) -> None:
+        """Make the message of one line for each entry."""
+        super().__init__("\n".join(map(str, entries)))
+        self.entries = tuple(entries)
+
+
+class EntryReader:
+    """Reads lists of the policy and collects what is wrong, so that all is reported at once."""
+
+    def __init__(self) -> None:
+        """Start with nothing wrong."""
+        self._bad: list[BadEntry] = []
+
+    def jids(self, key: str, entries: Sequence[str] | None) -> frozenset[JID] | None:
+        """Return the bare JIDs of a list, or None where it admits everybody."""
+        return self._read(key, entries, _read_jid)
+
+    def domains(self, key: str, entries: Sequence[str] | None) -> frozenset[str] | None:
+        """Return the domains of a list, or None where it admits all."""
+        return self._read(key, entries, _read_domain)
+
+    def finish(self) -> None:
+        """Raise PolicyError if any list read so far holds a bad entry."""
+        if self._bad:
+            raise PolicyError(self._bad)
+
+    def _read(
+        self, key: str, entries: Sequence[str] | None, read: Callable[[str], T]
+    ) -> frozenset[T] | None:
+        if entries is None or list(entries) == [EVERYBODY]:
+            return None
+        good: set[T] = set()
+        for entry in entries:
+            try:
+                good.add(read(entry))
+            except ValueError as error:
+                self._bad.append(BadEntry(key, entry, str(error)))
+        return frozenset(good)
+
+
+def _read_jid(entry: str) -> JID:
+    jid = _parse(entry)
+    if jid.resource is not None:
+        raise ValueError(
+            "It has a resource, but access is given to accounts, whichever client they use. Write"
+            f" {str(jid.bare)!r}."
+        )
+    if jid.local is not None:
+        _agree_on_local(entry.partition("@")[0], jid.local, jid.domain)
+    _agree_on_domain(jid.domain)
+    return jid
+
+
+def _read_domain(entry: str) -> str:
+    jid = _parse(entry)
+    if jid.local is not None or jid.resource is not None:
+        raise ValueError(
+            f"It is not a domain alone. Write {jid.domain!r}, or name accounts in allowed_jids."
+        )
+    _agree_on_domain(jid.domain)
+    return jid.domain
+
+
+def _parse(entry: str) -> JID:
+    if EVERYBODY in entry:
+        raise ValueError(
+            'A "*" stands for all only as the single entry of the list, ["*"]. Name each entry in'
+            " full, or leave the others out."
+        )
+    try:
+        return JID.parse(entry)
+    except JIDError as error:
+        raise ValueError(f"It is not an address (RFC 7622). {error}") from None
+
+
+def _agree_on_local(written: str, prepared: str, domain: str) -> None:
+    """Refuse a localpart that servers hand on in another form than the one compared here."""
+    served = nodeprep(written)
+    if served == prepared == nodeprep(prepared):
+        return
+    if served is None:
+        raise ValueError(
+            "Servers refuse its localpart or do not agree on how to read it (nodeprep, RFC 3920),"
+            " so it names no account safely. Give the account a name of plainer characters."
+        )
+    mend = "Give the account a name of plainer characters."
+    if _plain(served):
+        mend = f"Write {f'{served}@{domain}'!r} if that is the account you mean."
+    raise ValueError(
+        f"Servers read its localpart as {served!r} (nodeprep, RFC 3920), RFC 7622 as {prepared!r},"
+        f" so it would not match the account. {mend}"
+    )
+
+
+def _plain(local: str) -> bool:
+    """Whether a localpart may stand in an entry as it is."""
+    try:
+        jid = JID.parse(f"{local}@x")
+    except JIDError:
+        return False
+    return jid.local == local == nodeprep(local)
+
+
+def _agree_on_domain(domain: str) -> None:
+    """Refuse a domain that servers with IDNA2003 (RFC 3490) take for another one."""
+    if domain.isascii():
+        return
+    served = None
+    if not any(map(in_table_a1, domain)):
+        try:
+            served = ".".join(map(nameprep, domain.split(".")))
+        except UnicodeError:
+            served = None
+    if served == domain:
+        return
+    if served is None:
+        raise ValueError(
+            "Servers refuse its domain or do not agree on how to read it (nameprep, RFC 3491). Use"
+            " a domain of plainer characters."
+        )
+    raise ValueError(
+        f"Servers read its domain as {served!r} (nameprep, RFC 3491), IDNA2008 as {domain!r}."
+        f" Write {served!r} if that is the domain you mean, or use one of plainer characters."
+    )

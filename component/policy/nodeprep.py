@@ -1,0 +1,54 @@
+"""Nodeprep (RFC 3920 Appendix A): how servers read localparts to this day.
+
+Servers hand on localparts in this form while RFC 7622 asks for PRECIS. An entry of the policy on
+which the two differ could name one account here and another one there.
+"""
+
+import stringprep
+import unicodedata
+
+# RFC 3454 is bound to Unicode 3.2; the standard library keeps its tables for this.
+_unicode = unicodedata.ucd_3_2_0
+
+_PROHIBITED = (
+    stringprep.in_table_c11_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
+    stringprep.in_table_c9,
+    frozenset("\"&'/:<>@").__contains__,
+)
+
+
+def nodeprep(text: str) -> str | None:
+    """Return the localpart as a server passes it on, or None if a server refuses it.
+
+    Characters newer than Unicode 3.2 count as refused (RFC 3454 §7, stored strings): some servers
+    let them pass unmapped, others do not.
+    """
+    mapped = "".join(
+        stringprep.map_table_b2(character)
+        for character in text
+        if not stringprep.in_table_b1(character)
+    )
+    prepared = _unicode.normalize("NFKC", mapped)
+    if any(stringprep.in_table_a1(character) for character in text + prepared):
+        return None
+    if any(prohibits(character) for prohibits in _PROHIBITED for character in prepared):
+        return None
+    return prepared if _direction_holds(prepared) else None
+
+
+def _direction_holds(text: str) -> bool:
+    """RFC 3454 §6: what holds right-to-left characters holds no others and stands in between."""
+    if not any(map(stringprep.in_table_d1, text)):
+        return True
+    return (
+        not any(map(stringprep.in_table_d2, text))
+        and stringprep.in_table_d1(text[0])
+        and stringprep.in_table_d1(text[-1])
+    )

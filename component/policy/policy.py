@@ -1,0 +1,121 @@
+"""The policy: whom the agent answers at all, and which skills each principal may use."""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Sequence
+from typing import NewType
+
+import msgspec
+
+from component.policy.entries import EntryReader
+from xep.jid import JID
+
+# Answers kept per principal and per skill name. Names come from strangers: long ones are not kept.
+_CACHE_ENTRIES = 4096
+_MAX_CACHED_CHARACTERS = 256
+
+View = NewType("View", int)
+"""Which rules a principal passes. Principals with equal views may use the same skills, so whatever
+is worked out for one view (a list of skills, its version hash) holds for all of them. Bit 0 is set
+for a sender that is admitted, bit n + 1 for one that passes rule n."""
+
+_ADMITTED = 1
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Narrows who may use the skills it names. None for a list means that it narrows nothing.
+
+    In `skills`, `*` stands for any characters and `?` for any one character.
+    """
+
+    skills: tuple[str, ...]
+    allowed_jids: tuple[str, ...] | None = None
+    allowed_domains: tuple[str, ...] | None = None
+
+
+class _Gate:
+    """Two lists, both of which a principal must pass."""
+
+    def __init__(self, jids: frozenset[JID] | None, domains: frozenset[str] | None) -> None:
+        self._jids = jids
+        self._domains = domains
+
+    def passes(self, principal: JID) -> bool:
+        return (self._domains is None or principal.domain in self._domains) and (
+            self._jids is None or principal in self._jids
+        )
+
+
+class Policy:
+    """Who is admitted, and which skills each principal may use.
+
+    A principal is admitted when its domain and its JID are both allowed. It may use a skill when
+    it is admitted and passes every rule that matches the skill's name; a skill that no rule
+    matches is for everybody who is admitted.
+
+    In each list `["*"]` stands for all, and an empty list lets nobody pass. An entry of
+    `allowed_jids` is a bare JID; a domain alone stands for that address itself, not for its users.
+    An entry of `allowed_domains` does not cover subdomains.
+
+    Raises PolicyError, which names all bad entries at once: those that are no address, those with
+    a resource, and those that servers read in another way than RFC 7622 does, because access
+    would then be given to another account than the one written down.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed_domains: Sequence[str],
+        allowed_jids: Sequence[str] | None = None,
+        rules: Sequence[Rule] = (),
+    ) -> None:
+        """Read the lists; `allowed_jids` may be missing (None), which allows all."""
+        read = EntryReader()
+        self._gates = [
+            _Gate(
+                read.jids("agent.allowed_jids", allowed_jids),
+                read.domains("agent.allowed_domains", allowed_domains),
+            ),
+            *(
+                _Gate(
+                    read.jids(f"policy.rules[{index}].allowed_jids", rule.allowed_jids),
+                    read.domains(f"policy.rules[{index}].allowed_domains", rule.allowed_domains),
+                )
+                for index, rule in enumerate(rules)
+            ),
+        ]
+        read.finish()
+        self._patterns = [_pattern(rule.skills) for rule in rules]
+        self._view = functools.lru_cache(_CACHE_ENTRIES)(self._find_view)
+        self._demand = functools.lru_cache(_CACHE_ENTRIES)(self._find_demand)
+
+    def admits(self, principal: JID) -> bool:
+        """Whether this bare JID is answered at all."""
+        return bool(self._view(principal) & _ADMITTED)
+
+    def view_key(self, principal: JID) -> View:
+        """Return what this bare JID may see, as a key that all with the same rights share."""
+        return self._view(principal)
+
+    def may_use(self, view: View, skill: str, *, hidden: bool = False) -> bool:
+        """Whether a principal with this view may use the skill; nobody may use a hidden one."""
+        if hidden:
+            return False
+        kept = len(skill) <= _MAX_CACHED_CHARACTERS
+        demand = self._demand(skill) if kept else self._find_demand(skill)
+        return view & demand == demand
+
+    def _find_view(self, principal: JID) -> View:
+        bare = principal.bare
+        return View(sum(gate.passes(bare) << bit for bit, gate in enumerate(self._gates)))
+
+    def _find_demand(self, skill: str) -> int:
+        """Return the bits that a view must have for this skill."""
+        matched = (bool(pattern.fullmatch(skill)) for pattern in self._patterns)
+        return _ADMITTED | sum(match << bit for bit, match in enumerate(matched, start=1))
+
+
+def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
+    # Brackets have a meaning for fnmatch which the settings do not promise.
+    return re.compile("|".join(fnmatch.translate(glob.replace("[", "[[]")) for glob in globs))
