@@ -18,7 +18,6 @@ log = {{ info = {log} }}
 interfaces = {{ {address} }}
 c2s_ports = {{ {c2s_port} }}
 c2s_direct_tls_ports = {{ }}
-legacy_ssl_ports = {{ }}
 c2s_require_encryption = false
 allow_unencrypted_plain_auth = true
 authentication = "internal_hashed"
