@@ -1,0 +1,100 @@
+"""Presence (RFC 6121 §3, §4): who subscribes to us, and what they see.
+
+After a reconnect servers tell a component nothing, so it keeps its own side of each subscription
+and announces itself to every subscriber.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from component.router.table import Host, Request, StanzaRoute
+from xep.caps import NAMESPACE as CAPS
+from xep.caps import Caps
+from xep.jid import JID
+from xep.stanza import Message, Presence
+
+Send = Callable[[Message | Presence], None]
+
+
+class Subscriptions(Protocol):
+    """Which contacts are subscribed to the presence of which of our addresses, kept on disk."""
+
+    async def add(self, owner: JID, contact: JID) -> bool:
+        """Keep a subscription; False if it is there already."""
+
+    async def remove(self, owner: JID, contact: JID) -> bool:
+        """Forget a subscription; False if there was none."""
+
+    async def all(self) -> Iterable[tuple[JID, JID]]:
+        """Every (owner, contact)."""
+
+
+class PresenceHandler:
+    """Grants subscriptions to whom policy admits, and tells subscribers when we come and go.
+
+    Args:
+        subscriptions: where subscriptions are kept.
+        send: sends a stanza.
+        capabilities: the capabilities of a host, with the localpart if it is an agent.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        send: Send,
+        capabilities: Callable[[Host, str | None], Caps],
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._send = send
+        self._capabilities = capabilities
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """The routes of this handler."""
+
+        def on(type_: str, handler: Callable[[Request[None]], Awaitable[None]]) -> StanzaRoute:
+            return StanzaRoute("presence", frozenset((type_,)), handler, (CAPS,))
+
+        return (
+            on("subscribe", self.subscribe),
+            on("unsubscribe", self.unsubscribe),
+            on("probe", self.probe),
+        )
+
+    async def subscribe(self, request: Request[None]) -> None:
+        """Grant a subscription, and show ourselves (RFC 6121 §3.1.3).
+
+        It is granted again when it is there already: whoever asks twice has missed the answer.
+        """
+        owner, contact = request.to.bare, request.principal
+        await self._subscriptions.add(owner, contact)
+        self._send(Presence(type="subscribed", from_=owner, to=contact))
+        self._send(self._available(owner, contact))
+
+    async def unsubscribe(self, request: Request[None]) -> None:
+        """End a subscription (RFC 6121 §3.3.3)."""
+        owner, contact = request.to.bare, request.principal
+        if await self._subscriptions.remove(owner, contact):
+            self._send(Presence(type="unavailable", from_=owner, to=contact))
+            self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+
+    async def probe(self, request: Request[None]) -> None:
+        """Show ourselves to a subscriber; tell anybody else that they are none (§4.3.2)."""
+        owner, contact = request.to.bare, request.principal
+        if (owner, contact) in set(await self._subscriptions.all()):
+            self._send(self._available(owner, request.sender))
+        else:
+            self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+
+    async def announce(self) -> None:
+        """Show ourselves to every subscriber; after each connect."""
+        for owner, contact in await self._subscriptions.all():
+            self._send(self._available(owner, contact))
+
+    async def take_leave(self) -> None:
+        """Tell every subscriber that we go; before the stream is closed."""
+        for owner, contact in await self._subscriptions.all():
+            self._send(Presence(type="unavailable", from_=owner, to=contact))
+
+    def _available(self, owner: JID, to: JID) -> Presence:
+        host: Host = "component" if owner.local is None else "agent"
+        return Presence(from_=owner, to=to, payloads=(self._capabilities(host, owner.local),))

@@ -1,0 +1,160 @@
+"""Skill discovery (urn:fluux:agent:0#skills): which skills there are, and how each is used."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import msgspec
+
+from component.router.table import IQRoute, Request
+from component.skills.declare import AnySkill
+from component.skills.errors import SearchError
+from component.skills.registry import MOST_PER_PAGE, View
+from xep.binding import encode
+from xep.fluux_agent import errors
+from xep.fluux_agent import skills as fluux
+from xep.jid import JID
+from xep.result_sets import page_answer, page_bounds
+from xep.stanza_error import StanzaError
+
+_PAGE_BYTES = 65_536
+_ROOM_FOR_THE_REST = 4_096
+
+
+class SkillsHandler:
+    """Answers the skills query.
+
+    Args:
+        view: the skills that a principal sees.
+        ttl_s: seconds for which an answer may be kept.
+    """
+
+    def __init__(self, view: Callable[[JID], View], ttl_s: int = 3600) -> None:
+        self._view = view
+        self._ttl_s = ttl_s
+        self._described: dict[str, tuple[fluux.SkillDescription, int]] = {}
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """The routes of this handler."""
+        return (IQRoute("get", fluux.SkillsQuery, self.skills, (fluux.NAMESPACE,)),)
+
+    def skills(self, request: Request[fluux.SkillsQuery]) -> fluux.SkillsQuery:
+        """List skills a page at a time, find some by words, or describe one whole."""
+        query = request.payload
+        view = self._view(request.principal)
+        if query.version is not None and query.version == view.version:
+            return fluux.SkillsQuery(version=view.version, ttl=self._ttl_s, unchanged=True)
+        if query.skill is not None:
+            return self._one(view, query.skill)
+        return self._page(view, query)
+
+    def _one(self, view: View, name: str) -> fluux.SkillsQuery:
+        skill = view.get(name)
+        if skill is None:
+            raise errors.unknown_skill()
+        description = msgspec.structs.replace(self._describe(skill)[0], schemas=_schemas(skill))
+        return self._answer(view, (description,), (name,), 0, 1)
+
+    def _page(self, view: View, query: fluux.SkillsQuery) -> fluux.SkillsQuery:
+        try:
+            names = view.names(query.search or "")
+        except SearchError as error:
+            raise errors.malformed(str(error)) from error
+        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
+        backwards = query.page is not None and query.page.before is not None
+        chosen: list[fluux.SkillDescription] = []
+        room = _PAGE_BYTES - _ROOM_FOR_THE_REST
+        # A page ends early rather than hold more bytes than anybody has to take; never empty.
+        for name in reversed(names[start:stop]) if backwards else names[start:stop]:
+            description, size = self._describe(_known(view, name))
+            room -= size
+            if room < 0 and chosen:
+                break
+            chosen.append(description)
+        if backwards:
+            chosen.reverse()
+            start = stop - len(chosen)
+        return self._answer(view, tuple(chosen), names, start, start + len(chosen))
+
+    def _answer(
+        self,
+        view: View,
+        skills: tuple[fluux.SkillDescription, ...],
+        names: tuple[str, ...],
+        start: int,
+        stop: int,
+    ) -> fluux.SkillsQuery:
+        return fluux.SkillsQuery(
+            version=view.version,
+            ttl=self._ttl_s,
+            skills=skills,
+            page=page_answer(names, start, stop),
+        )
+
+    def _describe(self, skill: AnySkill) -> tuple[fluux.SkillDescription, int]:
+        """The description of a skill, and its size in bytes; worked out once."""
+        found = self._described.get(skill.name)
+        if found is None:
+            description = _description(skill)
+            found = description, len(encode(description, fluux.NAMESPACE).encode())
+            self._described[skill.name] = found
+        return found
+
+
+def _known(view: View, name: str) -> AnySkill:
+    skill = view.get(name)
+    if skill is None:  # the view listed the name itself
+        raise StanzaError("internal-server-error")
+    return skill
+
+
+def _description(skill: AnySkill) -> fluux.SkillDescription:
+    marks = skill.annotations
+    typical = None
+    if skill.typical_duration is not None or skill.cost_usd is not None:
+        typical = fluux.Typical(
+            duration_ms=None
+            if skill.typical_duration is None
+            else round(skill.typical_duration * 1000),
+            cost_usd=None if skill.cost_usd is None else Decimal(str(skill.cost_usd)),
+        )
+    return fluux.SkillDescription(
+        name=skill.name,
+        version=skill.version,
+        titles=(fluux.Title(text=skill.title, lang="en"),),
+        descriptions=_descriptions(skill.description),
+        tags=skill.tags,
+        examples=tuple(fluux.Example(text=text, lang="en") for text in skill.examples),
+        media=(
+            *(fluux.Media(direction="input", type=type_) for type_ in skill.input_media_types),
+            *(fluux.Media(direction="output", type=type_) for type_ in skill.output_media_types),
+        ),
+        params=tuple(
+            fluux.ParamDescription(
+                name=param.name,
+                type=param.type,
+                required=param.required,
+                descriptions=_descriptions(param.description),
+            )
+            for param in skill.inputs.params
+        ),
+        annotations=fluux.Annotations(
+            read_only=marks.read_only,
+            destructive=marks.destructive,
+            idempotent=marks.idempotent,
+            open_world=marks.open_world,
+        ),
+        typical=typical,
+    )
+
+
+def _descriptions(text: str | None) -> tuple[fluux.Description, ...]:
+    return (fluux.Description(text=text, lang="en"),) if text else ()
+
+
+def _schemas(skill: AnySkill) -> tuple[fluux.Schema, ...]:
+    given = (("input", skill.inputs.schema), ("output", skill.outputs.schema))
+    return tuple(
+        fluux.Schema(direction=direction, json=msgspec.Raw(msgspec.json.encode(schema)))
+        for direction, schema in given
+        if schema is not None
+    )
