@@ -1,5 +1,6 @@
 """How a field of a Payload stands in XML: the markers, and the plan read from a class once."""
 
+import re
 import types
 import typing
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
@@ -11,6 +12,8 @@ from xep.binding.errors import DeclarationError
 from xep.binding.opaque import Opaque
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+# Fewer than XML allows, and all that any protocol has used.
+_LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Name(NamedTuple):
@@ -134,6 +137,8 @@ def read_plan(cls: type[Payload]) -> Plan:
     """
     if not isinstance(getattr(cls, "xml", None), Name):
         raise DeclarationError(f"{cls.__name__} does not name its element: set `xml = Name(…)`")
+    if _LOCAL_NAME.fullmatch(cls.xml.local) is None or not cls.xml.namespace:
+        raise DeclarationError(f"{cls.__name__}: {cls.xml} is no qualified name of an element")
     attributes: list[Field] = []
     children: list[tuple[Marker, Field]] = []
     text: Field | None = None
@@ -149,8 +154,8 @@ def read_plan(cls: type[Payload]) -> Plan:
                 rest = field if rest is None else _refuse(cls, info.name, "is a second rest")
             case _:
                 children.append((marker, field))
-    _refuse_doubles(cls, [field.tag for field in attributes])
-    _refuse_doubles(cls, [tag for _, field in children for tag in _child_tags(field)])
+    _refuse_doubles(cls, [(field, field.tag) for field in attributes])
+    _refuse_doubles(cls, [(field, tag) for _, field in children for tag in _child_tags(field)])
     return Plan(cls, tuple(attributes), text, tuple(children), rest)
 
 
@@ -167,32 +172,11 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
     if info.default_factory is not msgspec.NODEFAULT:
         default = info.default_factory()
     local, namespace, tag = _xml_name(cls, info.name, marker)
-    conversion: Conversion[Any] | None = None
-    payloads: tuple[type[Payload], ...] = ()
-    match marker:
-        case Child():
-            payloads = tuple(_members(inner))
-            if not all(isinstance(p, type) and issubclass(p, Payload) for p in payloads):
-                _refuse(cls, info.name, "is a Child but its type is no Payload")
-        case Rest():
-            if inner is not Opaque or not many:
-                _refuse(cls, info.name, "must be tuple[Opaque, ...] to keep the rest")
-        case Flag():
-            if inner is not bool or many or optional:
-                _refuse(cls, info.name, "must be bool to be a Flag")
-        case _:
-            found = conversion_for(inner)
-            if found is None:
-                _refuse(cls, info.name, f"has a type that no text can be converted to: {inner}")
-            conversion = found
-    if isinstance(marker, Attr | Text) and many:
-        _refuse(cls, info.name, "cannot repeat: an attribute or a text occurs once")
-    if isinstance(marker, Text) and optional and inner is str:
-        _refuse(cls, info.name, "is text: no text and empty text look the same, so use str")
+    converted = isinstance(marker, Attr | Text | TextChild)
     at_least, at_most = (
         (marker.at_least, marker.at_most) if isinstance(marker, TextChild | Child) else (0, None)
     )
-    return marker, Field(
+    field = Field(
         name=info.name,
         tag=tag,
         local=local,
@@ -201,13 +185,59 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
         default=default,
         many=many,
         optional=optional,
-        conversion=conversion,
-        payloads=payloads,
+        conversion=conversion_for(inner) if converted else None,
+        payloads=tuple(_members(inner)) if isinstance(marker, Child) else (),
         at_least=at_least,
         at_most=at_most,
         drop_malformed=isinstance(marker, Child) and marker.malformed == "drop",
         always=isinstance(marker, Attr) and marker.always,
     )
+    for wrong in (_wrong_type(marker, field, inner), _wrong_default(marker, field, inner)):
+        if wrong is not None:
+            _refuse(cls, info.name, wrong)
+    return marker, field
+
+
+def _wrong_type(marker: Marker, field: Field, inner: Any) -> str | None:
+    """Why the field's type cannot stand where its marker puts it."""
+    if _LOCAL_NAME.fullmatch(field.local.removeprefix("xml:")) is None:
+        return f"would be called {field.local!r}, which is no XML name"
+    match marker:
+        case Child():
+            if not all(isinstance(p, type) and issubclass(p, Payload) for p in field.payloads):
+                return "is a Child but its type is no Payload"
+        case Rest():
+            if inner is not Opaque or not field.many:
+                return "must be tuple[Opaque, ...] to keep the rest"
+        case Flag():
+            if inner is not bool or field.many or field.optional:
+                return "must be bool to be a Flag"
+        case _:
+            if field.conversion is None:
+                return f"has a type that no text can be converted to: {inner}"
+    if isinstance(marker, Attr | Text) and field.many:
+        return "cannot repeat: an attribute or a text occurs once"
+    if not field.many and (field.at_least or field.at_most is not None):
+        return "occurs once, so it has no at_least or at_most"
+    if field.at_most is not None and field.at_most < field.at_least:
+        return f"cannot occur at least {field.at_least} and at most {field.at_most} times"
+    return None
+
+
+def _wrong_default(marker: Marker, field: Field, inner: Any) -> str | None:
+    """Why the default cannot be what the field's absence stands for."""
+    if isinstance(marker, Text) and inner in (str, bytes):
+        if field.optional:
+            return f"is text: none and an empty one look the same, so use {inner.__name__}"
+        if not field.required and field.default != inner():
+            return "is text: none and an empty one look the same, so only that can be the default"
+    if isinstance(marker, Flag) and field.default is not False:
+        return "is a Flag, so it needs the default False"
+    if field.optional and field.default is not None:
+        return "may be None, so it needs the default None"
+    if field.many and not field.required and field.default != ():
+        return "repeats, so its only default is ()"
+    return None
 
 
 def _xml_name(cls: type[Payload], field: str, marker: Marker) -> tuple[str, str | None, str]:
@@ -246,10 +276,12 @@ def _child_tags(field: Field) -> list[str]:
     return [payload.xml.tag for payload in field.payloads] or [field.tag]
 
 
-def _refuse_doubles(cls: type[Payload], tags: list[str]) -> None:
-    for tag in tags:
-        if tags.count(tag) > 1:
-            raise DeclarationError(f"{cls.__name__}: two fields claim {tag}")
+def _refuse_doubles(cls: type[Payload], claims: list[tuple[Field, str]]) -> None:
+    owners: dict[str, str] = {}
+    for field, tag in claims:
+        owner = owners.setdefault(tag, field.name)
+        if owner != field.name:
+            _refuse(cls, field.name, f"claims {tag}, which is already that of {owner}")
 
 
 def _refuse(cls: type[Payload], field: str, why: str) -> typing.NoReturn:

@@ -1,0 +1,26 @@
+"""XEP-0202 Entity Time."""
+
+from datetime import datetime, timezone
+from typing import Annotated, Final
+
+from xep.binding import Name, Payload, TextChild
+
+NAMESPACE: Final = "urn:xmpp:time"
+
+
+class TimeQuery(Payload, frozen=True, kw_only=True):
+    """Asks what time it is at an entity (XEP-0202 §2)."""
+
+    xml = Name(NAMESPACE, "time")
+
+
+class Time(Payload, frozen=True, kw_only=True):
+    """The answer (XEP-0202 §2): the time in UTC, and how far the entity's own clock is from it.
+
+    Either alone says nothing, so both are required.
+    """
+
+    xml = Name(NAMESPACE, "time")
+
+    tzo: Annotated[timezone, TextChild()]
+    utc: Annotated[datetime, TextChild()]

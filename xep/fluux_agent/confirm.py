@@ -1,0 +1,79 @@
+"""urn:fluux:agent:0#confirm, confirmation: a person is asked before something happens."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from xep.binding import Attr, Child, Name, Payload, Text, TextChild
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.hashes import Hash
+
+NAMESPACE: Final = f"{AGENT}#confirm"
+
+
+class ActionParam(Payload, frozen=True, kw_only=True):
+    """One parameter of the action, as text."""
+
+    xml = Name(NAMESPACE, "param")
+
+    name: Annotated[str, Attr()]
+    text: Annotated[str, Text()] = ""
+
+
+class ActionParams(Payload, frozen=True, kw_only=True):
+    """Parameters of the action as one JSON object, for what text cannot say."""
+
+    xml = Name(NAMESPACE, "params")
+
+    type: Annotated[Literal["application/json"], Attr(always=True)] = "application/json"
+    json: Annotated[msgspec.Raw, Text()]
+
+
+class Action(Payload, frozen=True, kw_only=True):
+    """What would be done: ``type`` is the skill."""
+
+    xml = Name(NAMESPACE, "action")
+
+    type: Annotated[str, Attr()]
+    params: Annotated[tuple[ActionParam, ...], Child()] = ()
+    json_params: Annotated[ActionParams | None, Child()] = None
+
+
+class Risk(Payload, frozen=True, kw_only=True):
+    """How much is at stake."""
+
+    xml = Name(NAMESPACE, "risk")
+
+    level: Annotated[Literal["low", "medium", "high"], Attr()]
+
+
+class Confirm(Payload, frozen=True, kw_only=True):
+    """May this be done? Sent in a message whose body asks the same in words.
+
+    ``hash`` covers exactly what would run. After ``expires`` no answer counts; the first public
+    draft always gives one, and without it the question stays open as long as its task.
+    """
+
+    xml = Name(NAMESPACE, "confirm")
+
+    id: Annotated[str, Attr()]
+    task: Annotated[str | None, Attr()] = None
+    action: Annotated[Action, Child()]
+    risk: Annotated[Risk | None, Child()] = None
+    hash: Annotated[Hash | None, Child()] = None
+    expires: Annotated[datetime | None, TextChild()] = None
+
+
+class Decision(Payload, frozen=True, kw_only=True):
+    """The answer to the confirmation ``id``.
+
+    ``hash`` repeats the question's, and shows that it is this action that was decided on.
+    """
+
+    xml = Name(NAMESPACE, "decision")
+
+    id: Annotated[str, Attr()]
+    value: Annotated[Literal["approve", "deny"], Attr()]
+    reason: Annotated[str | None, TextChild()] = None
+    hash: Annotated[Hash | None, Child()] = None

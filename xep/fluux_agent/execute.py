@@ -1,0 +1,137 @@
+"""urn:fluux:agent:0#execute, execution: run a skill, and what comes of it."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from xep.binding import Attr, Child, ContentError, Name, Payload, Text
+from xep.fluux_agent import NAMESPACE as AGENT
+
+NAMESPACE: Final = f"{AGENT}#execute"
+
+State = Literal[
+    "accepted",
+    "running",
+    "input-required",
+    "cancelling",
+    "completed",
+    "failed",
+    "rejected",
+    "cancelled",
+]
+"""Where a task stands; the last four are for good."""
+
+
+class Param(Payload, frozen=True, kw_only=True):
+    """One parameter as verbatim text, converted by the skill's input schema.
+
+    A name that stands more than once is an array.
+    """
+
+    xml = Name(NAMESPACE, "param")
+
+    name: Annotated[str, Attr()]
+    text: Annotated[str, Text()] = ""
+
+
+class Params(Payload, frozen=True, kw_only=True):
+    """Parameters as one JSON object, for what text cannot say."""
+
+    xml = Name(NAMESPACE, "params")
+
+    type: Annotated[Literal["application/json"], Attr(always=True)] = "application/json"
+    json: Annotated[msgspec.Raw, Text()]
+
+
+class Execute(Payload, frozen=True, kw_only=True):
+    """Run ``skill``.
+
+    ``mode``: ``inline`` wants the result in the answer to this IQ, ``async`` a task, ``auto``
+    leaves it to the agent. ``request`` is the caller's own id, by which a repetition is known.
+    ``deadline`` is when the result has lost its use. ``context`` joins tasks of one matter,
+    ``thread`` is the message thread that talk about it belongs to.
+    """
+
+    xml = Name(NAMESPACE, "execute")
+
+    skill: Annotated[str, Attr()]
+    mode: Annotated[Literal["auto", "inline", "async"], Attr()] = "auto"
+    request: Annotated[str | None, Attr()] = None
+    deadline: Annotated[datetime | None, Attr()] = None
+    context: Annotated[str | None, Attr()] = None
+    thread: Annotated[str | None, Attr()] = None
+    params: Annotated[tuple[Param, ...], Child()] = ()
+    json_params: Annotated[Params | None, Child()] = None
+
+    def texts(self) -> dict[str, list[str]]:
+        """The texts given for each parameter name, in order."""
+        texts: dict[str, list[str]] = {}
+        for param in self.params:
+            texts.setdefault(param.name, []).append(param.text)
+        return texts
+
+    def values(self) -> dict[str, Any]:
+        """The parameters given as JSON.
+
+        Raises:
+            ContentError: they are no JSON object, or one of them is also given as text.
+        """
+        if self.json_params is None:
+            return {}
+        values = msgspec.json.decode(self.json_params.json)
+        if not isinstance(values, dict):
+            raise ContentError("params", "expected a JSON object")
+        for param in self.params:
+            if param.name in values:
+                raise ContentError("execute", f"{param.name} is given both as text and as JSON")
+        return values
+
+
+class Output(Payload, frozen=True, kw_only=True):
+    """One named artifact of a result; JSON is text too."""
+
+    xml = Name(NAMESPACE, "output")
+
+    name: Annotated[str, Attr()]
+    type: Annotated[str, Attr(always=True)] = "text/plain"
+    text: Annotated[str, Text()] = ""
+
+
+class Usage(Payload, frozen=True, kw_only=True):
+    """What the run took: milliseconds, model tokens, US dollars. What is missing is unknown."""
+
+    xml = Name(NAMESPACE, "usage")
+
+    duration_ms: Annotated[int | None, Attr()] = None
+    tokens_in: Annotated[int | None, Attr()] = None
+    tokens_out: Annotated[int | None, Attr()] = None
+    cost_usd: Annotated[Decimal | None, Attr()] = None
+
+
+class Result(Payload, frozen=True, kw_only=True):
+    """The skill ran. With ``is_error`` it ran and said no, which is an answer, not a failure."""
+
+    xml = Name(NAMESPACE, "result")
+
+    skill: Annotated[str, Attr()]
+    is_error: Annotated[bool, Attr(always=True)] = False
+    outputs: Annotated[tuple[Output, ...], Child()] = ()
+    usage: Annotated[Usage | None, Child()] = None
+
+
+class Accepted(Payload, frozen=True, kw_only=True):
+    """The work is on disk as a task and goes on.
+
+    ``retain_until`` is how long its result can be asked for, ``poll_after`` in how many seconds
+    asking makes sense.
+    """
+
+    xml = Name(NAMESPACE, "accepted")
+
+    task: Annotated[str, Attr()]
+    state: Annotated[State, Attr(always=True)] = "accepted"
+    revision: Annotated[int, Attr(always=True)] = 0
+    retain_until: Annotated[datetime | None, Attr()] = None
+    poll_after: Annotated[int | None, Attr()] = None
