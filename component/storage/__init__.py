@@ -1,1 +1,7 @@
-"""The data directory."""
+"""The data directory: what outlives the process."""
+
+from component.storage.errors import StorageError
+from component.storage.storage import Storage
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
+
+__all__ = ["Storage", "StorageError", "Subscription", "SubscriptionState", "SubscriptionStore"]
