@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from xep.binding import ContentError, Payload, decode, encode
+from xep.binding import ContentError, Opaque, Payload, decode, encode
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -112,6 +112,19 @@ class Incoming:
     def error(self, known: tuple[type[Payload], ...] = ()) -> StanzaError:
         """The error that a stanza of type ``error`` carries."""
         return StanzaError.of(self._element.find(_ERROR), known)
+
+    def forward(self, *, from_: str | None = None, to: str | None = None) -> str:
+        """The whole stanza as XML text again, for who routes it on (RFC 6120 §10).
+
+        Everything in it stays as it came; ``from_`` and ``to`` replace the addresses where given.
+        """
+        whole = Opaque.of(self._element)
+        attributes = dict(whole.attributes)
+        for name, address in (("from", from_), ("to", to)):
+            if address is not None:
+                attributes[name] = address
+        stamped = msgspec.structs.replace(whole, attributes=tuple(attributes.items()))
+        return stamped.encode(NAMESPACE)
 
 
 Address = JID | str
