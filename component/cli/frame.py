@@ -1,0 +1,118 @@
+"""What the commands share: finding commands without importing them, --config, and errors."""
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from component.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from component.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """Where a command is, `module:attribute`, and its line in the list of commands."""
+
+    target: str
+    help: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether the module is installed; nothing of it is run to find out."""
+        return importlib.util.find_spec(self.target.partition(":")[0]) is not None
+
+    def command(self) -> click.Command:
+        """Import the module and return the command."""
+        module, _, name = self.target.partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command), f"{self.target} is not a click command"
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is run or its own help is asked for."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+        """Take what a group takes, and the table of commands."""
+        super().__init__(*args, **kwargs)
+        self._lazy = {name: entry for name, entry in lazy.items() if entry.exists}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command, or return None if there is none of that name."""
+        entry = self._lazy.get(cmd_name)
+        return entry.command() if entry else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table."""
+        if self._lazy:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, entry.help) for name, entry in self._lazy.items()])
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Turn colours off under NO_COLOR; click itself turns them off in a pipe."""
+        if os.environ.get("NO_COLOR"):
+            extra.setdefault("color", False)
+        return super().make_context(*args, **extra)
+
+
+class Fault(click.ClickException):
+    """Ends the command with sentences on stderr, a line each, and exit code 1."""
+
+    exit_code = ExitCode.FAILURE
+
+    def __init__(self, *sentences: str) -> None:
+        """Take the sentences."""
+        super().__init__("\n".join(sentences))
+        self.sentences = sentences
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the sentences, each with a mark that is red on a terminal."""
+        mark = click.style("error:", fg="red", bold=True)
+        for sentence in self.sentences:
+            click.echo(f"{mark} {sentence}", file=file, err=True, color=self.show_color)
+
+
+class ConfigFault(Fault):
+    """The same for a configuration that cannot be used, with exit code 78."""
+
+    exit_code = ExitCode.CONFIG
+
+
+def config_option(function: Callable[P, R]) -> Callable[P, R]:
+    """Add `--config FILE` to a command, which gets it as `config: Path`."""
+    option = click.option(
+        "--config",
+        "-c",
+        type=click.Path(path_type=Path),
+        default=Path("agent.toml"),
+        show_default=True,
+        envvar="XMPP_AGENT_CONFIG",
+        show_envvar=True,
+        help="The configuration file.",
+    )
+    return option(function)
+
+
+def load_settings(path: Path) -> "Settings":
+    """Return the settings of the file, or end the command with ConfigFault."""
+    # Imported here, because --help and --version need no pydantic.
+    from component.settings import SettingsError, load  # noqa: PLC0415
+
+    try:
+        return load(path)
+    except SettingsError as error:
+        raise ConfigFault(*map(str, error.problems)) from None

@@ -1,0 +1,194 @@
+"""`xmpp-agent init`: writes agent.toml and the secret, and prints the server's part."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import click
+
+from component.cli.frame import Fault
+from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
+
+_SECRET_NAME = "AGENT_SECRET"  # noqa: S105 the variable's name
+_SERVERS = tuple(DEFAULT_PORTS)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  xmpp-agent init --domain agent.example.com --server prosody
+  xmpp-agent init /etc/xmpp-agent --domain agent.example.com --host xmpp.example.com
+  xmpp-agent init --domain agent.localhost --server ejabberd >> component.yml"""
+)
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write instead of DIRECTORY/agent.toml.",
+)
+@click.option("--domain", help="The agent's own domain, such as agent.example.com.")
+@click.option("--host", help="Machine of the XMPP server.  [default: localhost]")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Its port for components.  [default: 5347 with --server prosody, else 5275]",
+)
+@click.option(
+    "--server",
+    type=click.Choice(_SERVERS),
+    help="Show the block for this server only.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file; the secret beside it is kept.")
+def init(
+    directory: Path,
+    output: Path | None,
+    domain: str | None,
+    host: str | None,
+    port: int | None,
+    server: str | None,
+    *,
+    force: bool,
+) -> None:
+    """Write a commented agent.toml into DIRECTORY and show what the server needs.
+
+    The secret is made here and kept in a file beside it (agent.env) that only you can read. The
+    server's block, which holds the secret, goes to stdout; everything else goes to stderr. What
+    is not given is asked for on a terminal.
+    """
+    path = output or directory / "agent.toml"
+    if path.exists() and not force:
+        raise Fault(f"{path} exists already: choose another --output, or overwrite it with --force")
+    if path.suffix == ".env":
+        raise Fault(f"{path}: the name must not end in .env, where the secret is kept")
+
+    if interactive():
+        domain = domain or click.prompt("Domain of the agent (such as agent.example.com)", err=True)
+        server = server or _ask_server()
+        host = host or click.prompt("Machine of the XMPP server", default="localhost", err=True)
+        port = port or click.prompt(
+            "Its port for components",
+            default=_default_port(server),
+            type=click.IntRange(1, 65535),
+            err=True,
+        )
+    if not domain:
+        raise click.UsageError("--domain is missing: the agent's own domain on the server")
+    host = host or "localhost"
+    port = port or _default_port(server)
+
+    text = _text(domain, host, port)
+    secret, kept = _secret(path.with_suffix(".env"))
+    attachment = Attachment(domain=domain, secret=secret, host=host, port=port)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not kept:
+            _keep(path.with_suffix(".env"), secret)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Fault(f"{error.filename} cannot be written: {error.strerror}") from None
+
+    _report(path, attachment, server, kept)
+
+
+def interactive() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _ask_server() -> str | None:
+    answer: str = click.prompt(
+        "XMPP server", type=click.Choice([*_SERVERS, "other"]), default="prosody", err=True
+    )
+    return None if answer == "other" else answer
+
+
+def _default_port(server: str | None) -> int:
+    return DEFAULT_PORTS[server] if server else 5275
+
+
+def _text(domain: str, host: str, port: int) -> str:
+    # Imported here: whoever asks for --help needs no pydantic.
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from component.cli.agent_toml import agent_toml  # noqa: PLC0415
+    from component.settings import Settings  # noqa: PLC0415
+    from component.settings.describe import toml  # noqa: PLC0415
+    from component.settings.expand import escape  # noqa: PLC0415
+    from component.settings.problems import dotted, sentences  # noqa: PLC0415
+
+    if not domain.partition(".")[2]:
+        raise Fault(
+            f"--domain {domain} has only one label: the users' own domain follows the first one, "
+            "as in agent.example.com"
+        )
+    # The secret is not needed to judge the rest.
+    server = {"host": host, "port": port, "component_domain": domain, "component_secret": "-"}
+    try:
+        settings = Settings.model_validate({"server": server})
+    except ValidationError as error:
+        wrong = [f"{dotted(key)} {sentence}" for key, sentence in sentences(error)]
+        raise Fault(*wrong) from None
+    return agent_toml(
+        {
+            "server.host": toml(escape(settings.server.host)),
+            "server.port": toml(settings.server.port),
+            "server.component_domain": toml(escape(settings.server.component_domain)),
+            "server.component_secret": toml(f"${{{_SECRET_NAME}}}"),
+            "agent.allowed_domains": toml([escape(d) for d in settings.allowed_domains]),
+        }
+    )
+
+
+def _secret(beside: Path) -> tuple[str, str | None]:
+    """Return the secret, and where it is kept already (None for a new one).
+
+    What `load` would find wins, so that the server gets the secret that the agent will use.
+    """
+    from dotenv import dotenv_values  # noqa: PLC0415
+
+    try:
+        written = dotenv_values(beside, interpolate=False).get(_SECRET_NAME)
+    except (OSError, UnicodeDecodeError):
+        raise Fault(f"{beside} cannot be read: mend it or remove it") from None
+    if secret := os.environ.get(_SECRET_NAME):
+        kept = f"the environment ({_SECRET_NAME})"
+    elif secret := written:
+        kept = str(beside)
+    else:
+        return secrets.token_urlsafe(32), None
+    if not secret.isprintable():
+        raise Fault(f"the secret from {kept} holds line breaks or the like: choose another")
+    return secret, kept
+
+
+def _keep(beside: Path, secret: str) -> None:
+    # Opened with its final mode: at no moment can others read it. Other variables stay.
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "a", encoding="utf-8") as file:
+        os.fchmod(handle, 0o600)
+        if file.tell() > 0:
+            file.write("\n")
+        file.write(f"{_SECRET_NAME}={secret}\n")
+
+
+def _report(path: Path, attachment: Attachment, server: str | None, kept: str | None) -> None:
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    say(f"Wrote {path}, with every key and what it does.")
+    if kept:
+        say(f"The secret is the one from {kept}.")
+    else:
+        say(f"Wrote {path.with_suffix('.env')}, the secret, for your eyes only. It is read")
+        say(f"from there when {path.name} is; {_SECRET_NAME} in the environment comes first.")
+    if not attachment.local:
+        say(
+            "The server is on another machine: stanzas travel in the clear unless the way there "
+            "is private or [server] tls is true."
+        )
+    say("\nTell the server (this holds the secret):\n")
+    for index, name in enumerate([server] if server else _SERVERS):
+        click.echo(("\n" if index else "") + server_block(name, attachment), nl=False)
+    say(f"\nThen start the agent:\n\n  xmpp-agent run --config {path}")

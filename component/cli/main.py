@@ -1,0 +1,37 @@
+"""`xmpp-agent`: the group, and the table that says where each command is."""
+
+import click
+
+from component.cli.exit_codes import ExitCode
+from component.cli.frame import Lazy, LazyGroup
+
+COMMANDS = {
+    "init": Lazy("component.cli.init:init", "Write agent.toml and show the server's part."),
+    "doctor": Lazy("component.cli.doctor:doctor", "Check everything that can be wrong."),
+    "run": Lazy("component.cli.run:run", "Run the agent until it is told to stop."),
+    "skills": Lazy("component.cli.skills:skills", "Show the skills that are offered."),
+    "demo": Lazy("component.cli.demo:demo", "See it all work, with a server of its own."),
+}
+
+_EXAMPLES = """\b
+Examples:
+  xmpp-agent init --domain agent.example.com --server prosody
+  xmpp-agent run --config agent.toml"""
+
+_EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {c.value:<3} {c.meaning}" for c in ExitCode)
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="xmpp-agent-component", prog_name="xmpp-agent")
+def group() -> None:
+    """Serve AI agent skills over XMPP, as a component of your own server."""
+
+
+def main() -> None:
+    """Run the command line; ends the process with one of the documented exit codes."""
+    group(prog_name="xmpp-agent")

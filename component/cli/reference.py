@@ -1,0 +1,91 @@
+"""The reference page of the configuration: `python -m component.cli.reference` prints it.
+
+docs/configuration.md is its output; a test holds the two together.
+"""
+
+import sys
+
+from component.cli.exit_codes import ExitCode
+from component.settings.describe import Key, Table, tables
+from component.settings.model import LATER
+
+_TOP = """\
+# Configuration
+
+<!-- Made by `python -m component.cli.reference > docs/configuration.md`; edit the descriptions in
+     component/settings/model.py instead. -->
+
+`xmpp-agent init` writes a commented `agent.toml`; every command that reads it takes
+`--config FILE` (or `XMPP_AGENT_CONFIG`). A smallest one:
+
+```toml
+[server]
+component_domain = "agent.example.com"
+component_secret = "${AGENT_SECRET}"
+```
+
+- **Environment.** Each key has a variable that wins over the file: `XMPP_AGENT_`, the section, two
+  underscores, the key. Lists are written as JSON:
+  `XMPP_AGENT_AGENT__ALLOWED_JIDS='["admin@example.com"]'`.
+- **`${NAME}`** in a string of the file is the environment variable `NAME`. `${NAME:-default}` falls
+  back when it is missing or empty, `$${` is a plain `${`.
+- **`agent.env`** beside `agent.toml` (the same name, ending in `.env`) is read as if it were part
+  of the environment, which comes first. `init` keeps the secret there, for its owner only.
+- **Mistakes stop the start.** Each one is a sentence with the file, the line, the key and the mend;
+  all of them are shown at once.
+- **Secrets** are never logged or printed. Keep them out of the file with `${NAME}`.
+- Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [_TOP, *map(_section, tables()), _later(), _exit_codes()]
+    return "\n".join(parts)
+
+
+def _section(table: Table) -> str:
+    title = f"`{table.header}`" if table.name else "Above all sections"
+    parts = [f"## {title}\n"]
+    if table.description:
+        parts.append(f"{table.description}\n")
+    parts.append("| key | value | default | what it is |\n|---|---|---|---|")
+    parts += [_row(key) for key in table.keys]
+    return "\n".join(parts) + "\n"
+
+
+def _row(key: Key) -> str:
+    if key.required:
+        default = "needed"
+    else:
+        default = f"`{key.default}`" if key.default is not None else "not set"
+    description = key.description
+    if key.example:
+        description += f" Example: `{key.example}`."
+    cells = (f"`{key.name}`", key.kind.replace('"', "`"), default, description)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _later() -> str:
+    names = ", ".join(f"`{name}`" for name in LATER)
+    return f"""\
+## Sections of later releases
+
+{names} and further keys of `[skills]` are accepted,
+not looked into, and named in one line of the log at start.
+"""
+
+
+def _exit_codes() -> str:
+    rows = "\n".join(f"| {code.value} | {code.meaning} |" for code in ExitCode)
+    return f"""\
+## Exit codes
+
+| code | meaning |
+|---|---|
+{rows}
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,116 @@
+"""Logs: one line an event, on stderr, for people on a terminal and as JSON otherwise.
+
+Rooms log through structlog: `log = structlog.get_logger("component.connection")`, then
+`log.info("connected", host=host)`. What libraries send to the standard `logging` leaves by the
+same way.
+"""
+
+import logging
+import os
+import sys
+from io import StringIO
+from typing import Literal, TextIO
+
+import structlog
+from pydantic import SecretStr
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "human", "json"]
+
+_MASK = "**********"
+_SECRET_KEYS = ("secret", "password", "token", "api_key", "authorization")
+
+
+def configure(
+    level: Level = "info",
+    format: Format = "auto",  # noqa: A002 named like the key in [log]
+    stream: TextIO | None = None,
+) -> None:
+    """Send the logs of the whole process to `stream` (stderr unless given).
+
+    `format` "auto" is "human" on a terminal, "json" otherwise. Colours appear on a terminal only,
+    and not under NO_COLOR. Can be called again; the last call counts.
+    """
+    stream = sys.stderr if stream is None else stream
+    terminal = stream.isatty()
+    human = format == "human" or (format == "auto" and terminal)
+    colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    number = logging.getLevelNamesMapping()[level.upper()]
+
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(
+            fmt="%Y-%m-%d %H:%M:%S" if human else "iso", utc=not human
+        ),
+        structlog.processors.StackInfoRenderer(),
+        _hide_secrets,
+    ]
+    last = _human(colours=colours) if human else _json()
+    structlog.configure(
+        processors=[*before, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda name="component": _NamedLogger(stream, name),
+        # A logger that is kept would go on writing to the stream of an earlier call.
+        cache_logger_on_first_use=False,
+    )
+
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(number)
+
+
+class _NamedLogger(structlog.WriteLogger):
+    """A line each to the stream; knows its name, as the standard library's loggers do."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def _human(*, colours: bool) -> list[Processor]:
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colours,
+        # Quoted, because values come from the network: no line breaks, no terminal escapes.
+        repr_native_str=True,
+        # The default shows local variables, secrets among them.
+        exception_formatter=_traceback,
+    )
+    return [_printable, renderer]
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["event"] = _visible(str(event.get("event", "")))
+    return event
+
+
+def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    out.write("\n".join(map(_visible, plain.getvalue().split("\n"))))
+
+
+def _visible(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    for key, value in event.items():
+        if isinstance(value, SecretStr) or key.lower().endswith(_SECRET_KEYS):
+            event[key] = _MASK
+    return event

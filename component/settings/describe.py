@@ -1,0 +1,119 @@
+"""The settings as a list to print: what `init` and the reference page are made from."""
+
+import inspect
+import json
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from component.settings.model import LATER, Settings
+from component.settings.problems import env_name, section_of
+
+_KINDS = {bool: "true or false", int: "whole number", float: "number", str: "string", Path: "path"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `default` and `example` are TOML, or None if there is none."""
+
+    name: str
+    description: str
+    kind: str
+    required: bool
+    default: str | None
+    example: str | None
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One section with its keys. `name` is empty for the keys above all sections."""
+
+    name: str
+    description: str
+    repeated: bool
+    keys: tuple[Key, ...]
+
+    @property
+    def header(self) -> str:
+        """`[server]` or `[[policy.rules]]`."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+
+def tables() -> Iterator[Table]:
+    """Yield every section in the order of the file; keys above all sections come first."""
+    yield from _tables(Settings, ())
+
+
+def toml(value: Any) -> str:
+    """Return `value` as TOML, on one line.
+
+    Raises TypeError for what a setting cannot be.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int):
+        return repr(value)
+    if isinstance(value, Path):
+        # `Path("./data")` forgets that it was written with a dot.
+        return toml(str(value) if value.is_absolute() else f"./{value}")
+    if isinstance(value, str):
+        # JSON's strings are TOML's, but for DEL, which JSON leaves as it is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml, value))}]"
+    raise TypeError(f"no setting holds a {type(value).__name__}")
+
+
+def _tables(
+    section: type[BaseModel], path: tuple[str, ...], *, repeated: bool = False
+) -> Iterator[Table]:
+    inner: list[tuple[str, FieldInfo, type[BaseModel]]] = []
+    keys: list[Key] = []
+    for name, field in section.model_fields.items():
+        if not path and name in LATER:
+            continue
+        if (table := section_of(field)) is not None:
+            inner.append((name, field, table))
+        else:
+            keys.append(_key(path, name, field))
+    if keys:
+        description = inspect.cleandoc(section.__doc__ or "") if path else ""
+        yield Table(".".join(path), description, repeated, tuple(keys))
+    for name, field, table in inner:
+        many = get_origin(field.annotation) is tuple
+        yield from _tables(table, (*path, name), repeated=many)
+
+
+def _key(path: tuple[str, ...], name: str, field: FieldInfo) -> Key:
+    unset = field.default is PydanticUndefined or field.default is None
+    return Key(
+        name=name,
+        description=field.description or "",
+        kind=_kind(field.annotation),
+        required=field.is_required(),
+        default=None if unset else toml(field.default),
+        example=toml(field.examples[0]) if field.examples else None,
+        variable=env_name((*path, name)),
+    )
+
+
+def _kind(annotation: Any) -> str:
+    if annotation is SecretStr:
+        return "string (secret)"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(map(toml, arguments))
+    if origin is types.UnionType:
+        return _kind(next(a for a in arguments if a is not types.NoneType))
+    if origin is tuple:
+        return "list of strings"
+    return _KINDS[annotation]

@@ -1,0 +1,61 @@
+"""Which line of a TOML file holds which key: for error sentences only.
+
+`tomllib` keeps no positions. This reads headers and keys line by line, takes the text for valid
+TOML, and at worst finds no line or a neighbouring one; it never raises.
+"""
+
+import re
+
+_HEADER = re.compile(r"^\s*(?P<open>\[\[?)\s*(?P<key>[^\]#]+?)\s*\]")
+_KEY = re.compile(r"""^\s*(?P<key>(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""")
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+_LONG_QUOTE = re.compile(r"\"\"\"|'''")
+
+
+def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
+    """Return the line, counted from 1, of every key and header found in `text`.
+
+    A path is the key's names from the root down, with an index after the name of an array of
+    tables: `("policy", "rules", 0, "skills")`.
+    """
+    found: dict[tuple[str | int, ...], int] = {}
+    tables: dict[tuple[str, ...], int] = {}
+    section: tuple[str | int, ...] = ()
+    open_quote: str | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        inside = open_quote is not None
+        for quote in _LONG_QUOTE.findall(line):
+            if open_quote is None:
+                open_quote = quote
+            elif open_quote == quote:
+                open_quote = None
+        if inside:
+            continue
+        if header := _HEADER.match(line):
+            names = _names(header["key"])
+            section = names
+            if header["open"] == "[[":
+                index = tables.get(names, -1) + 1
+                tables[names] = index
+                section = (*names, index)
+            found.setdefault(names, number)
+            found.setdefault(section, number)
+        elif key := _KEY.match(line):
+            path = section
+            for name in _names(key["key"]):
+                path = (*path, name)
+                found.setdefault(path, number)
+    return found
+
+
+def line_of(path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]) -> int | None:
+    """Return the line of `path`, or of the nearest key above it, or None."""
+    while path:
+        if (line := lines.get(path)) is not None:
+            return line
+        path = path[:-1]
+    return None
+
+
+def _names(key: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in _PART.findall(key))

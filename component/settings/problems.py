@@ -1,0 +1,178 @@
+"""What is wrong with a configuration, in sentences: which file, which key, and the mend."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from component.settings.expand import Path
+from component.settings.model import ENV_DELIMITER, ENV_PREFIX, Settings
+
+_SENTENCES: Mapping[str, str] = {
+    "string_type": "must be a string, in quotes",
+    "string_too_short": "is empty",
+    "too_short": "is empty",
+    "tuple_type": 'must be a list, such as ["example.com"]',
+    "path_type": "must be a path, in quotes",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of a reasonable size",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    `source` is the file or "environment"; `key` is the dotted key, the variable's name, or empty
+    for the file as a whole; `text` is the rest of the sentence; `line` counts from 1.
+    """
+
+    source: str
+    key: str
+    text: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return the whole sentence."""
+        where = f"{self.source}, line {self.line}" if self.line else self.source
+        return f"{where}: {self.key} {self.text}" if self.key else f"{where}: {self.text}"
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used. `problems` holds one sentence for each reason."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        """Take all problems found, in the order in which they are to be shown."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def dotted(path: Path) -> str:
+    """Return the path as people write it: `policy.rules[0].skills`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def env_name(path: Path) -> str:
+    """Return the environment variable that overrides the key at `path`."""
+    return ENV_PREFIX + ENV_DELIMITER.join(str(part) for part in path).upper()
+
+
+def sentences(error: ValidationError) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the sentence of each mistake that pydantic found.
+
+    No text of the configuration is repeated, since a secret may stand at the wrong key.
+    """
+    errors = error.errors(include_url=False)
+    # Whoever asks for the client has its other keys too; one sentence is enough.
+    client = any(details["type"] == "client_mode" for details in errors)
+    for details in errors:
+        if client and details["loc"][0] == "server" and details["type"] != "client_mode":
+            continue
+        key = details.get("ctx", {}).get("key")
+        yield tuple(key.split(".")) if key else details["loc"], _sentence(details)
+
+
+def unknown_key(path: Path) -> str:
+    """Say that there is no such key, and which one may have been meant."""
+    *table, name = path
+    known = _keys_of(_field_at(tuple(table)))
+    # The right key in the wrong section first, then a slip of the finger.
+    meant = [key for key in _every_key(Settings) if key.rpartition(".")[2] == name]
+    meant.sort(key=lambda key: key.count("."))
+    meant += [dotted((*table, close)) for close in difflib.get_close_matches(str(name), known, n=1)]
+    if meant:
+        return f"is not a setting; did you mean {meant[0]}?"
+    return f"is not a setting; known here: {', '.join(known)}"
+
+
+def _sentence(details: ErrorDetails) -> str:
+    kind, path, context = details["type"], details["loc"], details.get("ctx", {})
+    if kind == "missing":
+        return _missing(path)
+    if kind == "extra_forbidden":
+        return unknown_key(path)
+    if kind == "model_type":
+        return f"must be a table: {_header(path)}"
+    if kind == "tuple_type" and path == ("policy", "rules"):
+        return "must be a list of tables, each under [[policy.rules]]"
+    if kind not in _SENTENCES:
+        return details["msg"]
+    sentence = _SENTENCES[kind].format(**context)
+    # A number out of its range is no secret; anything else might be one at the wrong key.
+    in_range = kind in {"greater_than", "greater_than_equal", "less_than_equal"}
+    if in_range and not isinstance(details["input"], str):
+        return f"{sentence}, and is {details['input']}"
+    return sentence
+
+
+def _missing(path: Path) -> str:
+    field = _field_at(path)
+    example = field.examples[0] if isinstance(field, FieldInfo) and field.examples else ""
+    shown = (
+        f"[{', '.join(map(_quoted, example))}]" if isinstance(example, list) else (_quoted(example))
+    )
+    return f"is missing: add {path[-1]} = {shown} under {_header(path[:-1])}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _header(path: Path) -> str:
+    name = ".".join(part for part in path if isinstance(part, str))
+    return f"[[{name}]]" if path and isinstance(path[-1], int) else f"[{name}]"
+
+
+def _field_at(path: Path) -> type[BaseModel] | FieldInfo | None:
+    """Return the section or field that `path` leads to; None if there is none."""
+    here: type[BaseModel] | FieldInfo | None = Settings
+    for part in path:
+        if isinstance(part, int):
+            continue
+        section = section_of(here)
+        here = section.model_fields.get(part) if section else None
+    return here
+
+
+def section_of(field: type[BaseModel] | FieldInfo | None) -> type[BaseModel] | None:
+    """Return the section that a field holds, or a list of them, or None."""
+    kind: Any = field.annotation if isinstance(field, FieldInfo) else field
+    arguments = getattr(kind, "__args__", None)
+    if arguments:
+        kind = arguments[0]
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether the field's value must never be shown."""
+    return field.annotation is SecretStr
+
+
+def _keys_of(field: type[BaseModel] | FieldInfo | None) -> list[str]:
+    section = section_of(field)
+    return list(section.model_fields) if section else []
+
+
+def _every_key(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        if inner := section_of(field):
+            yield from _every_key(inner, f"{prefix}{name}.")

@@ -1,0 +1,213 @@
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.cli import init as init_module
+from component.cli.agent_toml import agent_toml
+from component.cli.exit_codes import ExitCode
+from component.cli.main import group
+from component.cli.reference import page
+from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
+from component.settings import Settings, load
+from component.settings.describe import tables
+
+DOMAIN = ("--domain", "agent.example.com")
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGENT_SECRET", raising=False)
+
+
+def run(*arguments: str | Path, **options: str) -> Result:
+    result = CliRunner().invoke(group, ["init", *map(str, arguments)], **options)  # type: ignore[arg-type]
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def secret_of(settings: Settings) -> str:
+    return settings.server.component_secret.get_secret_value()
+
+
+def test_what_init_writes_loads_as_it_stands(tmp_path: Path) -> None:
+    result = run(tmp_path / "new", *DOMAIN, "--host", "xmpp.example.com", "--port", "5300")
+    assert result.exit_code == ExitCode.OK, result.stderr
+    settings = load(tmp_path / "new" / "agent.toml", {})
+    assert settings.server.host == "xmpp.example.com"
+    assert settings.server.port == 5300
+    assert settings.server.component_domain == "agent.example.com"
+    assert settings.allowed_domains == ("example.com",)
+    written = (tmp_path / "new" / "agent.toml").read_text()
+    assert '\nallowed_domains = ["example.com"]\n' in written
+    assert '\ncomponent_secret = "${AGENT_SECRET}"\n' in written
+
+
+labels = st.from_regex(r"[a-zäöü0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+@given(st.lists(labels, min_size=2, max_size=4), labels, st.integers(1, 65535))
+def test_any_domain_host_and_port_come_back(
+    tmp_path_factory: pytest.TempPathFactory, domain: list[str], host: str, port: int
+) -> None:
+    path = tmp_path_factory.mktemp("init") / "agent.toml"
+    name = ".".join(domain)
+    result = run("--output", path, "--domain", name, "--host", host, "--port", str(port))
+    assert result.exit_code == ExitCode.OK, result.stderr
+    settings = load(path, {})
+    assert settings.server.component_domain == name
+    assert (settings.server.host, settings.server.port) == (host, port)
+    assert settings.allowed_domains == (".".join(domain[1:]),)
+    assert secret_of(settings) in result.stdout
+
+
+def test_the_secret_is_in_a_private_file_and_in_the_blocks_only(tmp_path: Path) -> None:
+    result = run(tmp_path, *DOMAIN)
+    secret = secret_of(load(tmp_path / "agent.toml", {}))
+    assert re.fullmatch(r"[A-Za-z0-9_-]{40,}", secret)
+    assert stat.S_IMODE((tmp_path / "agent.env").stat().st_mode) == 0o600
+    assert secret not in (tmp_path / "agent.toml").read_text()
+    assert secret not in result.stderr
+    assert result.stdout.count(secret) == len(DEFAULT_PORTS)
+
+
+def test_two_runs_make_two_secrets(tmp_path: Path) -> None:
+    run(tmp_path / "a", *DOMAIN)
+    run(tmp_path / "b", *DOMAIN)
+    assert secret_of(load(tmp_path / "a/agent.toml", {})) != secret_of(
+        load(tmp_path / "b/agent.toml", {})
+    )
+
+
+def test_nothing_is_overwritten_without_force_and_the_secret_never(tmp_path: Path) -> None:
+    run(tmp_path, *DOMAIN)
+    before = secret_of(load(tmp_path / "agent.toml", {}))
+    refused = run(tmp_path, "--domain", "other.example.com")
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "--force" in refused.stderr
+    assert load(tmp_path / "agent.toml", {}).server.component_domain == "agent.example.com"
+
+    forced = run(tmp_path, "--domain", "other.example.com", "--force")
+    settings = load(tmp_path / "agent.toml", {})
+    assert settings.server.component_domain == "other.example.com"
+    assert secret_of(settings) == before
+    assert before in forced.stdout
+    assert "agent.env" in forced.stderr
+
+
+def test_a_secret_in_the_environment_is_the_one_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_SECRET", 'from "outside"')
+    result = run(tmp_path, *DOMAIN, "--server", "prosody")
+    assert r'component_secret = "from \"outside\""' in result.stdout
+    assert not (tmp_path / "agent.env").exists()
+    monkeypatch.setenv("AGENT_SECRET", "two\nlines")
+    assert run(tmp_path / "b", *DOMAIN).exit_code == ExitCode.FAILURE
+
+
+def test_other_variables_in_the_env_file_stay(tmp_path: Path) -> None:
+    (tmp_path / "agent.env").write_text("OTHER=1")
+    run(tmp_path, *DOMAIN)
+    assert (tmp_path / "agent.env").read_text().startswith("OTHER=1\nAGENT_SECRET=")
+    assert stat.S_IMODE((tmp_path / "agent.env").stat().st_mode) == 0o600
+    assert secret_of(load(tmp_path / "agent.toml", {}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ((), ExitCode.USAGE, "--domain is missing"),
+        (("--domain", "agent"), ExitCode.FAILURE, "has only one label"),
+        (("--domain", "me@agent.x"), ExitCode.FAILURE, "component_domain must be a domain"),
+        ((*DOMAIN, "-o", "x.env"), ExitCode.FAILURE, "must not end in .env"),
+        ((*DOMAIN, "--server", "irc"), ExitCode.USAGE, "'irc' is not one of"),
+        ((*DOMAIN, "-o", "file/agent.toml"), ExitCode.FAILURE, "file cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    arguments: tuple[str, ...],
+    code: ExitCode,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = run(*arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_on_a_terminal_it_asks_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init_module, "interactive", lambda: True)
+    result = run(tmp_path, input="agent.example.com\nejabberd\n\n\n")
+    assert result.exit_code == ExitCode.OK, result.stderr
+    settings = load(tmp_path / "agent.toml", {})
+    assert (settings.server.host, settings.server.port) == ("localhost", 5275)
+    assert result.stdout.startswith("# ejabberd")
+    # stdout can go straight into the server's configuration.
+    assert "Prosody" not in result.stdout
+
+
+@pytest.mark.parametrize("server", DEFAULT_PORTS)
+def test_each_server_has_its_block_and_its_port(tmp_path: Path, server: str) -> None:
+    result = run(tmp_path, *DOMAIN, "--server", server)
+    settings = load(tmp_path / "agent.toml", {})
+    assert settings.server.port == DEFAULT_PORTS[server]
+    attachment = Attachment(
+        "agent.example.com", secret_of(settings), "localhost", settings.server.port
+    )
+    assert result.stdout == server_block(server, attachment)
+
+
+def test_blocks_name_what_differs_from_the_server_s_defaults() -> None:
+    far = Attachment("agent.example.com", "s", "xmpp.example.com", 5300)
+    prosody = server_block("prosody", far)
+    assert "component_ports = { 5300 }" in prosody
+    assert "component_interfaces" in prosody
+    near = server_block("prosody", Attachment("agent.example.com", "s", "localhost", 5347))
+    assert "component_ports" not in near
+    assert "port: 5300" in server_block("ejabberd", far)
+    assert 'ip: "127.0.0.1"' not in server_block("ejabberd", far)
+
+
+def test_every_default_in_the_commented_file_is_the_default() -> None:
+    """Uncommenting everything that has a default changes nothing."""
+    text = agent_toml({})
+    lines = []
+    for line in text.splitlines():
+        uncommented = line.removeprefix("# ")
+        is_key = re.match(r"# [a-z_]+ = ", line)
+        if line.startswith("[") or (is_key and "this is an example" not in line):
+            lines.append(uncommented)
+    # The rules stay out: as a list they have no default to write.
+    written = [line for line in lines if not line.startswith("skills = ")]
+    given = tomllib.loads("\n".join(written))
+    given["server"] |= {"component_domain": "agent.localhost", "component_secret": "s"}
+    server = {"component_domain": "agent.localhost", "component_secret": "s"}
+    assert Settings.model_validate(given) == Settings.model_validate({"server": server})
+
+
+def test_the_file_and_the_page_name_every_key() -> None:
+    text, reference = agent_toml({}), page()
+    for table in tables():
+        assert table.header in text or not table.name
+        for key in table.keys:
+            assert re.search(rf"^(# )?{key.name} = ", text, re.MULTILINE)
+            assert f"| `{key.name}` |" in reference
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    committed = Path(__file__).parents[3] / "docs" / "configuration.md"
+    assert committed.read_text(encoding="utf-8") == page(), (
+        "run `python -m component.cli.reference > docs/configuration.md`"
+    )
