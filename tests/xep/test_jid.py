@@ -248,6 +248,31 @@ def _outcome(parse: object) -> object:
         return None
 
 
+def test_accounts_that_a_server_keeps_apart_are_not_joined() -> None:
+    small, capital = "\u10d0@b/x", "\u1c90@b/x"
+    assert JID.parse(capital) == JID.parse(small)
+    assert JID.parse_delivered(small) == JID.parse(small)
+    for other in (capital, "A@b", "ａ@b", "cafe\u0301@b"):
+        with pytest.raises(JIDError, match="not in its prepared form"):
+            JID.parse_delivered(other)
+
+
+def test_delivered_domains_and_resources_may_be_mapped() -> None:
+    text = "a@XN--BCHER-KVA.example./\u00a0"
+    assert JID.parse_delivered(text) == JID.parse("a@bücher.example/ ")
+    assert JID.parse_delivered("Example.org") == JID.parse("example.org")
+
+
+@given(_texts)
+def test_delivered_is_parsed_and_keeps_the_localpart(text: str) -> None:
+    jid = _outcome(lambda: JID.parse_delivered(text))
+    assert jid in (None, _outcome(lambda: JID.parse(text)))
+    if isinstance(jid, JID):
+        address, at, _ = text.partition("/")[0].partition("@")
+        assert jid.local == (address if at else None)
+        assert JID.parse_delivered(str(jid)) == jid
+
+
 def test_every_printable_ascii_character() -> None:
     """The set of RFC 7622 §3.3.1, exhaustively."""
     for code in range(128):
@@ -264,7 +289,12 @@ def test_long_texts_are_not_kept() -> None:
     JID.parse("a@b/" + "x" * 400)
     assert jid_module._parse_cached.cache_info().currsize == 0
     assert JID.parse("a@b/x") is JID.parse("a@b/x")
-    assert jid_module._parse_cached.cache_info().maxsize == 4096
+    jid_module._parse_delivered_cached.cache_clear()
+    JID.parse_delivered("a@b/" + "x" * 400)
+    assert jid_module._parse_delivered_cached.cache_info().currsize == 0
+    assert JID.parse_delivered("a@b/x") is JID.parse_delivered("a@b/x")
+    for cache in (jid_module._parse_cached, jid_module._parse_delivered_cached):
+        assert cache.cache_info().maxsize == 4096
 
 
 def test_ascii_addresses_load_no_tables() -> None:
