@@ -1,0 +1,393 @@
+"""XEP-0114 Jabber Component Protocol: the stream between a component and its server.
+
+Two state machines without I/O, one for each end: `ComponentStream` and `AcceptorStream`. Bytes
+that came in go to `receive`, which gives events; every other method gives bytes to send. What the
+peer may not do at a moment, and what we may not, stands in the two tables below.
+"""
+
+import hashlib
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from xep.stanza import Incoming
+from xep.stream import (
+    STANZA_TAGS,
+    STREAM_CLOSE,
+    STREAMS,
+    Condition,
+    ElementReceived,
+    Limits,
+    ParserFailed,
+    StanzaSkipped,
+    StreamClosed,
+    StreamError,
+    StreamOpened,
+    StreamParser,
+    encode_header,
+)
+
+NAMESPACE: Final = "jabber:component:accept"
+"""The content namespace of a component's stream (XEP-0114 §3)."""
+
+_HANDSHAKE: Final = "{jabber:client}handshake"  # canonical, as the parser gives it
+_ERROR: Final = f"{{{STREAMS}}}error"
+
+
+class State(Enum):
+    """Where a stream stands."""
+
+    NEW = "nothing was sent"
+    OPENING = "our header was sent"
+    OPENED = "the peer's header arrived"
+    AUTHENTICATING = "the secret is being proved"
+    DECIDING = "the proof arrived and is to be accepted or refused"
+    READY = "stanzas go both ways"
+    CLOSING = "we closed; the peer may still send until it closes too"
+    PEER_CLOSED = "the peer closed; what is left may still be sent"
+    ENDED = "the peer ended the stream; only closing is left"
+    CLOSED = "all is over"
+
+
+class Step(Enum):
+    """What moves a stream from one state to another."""
+
+    SEND_HEADER = "open the stream"
+    RECEIVE_HEADER = "a stream header"
+    SEND_HANDSHAKE = "send the handshake"
+    RECEIVE_HANDSHAKE = "a handshake"
+    SEND_STANZA = "send a stanza"
+    RECEIVE_STANZA = "a stanza"
+    RECEIVE_ERROR = "a stream error"
+    RECEIVE_CLOSE = "the end of the stream"
+    SEND_CLOSE = "close the stream"
+    SEND_ERROR = "fail the stream"
+
+
+Table = Mapping[State, Mapping[Step, State]]
+
+_GIVING_UP: Final = {Step.SEND_CLOSE: State.CLOSED, Step.SEND_ERROR: State.CLOSED}
+_UNREADY: Final = {
+    Step.RECEIVE_ERROR: State.ENDED,
+    Step.RECEIVE_CLOSE: State.ENDED,
+    **_GIVING_UP,
+}
+_FROM_READY: Final[Table] = {
+    State.READY: {
+        Step.SEND_STANZA: State.READY,
+        Step.RECEIVE_STANZA: State.READY,
+        Step.RECEIVE_ERROR: State.ENDED,
+        Step.RECEIVE_CLOSE: State.PEER_CLOSED,
+        Step.SEND_CLOSE: State.CLOSING,
+        Step.SEND_ERROR: State.CLOSED,
+    },
+    State.CLOSING: {
+        Step.RECEIVE_STANZA: State.CLOSING,
+        Step.RECEIVE_ERROR: State.CLOSING,
+        Step.RECEIVE_CLOSE: State.CLOSED,
+    },
+    State.PEER_CLOSED: {Step.SEND_STANZA: State.PEER_CLOSED, **_GIVING_UP},
+    State.ENDED: {Step.RECEIVE_CLOSE: State.ENDED, **_GIVING_UP},
+    State.CLOSED: {},
+}
+
+COMPONENT: Final[Table] = {
+    State.NEW: {Step.SEND_HEADER: State.OPENING},
+    State.OPENING: {Step.RECEIVE_HEADER: State.OPENED, **_GIVING_UP},
+    State.OPENED: {Step.SEND_HANDSHAKE: State.AUTHENTICATING, **_UNREADY},
+    State.AUTHENTICATING: {Step.RECEIVE_HANDSHAKE: State.READY, **_UNREADY},
+    **_FROM_READY,
+}
+"""What a component's stream goes through (XEP-0114 §3)."""
+
+ACCEPTOR: Final[Table] = {
+    State.NEW: {Step.RECEIVE_HEADER: State.OPENED, Step.SEND_ERROR: State.CLOSED},
+    State.OPENED: {Step.SEND_HEADER: State.AUTHENTICATING, **_UNREADY},
+    State.AUTHENTICATING: {Step.RECEIVE_HANDSHAKE: State.DECIDING, **_UNREADY},
+    State.DECIDING: {Step.SEND_HANDSHAKE: State.READY, **_UNREADY},
+    **_FROM_READY,
+}
+"""What the server's end goes through."""
+
+
+class LocalProtocolError(Exception):
+    """Our side asked for what the stream's state does not allow. Nothing was sent or changed."""
+
+
+class RemoteProtocolError(Exception):
+    """The peer did what the stream's state does not allow, or what it sent is no stream.
+
+    It knows the answer it deserves: `error` says why, and `reply` are the bytes to send, after
+    which the connection is to be closed.
+    """
+
+    def __init__(self, error: StreamError, reply: bytes) -> None:
+        """Wrap the stream error, and what is sent because of it."""
+        super().__init__(str(error))
+        self.error = error
+        self.reply = reply
+
+
+@dataclass(slots=True)
+class HandshakeAccepted:
+    """Component side: the server knows us; from now on stanzas may be sent."""
+
+
+@dataclass(slots=True)
+class HandshakeReceived:
+    """Acceptor side: a component gave its proof. Answer with `accept()` or `fail(…)`."""
+
+    domain: str
+    """The domain the component asked to serve."""
+    valid: bool
+    """Whether it knows the secret."""
+
+
+@dataclass(slots=True)
+class StanzaReceived:
+    """A stanza, whole and within the limits."""
+
+    stanza: Incoming
+
+
+@dataclass(slots=True)
+class StreamErrorReceived:
+    """The peer ended the stream and says why. Nothing but `close()` is left to do."""
+
+    error: StreamError
+
+
+@dataclass(slots=True)
+class StreamFailed:
+    """The peer broke the protocol: always the last event. Send `error.reply` and disconnect."""
+
+    error: RemoteProtocolError
+
+
+Event = (
+    StreamOpened
+    | HandshakeAccepted
+    | HandshakeReceived
+    | StanzaReceived
+    | StanzaSkipped
+    | StreamErrorReceived
+    | StreamClosed
+    | StreamFailed
+)
+
+
+def handshake_digest(stream_id: str, secret: str) -> str:
+    """The proof of the secret: SHA-1 over stream id and secret, in lower-case hex (XEP-0114 §3)."""
+    return hashlib.sha1((stream_id + secret).encode(), usedforsecurity=False).hexdigest()
+
+
+class _Stream(ABC):
+    """What both ends have in common."""
+
+    def __init__(self, table: Table, limits: Limits | None) -> None:
+        self._table = table
+        self._parser = StreamParser((NAMESPACE,), limits)
+        self._state = State.NEW
+
+    @property
+    def state(self) -> State:
+        """Where the stream stands."""
+        return self._state
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes from the peer, however they are cut; give what happened, in order.
+
+        It raises nothing: what the peer does wrong is the last event, `StreamFailed`. After that,
+        and after both sides have closed, what comes in is ignored.
+        """
+        events: list[Event] = []
+        if self._state is State.CLOSED:
+            return events
+        try:
+            for event in self._parser.receive(data):
+                if type(event) is ElementReceived and event.element.tag in STANZA_TAGS:
+                    self._step_of_peer(Step.RECEIVE_STANZA)
+                    events.append(StanzaReceived(Incoming(event.element, event.size)))
+                else:
+                    events.append(self._event(event))
+        except StreamError as error:
+            reply = self._failure(error)
+            self._state = State.CLOSED
+            events.append(StreamFailed(RemoteProtocolError(error, reply)))
+        return events
+
+    def send(self, stanza: bytes) -> bytes:
+        """Give back one or several encoded stanzas, if they may be sent now.
+
+        Raises `LocalProtocolError` before the handshake is accepted and after `close()`.
+        """
+        self._step(Step.SEND_STANZA)
+        return stanza
+
+    def close(self) -> bytes:
+        """Close our direction (RFC 6120 §4.4).
+
+        If the stream was ready the peer's own closing, and stanzas it had sent before, are still
+        received; otherwise all is over. Raises `LocalProtocolError` if there is nothing to close.
+        """
+        self._step(Step.SEND_CLOSE)
+        return STREAM_CLOSE
+
+    def fail(self, condition: Condition, text: str = "") -> bytes:
+        """End the stream with an error (RFC 6120 §4.9); the connection is to be closed after it.
+
+        Raises `LocalProtocolError` if we have closed it already, or not opened it.
+        """
+        reply = self._failure(StreamError(condition, text))
+        self._step(Step.SEND_ERROR)
+        return reply
+
+    def _step(self, step: Step) -> None:
+        state = self._table[self._state].get(step)
+        if state is None:
+            message = f"Cannot {step.value} now: {self._state.value} ({self._state.name})."
+            raise LocalProtocolError(message)
+        self._state = state
+
+    def _step_of_peer(self, step: Step) -> None:
+        state = self._table[self._state].get(step)
+        if state is None:
+            condition: Condition = "unsupported-stanza-type"
+            if step is Step.RECEIVE_STANZA:
+                condition = "not-authorized"
+            raise StreamError(condition, f"Unexpected: {step.value}; {self._state.value}.")
+        self._state = state
+
+    def _event(self, event: object) -> Event:
+        """Turn an event of the parser into one of ours. Raises `StreamError`."""
+        if isinstance(event, ElementReceived):
+            if event.element.tag == _HANDSHAKE:
+                self._step_of_peer(Step.RECEIVE_HANDSHAKE)
+                return self._handshake_received((event.element.text or "").strip())
+            if event.element.tag == _ERROR:
+                self._step_of_peer(Step.RECEIVE_ERROR)
+                return StreamErrorReceived(StreamError.from_element(event.element))
+            raise StreamError(
+                "unsupported-stanza-type", f"Nothing is known of {event.element.tag}."
+            )
+        if isinstance(event, StanzaSkipped):
+            self._step_of_peer(Step.RECEIVE_STANZA)
+            return event
+        if isinstance(event, StreamOpened):
+            self._step_of_peer(Step.RECEIVE_HEADER)
+            if event.namespace != NAMESPACE:
+                raise StreamError("invalid-namespace", f"The content namespace is {NAMESPACE}.")
+            self._header_received(event)
+            return event
+        if isinstance(event, StreamClosed):
+            self._step_of_peer(Step.RECEIVE_CLOSE)
+            return event
+        assert isinstance(event, ParserFailed)
+        raise event.error
+
+    @abstractmethod
+    def _header_received(self, header: StreamOpened) -> None: ...
+
+    @abstractmethod
+    def _handshake_received(self, proof: str) -> Event: ...
+
+    def _failure(self, error: StreamError) -> bytes:
+        """What ends the stream from our side, unless we have ended it already."""
+        return b"" if self._state is State.CLOSING else error.encode() + STREAM_CLOSE
+
+
+class ComponentStream(_Stream):
+    """The component's end.
+
+    `open()` first; answer `StreamOpened` with `handshake()`; at `HandshakeAccepted` it is ready.
+    A wrong secret arrives as `StreamErrorReceived` with `not-authorized`.
+    """
+
+    def __init__(self, domain: str, secret: str, limits: Limits | None = None) -> None:
+        """Serve `domain`, proving to know `secret`; `limits` hold for each stanza received."""
+        super().__init__(COMPONENT, limits)
+        self._domain = domain
+        self._secret = secret
+        self._stream_id = ""
+
+    def open(self) -> bytes:
+        """Give the header to send first. Raises `LocalProtocolError` the second time."""
+        self._step(Step.SEND_HEADER)
+        return encode_header(NAMESPACE, to=self._domain)
+
+    def handshake(self) -> bytes:
+        """Give the proof of the secret; it can be made once the server's header has arrived.
+
+        Raises `LocalProtocolError` at any other moment.
+        """
+        self._step(Step.SEND_HANDSHAKE)
+        digest = handshake_digest(self._stream_id, self._secret)
+        return f"<handshake>{digest}</handshake>".encode()
+
+    def receive(self, data: bytes) -> list[Event]:
+        """As documented above. Raises `LocalProtocolError` before `open()`: nobody can answer."""
+        if self._state is State.NEW:
+            raise LocalProtocolError("Nothing can be received before the stream is opened.")
+        return super().receive(data)
+
+    def _header_received(self, header: StreamOpened) -> None:
+        if not header.id:
+            raise StreamError("invalid-xml", "The stream header has no id to prove the secret by.")
+        self._stream_id = header.id
+
+    def _handshake_received(self, proof: str) -> Event:
+        return HandshakeAccepted()
+
+
+class AcceptorStream(_Stream):
+    """The server's end.
+
+    Answer `StreamOpened`, whose `to` names the domain, with `open()` or with
+    `fail("host-unknown")`; answer `HandshakeReceived` with `accept()`, `fail("not-authorized")`
+    or `fail("conflict")`.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        """Wait for a component; `limits` hold for each stanza received."""
+        super().__init__(ACCEPTOR, limits)
+        self._domain = ""
+        self._proof = ""
+        self._valid = False
+
+    def open(self, stream_id: str, secret: str) -> bytes:
+        """Give our header. `stream_id` must be unpredictable and new for each stream.
+
+        Raises `LocalProtocolError` unless the component's header has just arrived.
+        """
+        self._step(Step.SEND_HEADER)
+        self._proof = handshake_digest(stream_id, secret)
+        return encode_header(NAMESPACE, from_=self._domain, id_=stream_id)
+
+    def accept(self) -> bytes:
+        """Let the component in.
+
+        Raises `LocalProtocolError` if no handshake was received, or one that is not valid.
+        """
+        if self._state is State.DECIDING and not self._valid:
+            raise LocalProtocolError("Cannot accept: the component does not know the secret.")
+        self._step(Step.SEND_HANDSHAKE)
+        return b"<handshake/>"
+
+    def _header_received(self, header: StreamOpened) -> None:
+        if not header.to:
+            raise StreamError("host-unknown", "The stream header names no domain in 'to'.")
+        self._domain = header.to
+
+    def _handshake_received(self, proof: str) -> Event:
+        self._valid = hmac.compare_digest(proof.encode(), self._proof.encode())
+        return HandshakeReceived(self._domain, self._valid)
+
+    def _failure(self, error: StreamError) -> bytes:
+        reply = super()._failure(error)
+        if self._state in (State.NEW, State.OPENED):
+            # An error needs a stream to stand in (RFC 6120 §4.9.1.2).
+            reply = encode_header(NAMESPACE, from_=self._domain or None) + reply
+        return reply

@@ -1,0 +1,95 @@
+"""Stream errors (RFC 6120 §4.9): the one error class of `xep.stream`, raised, sent and received."""
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from xep.stream.escape import escape
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+STREAMS: Final = "http://etherx.jabber.org/streams"
+"""The stream namespace (RFC 6120 §4.8.1), bound to the prefix `stream` in all that is sent."""
+
+STREAM_ERRORS: Final = "urn:ietf:params:xml:ns:xmpp-streams"
+"""The namespace of the defined conditions (RFC 6120 §4.9.2)."""
+
+Condition = Literal[
+    "bad-format",
+    "bad-namespace-prefix",
+    "conflict",
+    "connection-timeout",
+    "host-gone",
+    "host-unknown",
+    "improper-addressing",
+    "internal-server-error",
+    "invalid-from",
+    "invalid-namespace",
+    "invalid-xml",
+    "not-authorized",
+    "not-well-formed",
+    "policy-violation",
+    "remote-connection-failed",
+    "reset",
+    "resource-constraint",
+    "restricted-xml",
+    "see-other-host",
+    "system-shutdown",
+    "undefined-condition",
+    "unsupported-encoding",
+    "unsupported-feature",
+    "unsupported-stanza-type",
+    "unsupported-version",
+]
+"""The conditions of RFC 6120 §4.9.3, by their names on the wire."""
+
+CONDITIONS: Final[dict[str, Condition]] = {name: name for name in get_args(Condition)}
+
+
+class StreamError(Exception):
+    """What ends a stream: a defined condition and a sentence for people (RFC 6120 §4.9.2).
+
+    It is raised (or reported as an event) by the parser for what the peer sent, decoded from a
+    received `<stream:error/>`, and encoded to be sent.
+    """
+
+    def __init__(self, condition: Condition, text: str = "", *, content: str = "") -> None:
+        """Describe the error.
+
+        `content` is the text inside the condition element itself, which only `see-other-host`
+        has (the host to go to, RFC 6120 §4.9.3.19).
+        """
+        super().__init__(f"{condition}: {text}" if text else condition)
+        self.condition: Condition = condition
+        self.text = text
+        self.content = content
+
+    def encode(self) -> bytes:
+        """Give the `<stream:error/>` element; the stream header has bound the prefix `stream`."""
+        condition = f"<{self.condition} xmlns='{STREAM_ERRORS}'"
+        condition += f">{escape(self.content)}</{self.condition}>" if self.content else "/>"
+        text = ""
+        if self.text:
+            text = f"<text xmlns='{STREAM_ERRORS}' xml:lang='en'>{escape(self.text)}</text>"
+        return f"<stream:error>{condition}{text}</stream:error>".encode()
+
+    @classmethod
+    def from_element(cls, element: "Element") -> "StreamError":
+        """Read a received `<stream:error/>`; it never raises.
+
+        A condition that is missing or that the RFC does not define is `undefined-condition`;
+        the name that was sent then stands in the text, if there is no other.
+        """
+        condition: Condition = "undefined-condition"
+        text = content = unknown = ""
+        for child in element:
+            namespace, _, name = child.tag.rpartition("}")
+            if namespace != "{" + STREAM_ERRORS:
+                continue
+            if name == "text":
+                text = text or (child.text or "").strip()
+            elif name in CONDITIONS:
+                condition = CONDITIONS[name]
+                content = (child.text or "").strip()
+            else:
+                unknown = name
+        return cls(condition, text or unknown, content=content)

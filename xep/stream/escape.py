@@ -1,0 +1,26 @@
+"""Text to XML: what must be escaped, and what XML cannot hold at all."""
+
+import re
+from typing import Final
+
+_ESCAPES: Final = {
+    ord("&"): "&amp;",
+    ord("<"): "&lt;",
+    ord(">"): "&gt;",
+    ord("'"): "&apos;",
+    ord('"'): "&quot;",
+    # A parser turns these into spaces inside an attribute unless they are references.
+    ord("\t"): "&#9;",
+    ord("\n"): "&#10;",
+    ord("\r"): "&#13;",
+}
+_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escape(text: str) -> str:
+    """Make `text` fit for an attribute in either quotes or for character data.
+
+    A character that XML 1.0 cannot hold (§2.2: most controls, surrogates, U+FFFE, U+FFFF)
+    becomes U+FFFD, so that no text can make a stream ill-formed.
+    """
+    return _ILLEGAL.sub("\ufffd", text).translate(_ESCAPES)

@@ -1,0 +1,213 @@
+"""The stream parser: bytes in, events out.
+
+Three rooms do the work. The scanner (or, for plain stanzas, `framing`) finds where each first-level
+element ends and holds it against the limits; only then does `tree` give it to expat; `header` reads
+what opens the stream. This module keeps the order of things.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from xep.stream.errors import StreamError
+from xep.stream.events import (
+    ElementReceived,
+    Event,
+    ParserFailed,
+    StanzaSkipped,
+    StreamClosed,
+)
+from xep.stream.framing import frame
+from xep.stream.header import check_declaration, decode_header
+from xep.stream.scanner import Limits, Scanner
+from xep.stream.tree import Forest
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*+")
+_DECLARATION: Final = re.compile(rb"<\?xml[ \t\r\n]")
+_LONGEST_DECLARATION: Final = 256
+_LESS: Final = ord("<")
+
+
+class StreamParser:
+    """One direction of one XMPP stream (RFC 6120 §4).
+
+    Feed it with `receive`. Whatever comes in, and however it is cut, it reports the same events
+    and keeps no more than about one stanza of the allowed size.
+    """
+
+    def __init__(
+        self,
+        content_namespaces: Iterable[str] = ("jabber:component:accept",),
+        limits: Limits | None = None,
+    ) -> None:
+        """Accept streams whose default namespace is one of `content_namespaces` (or none).
+
+        `limits` hold for each first-level element; the one in bytes holds for the stream header
+        too, which cannot be skipped, so the stream fails. Without them the defaults of `Limits`.
+        """
+        self._content_namespaces = tuple(content_namespaces)
+        self._limits = limits or Limits()
+        self._scanner = Scanner(self._limits)
+        self.reset()
+
+    def reset(self) -> None:
+        """Expect a new stream header, as after STARTTLS or SASL (RFC 6120 §4.3.3).
+
+        All that was received is forgotten, the bytes of an incomplete element included: the peer
+        had to wait for our answer before it sent more (RFC 6120 §5.4.3.3). To find out whether it
+        did, look at what `receive` reported after the element, and at `pending`.
+        """
+        self._buffer = bytearray()
+        self._forest: Forest | None = None
+        self._error: StreamError | None = None
+        self._at_start = True  # no byte yet, so an XML declaration may come
+        self._inside = False  # an element, or the stream header, has begun
+        self._closed = False
+        self._skipped: StanzaSkipped | None = None
+        self._scanner.begin()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of an incomplete element or header that are kept."""
+        return len(self._buffer)
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take the next bytes, however they are cut; give what they completed.
+
+        White space between elements is a keepalive (RFC 6120 §4.6.1) and gives nothing. What is
+        no stream gives `ParserFailed` as the last event, after all that was complete before it.
+        Raises `StreamError` only if the parser has reported `ParserFailed` already.
+        """
+        if self._error is not None:
+            raise StreamError(self._error.condition, self._error.text)
+        events: list[Event] = []
+        try:
+            self._read(data, events)
+        except StreamError as error:
+            self._error = error
+            self._buffer = bytearray()
+            self._skipped = None
+            events.append(ParserFailed(error))
+        return events
+
+    def _read(self, data: bytes, events: list[Event]) -> None:
+        pos = 0
+        if self._at_start:
+            data = self._read_declaration(data)
+            if self._at_start:
+                return
+        fast = True
+        odd = b"!" in data or b"?" in data
+        length = len(data)
+        while pos < length:
+            if not self._inside:
+                if fast and self._forest is not None and not self._closed:
+                    start = pos
+                    sizes, pos, fast = frame(data, start, self._limits, odd=odd)
+                    if sizes:
+                        elements = self._forest.feed(data[start:pos], len(sizes))
+                        if elements is not None:
+                            events += map(ElementReceived, elements, sizes)
+                        else:  # something is wrong in there: see what, one by one
+                            pos, fast = start, False
+                pos = self._skip_space(data, pos)
+                if pos == length:
+                    return
+                self._begin()
+            pos = self._read_element(data, pos, events)
+
+    def _read_declaration(self, data: bytes) -> bytes:
+        """Pass over an XML declaration; give the bytes after it, or keep them while undecided."""
+        start = bytes(self._buffer) + data
+        if not start:
+            return b""
+        if start[0] in (0x00, 0xFE, 0xFF) or start.startswith(b"<\x00"):
+            raise StreamError("unsupported-encoding", "The only encoding of XMPP is UTF-8.")
+        if b"<?xml ".startswith(start) or _DECLARATION.match(start):
+            end = start.find(b"?>", 0, _LONGEST_DECLARATION)
+            if end < 0:
+                if len(start) > _LONGEST_DECLARATION:
+                    raise StreamError("not-well-formed", "The XML declaration does not end.")
+                self._buffer = bytearray(start)
+                return b""
+            check_declaration(start[: end + 2])
+            start = start[end + 2 :]
+        self._at_start = False
+        self._buffer = bytearray()
+        return start
+
+    def _skip_space(self, data: bytes, pos: int) -> int:
+        space = _SPACE.match(data, pos)
+        pos = space.end() if space else pos
+        if pos < len(data) and data[pos] != _LESS:
+            if self._forest is None or self._closed:
+                raise StreamError("not-well-formed", "There is text outside of the stream.")
+            raise StreamError("bad-format", "There is text between stanzas.")
+        return pos
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise StreamError("not-well-formed", "The stream was closed already.")
+        self._inside = True
+        self._skipped = None
+        self._scanner.begin(root=self._forest is None)
+
+    def _read_element(self, data: bytes, pos: int, events: list[Event]) -> int:
+        """Go on with the element that has begun; give the index after what was used."""
+        scanner = self._scanner
+        end = scanner.scan(data, pos)
+        stop = len(data) if end < 0 else end
+        if scanner.broken is not None:
+            if self._skipped is None:
+                self._skipped = self._skip(data, pos)
+                self._buffer = bytearray()
+            if end >= 0:
+                self._inside = False
+                self._skipped.size = scanner.size
+                events.append(self._skipped)
+            return stop
+        if end < 0:
+            self._buffer += data[pos:]
+            return stop
+        piece = data[pos:end]
+        if self._buffer:
+            piece = bytes(self._buffer) + piece
+            self._buffer = bytearray()
+        self._inside = False
+        if self._forest is None:
+            self._open(piece, events)
+        elif scanner.closes_stream:
+            self._forest.feed_end(piece)
+            self._close(events)
+        else:
+            events.append(ElementReceived(self._forest.feed_one(piece), len(piece)))
+        return stop
+
+    def _open(self, header: bytes, events: list[Event]) -> None:
+        if self._scanner.closes_stream:
+            raise StreamError("not-well-formed", "An end tag stands before the stream header.")
+        events.append(decode_header(header, self._content_namespaces))
+        if self._scanner.is_empty_tag:
+            self._close(events)
+        else:
+            self._forest = Forest(header, self._content_namespaces)
+
+    def _close(self, events: list[Event]) -> None:
+        self._closed = True
+        events.append(StreamClosed())
+
+    def _skip(self, data: bytes, pos: int) -> StanzaSkipped:
+        """Note what is known of an element that has just broken a limit."""
+        scanner = self._scanner
+        limit = scanner.broken or "bytes"
+        if self._forest is None:
+            raise StreamError("policy-violation", f"The stream header breaks the limit of {limit}.")
+        if scanner.closes_stream or scanner.in_end_tag_of_stream:
+            raise StreamError("policy-violation", "The end tag of the stream is too long.")
+        end = scanner.start_tag_end
+        if not 0 < end <= self._limits.bytes:
+            return StanzaSkipped(limit, 0, None, None, None, None, None)
+        tag = bytes(self._buffer[:end]) + data[pos : pos + max(0, end - len(self._buffer))]
+        element = self._forest.feed_start_tag(tag)
+        get = element.get
+        return StanzaSkipped(limit, 0, element.tag, get("type"), get("id"), get("from"), get("to"))

@@ -1,0 +1,283 @@
+"""Where a first-level element ends, found before any XML parser sees it.
+
+The scanner knows just enough XML to tell tags, attribute values, text and CDATA apart, so it can
+count depth, elements and bytes, and refuse what RFC 6120 §11.1 forbids. It keeps a state of a few
+small numbers, never the data: an element of any size passes in constant memory and linear time,
+however it is cut into chunks. Names, namespaces, characters and the matching of tags are left to
+expat; for all that expat accepts the two agree on where each tag begins and ends.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from xep.stream.errors import StreamError
+
+if TYPE_CHECKING:
+    from xep.stream.events import Limit
+
+_REFERENCE: Final = rb"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);"
+_DOUBLE: Final = rb"[^\"<&]*+(?:" + _REFERENCE + rb"[^\"<&]*+)*+"
+_SINGLE: Final = rb"[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+)*+"
+# Possessive throughout: no input makes them go back, so they stay linear.
+_TEXT_RUN: Final = re.compile(rb"[^<&]*+(?:" + _REFERENCE + rb"[^<&]*+)*+")
+_DOUBLE_RUN: Final = re.compile(_DOUBLE)
+_SINGLE_RUN: Final = re.compile(_SINGLE)
+_TAG: Final = re.compile(
+    rb"<[^<>\"'!?&]*+(?:\"" + _DOUBLE + rb"\"[^<>\"'&]*+|'" + _SINGLE + rb"'[^<>\"'&]*+)*+>"
+)
+_IN_TAG: Final = re.compile(rb"[<>\"']")
+_NAME_START: Final = re.compile(rb"[A-Za-z_:\x80-\xff]")
+_NAME: Final = re.compile(rb"[-.0-9A-Za-z_:\x80-\xff]")
+_CDATA: Final = b"[CDATA["
+_PREDEFINED: Final = (b"amp", b"lt", b"gt", b"quot", b"apos")
+
+_LESS, _GREATER, _SLASH, _AND, _BANG, _QUESTION = b"<>/&!?"
+_QUOTE, _SEMICOLON, _HASH = b'";#'
+
+# The states: what the next byte is part of.
+_IN_CONTENT, _AFTER_LESS, _INSIDE_TAG, _INSIDE_DOUBLE, _INSIDE_SINGLE = range(5)
+_AFTER_BANG, _INSIDE_CDATA, _INSIDE_REFERENCE = range(5, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How big one first-level element may be. What is bigger is skipped."""
+
+    bytes: int = 256 * 1024
+    """Size as received. RFC 6120 §13.12 demands that 10,000 are allowed."""
+    depth: int = 64
+    """Elements inside each other, the first-level element included."""
+    elements: int = 4096
+    """Elements in all, the first-level element included."""
+
+
+class Scanner:
+    """Follows one first-level element, or the stream header, through as many chunks as it takes."""
+
+    __slots__ = (
+        "_base",
+        "_closing",
+        "_done",
+        "_limits",
+        "_matched",
+        "_reference",
+        "_resume",
+        "_root",
+        "_slash",
+        "_state",
+        "broken",
+        "closes_stream",
+        "depth",
+        "elements",
+        "is_empty_tag",
+        "size",
+        "start_tag_end",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        """Judge by `limits`; call `begin` before each element."""
+        self._limits = limits
+        self.begin()
+
+    def begin(self, *, root: bool = False) -> None:
+        """Expect an element whose `<` is the next byte; with `root` only its start tag."""
+        self._root = root
+        self._base = 0  # where in the element the chunk at hand begins
+        self._done = False
+        self._state = _IN_CONTENT
+        self._closing = False  # inside a tag: it is an end tag
+        self._slash = False  # inside a tag: the byte before was a slash
+        self._matched = 0  # how much of "[CDATA[" or of "]]>" was seen
+        self._reference = b""  # the name after "&" so far
+        self._resume = _IN_CONTENT  # where a reference stands
+        self.depth = 0
+        self.elements = 0
+        self.size = 0
+        """Bytes so far."""
+        self.start_tag_end = 0
+        """Where the first tag ended, counted from its `<`; 0 while it has not."""
+        self.broken: Limit | None = None
+        """The first limit that was broken."""
+        self.closes_stream = False
+        """What ended was not an element but the end tag of the stream."""
+        self.is_empty_tag = False
+        """The last start tag was of the form `<a/>`."""
+
+    @property
+    def in_end_tag_of_stream(self) -> bool:
+        """Whether an end tag has begun where an element should."""
+        return self._closing and self.elements == 0
+
+    def scan(self, data: bytes, pos: int) -> int:
+        """Go on from index `pos`; give the index after the element, or -1 if `data` ends first.
+
+        Raises `StreamError`: `restricted-xml` for comments, processing instructions, DTDs and
+        undefined entities, `bad-format` for CDATA in place of an element, `not-well-formed` for
+        a `<` inside a tag and an `&` that begins no reference.
+        """
+        self._base = base = self.size - pos
+        self._done = False
+        length = len(data)
+        while pos < length and not self._done:
+            if self._state != _IN_CONTENT:
+                pos = self._inside(data, pos)
+                continue
+            if data[pos] != _LESS:
+                pos = _run(_TEXT_RUN, data, pos)
+                if pos == length:
+                    break
+            if data[pos] == _AND:
+                self._begin_reference()
+                pos += 1
+                continue
+            tag = _TAG.match(data, pos)
+            if tag is None:  # not complete yet, or no tag
+                self._state = _AFTER_LESS
+                pos += 1
+                continue
+            closing = data[pos + 1] == _SLASH
+            pos = tag.end()
+            self._tag(closing, data[pos - 2] == _SLASH, base + pos)
+        self.size = base + pos
+        if self.broken is None and self.size > self._limits.bytes:
+            self.broken = "bytes"
+        return pos if self._done else -1
+
+    def _tag(self, closing: bool, empty: bool, offset: int) -> None:
+        """Count a tag that ended at `offset`, and note whether the element ended with it."""
+        if closing:
+            self.depth -= 1
+            self.closes_stream = self.depth < 0
+            self._done = self.depth <= 0
+            return
+        self.elements += 1
+        self.is_empty_tag = empty
+        if self.elements == 1:
+            self.start_tag_end = offset
+        level = self.depth + 1
+        if self.broken is None:
+            # Judged by where in the element it happens, so that the chunks make no difference.
+            if offset > self._limits.bytes:
+                self.broken = "bytes"
+            elif level > self._limits.depth:
+                self.broken = "depth"
+            elif self.elements > self._limits.elements:
+                self.broken = "elements"
+        if not empty:
+            self.depth = level
+        self._done = self._root or self.depth == 0
+
+    def _inside(self, data: bytes, pos: int) -> int:
+        """Go on inside something that a chunk has cut, or that is no plain tag or text."""
+        state = self._state
+        if state == _INSIDE_TAG:
+            return self._inside_tag(data, pos)
+        if state in (_INSIDE_DOUBLE, _INSIDE_SINGLE):
+            return self._inside_attribute(data, pos)
+        if state == _AFTER_LESS:
+            return self._after_less(data, pos)
+        if state == _AFTER_BANG:
+            return self._after_bang(data, pos)
+        if state == _INSIDE_CDATA:
+            return self._inside_cdata(data, pos)
+        return self._inside_reference(data, pos)
+
+    def _inside_tag(self, data: bytes, pos: int) -> int:
+        mark = _IN_TAG.search(data, pos)
+        if mark is None:
+            self._slash = data[-1] == _SLASH
+            return len(data)
+        at = mark.start()
+        slash = data[at - 1] == _SLASH if at > pos else self._slash
+        if data[at] == _LESS:
+            raise StreamError("not-well-formed", "There is a '<' inside a tag.")
+        if data[at] == _GREATER:
+            self._state = _IN_CONTENT
+            self._tag(self._closing, slash, self._base + at + 1)
+        else:
+            self._state = _INSIDE_DOUBLE if data[at] == _QUOTE else _INSIDE_SINGLE
+        return at + 1
+
+    def _inside_attribute(self, data: bytes, pos: int) -> int:
+        run = _DOUBLE_RUN if self._state == _INSIDE_DOUBLE else _SINGLE_RUN
+        pos = _run(run, data, pos)
+        if pos == len(data):
+            return pos
+        if data[pos] == _AND:
+            self._begin_reference()
+        elif data[pos] == _LESS:
+            raise StreamError("not-well-formed", "There is a '<' in an attribute value.")
+        else:
+            self._state = _INSIDE_TAG
+            self._slash = False
+        return pos + 1
+
+    def _after_less(self, data: bytes, pos: int) -> int:
+        byte = data[pos]
+        if byte == _QUESTION:
+            raise StreamError("restricted-xml", "Processing instructions are not allowed here.")
+        if byte == _BANG:
+            self._state = _AFTER_BANG
+            self._matched = 0
+            return pos + 1
+        self._state = _INSIDE_TAG
+        self._slash = False
+        self._closing = byte == _SLASH
+        return pos + 1 if self._closing else pos
+
+    def _after_bang(self, data: bytes, pos: int) -> int:
+        if data[pos] != _CDATA[self._matched]:
+            raise StreamError("restricted-xml", "Comments and DTDs are not allowed.")
+        self._matched += 1
+        if self._matched == len(_CDATA):
+            if self.depth == 0:
+                raise StreamError("bad-format", "There is CDATA in place of an element.")
+            self._state = _INSIDE_CDATA
+            self._matched = 0
+        return pos + 1
+
+    def _inside_cdata(self, data: bytes, pos: int) -> int:
+        # Its end may be cut in two: the brackets that ended the last chunk are looked at again.
+        kept = b"]" * self._matched
+        seam = (kept + data[pos : pos + 2]).find(b"]]>")
+        if seam >= 0:
+            end = pos + seam + 3 - self._matched
+        else:
+            found = data.find(b"]]>", pos)
+            if found < 0:
+                rest = (kept + data[max(pos, len(data) - 2) :])[-2:]
+                self._matched = len(rest) - len(rest.rstrip(b"]"))
+                return len(data)
+            end = found + 3
+        self._state = _IN_CONTENT
+        return end
+
+    def _begin_reference(self) -> None:
+        self._resume = self._state
+        self._state = _INSIDE_REFERENCE
+        self._reference = b""
+
+    def _inside_reference(self, data: bytes, pos: int) -> int:
+        byte = data[pos]
+        name = self._reference
+        if not name and byte == _HASH:  # its digits are for expat to judge
+            self._state = self._resume
+            return pos + 1
+        if byte == _SEMICOLON and name in _PREDEFINED:
+            self._state = self._resume
+            return pos + 1
+        longer = name + data[pos : pos + 1]
+        if not any(known.startswith(longer) for known in _PREDEFINED):
+            if _NAME_START.match(longer) and (byte == _SEMICOLON or _NAME.match(data, pos)):
+                raise StreamError(
+                    "restricted-xml", "Only the five predefined entities of XML are allowed."
+                )
+            raise StreamError("not-well-formed", "There is an '&' that begins no reference.")
+        self._reference = longer
+        return pos + 1
+
+
+def _run(pattern: re.Pattern[bytes], data: bytes, pos: int) -> int:
+    found = pattern.match(data, pos)
+    return found.end() if found else pos

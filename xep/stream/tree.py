@@ -1,0 +1,117 @@
+"""Complete first-level elements to ElementTree, through one expat parser that lasts."""
+
+from collections.abc import Iterable
+from typing import Final
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
+
+from xep.stream.errors import StreamError
+
+CANONICAL: Final = "{jabber:client}"
+
+# Every new name of an element, attribute or prefix stays in expat's tables as long as the parser
+# lives, so a peer could fill the memory with names. A new parser costs as much as a few stanzas.
+_RENEW_AFTER: Final = 256 * 1024
+
+
+class Forest:
+    """Parses what stands between a stream header and the end of its stream.
+
+    It is fed whole elements only, so the namespaces of the header always hold and reparse
+    deferral (expat 2.6 and later) has nothing to hold back.
+    """
+
+    __slots__ = ("_builder", "_fed", "_header", "_parser", "_prefixes", "_root")
+
+    _builder: TreeBuilder
+    _parser: XMLParser
+    _root: Element
+    _fed: int
+
+    def __init__(self, header: bytes, content_namespaces: Iterable[str]) -> None:
+        """Start under `header`, a start tag that expat has accepted once already.
+
+        Names in `content_namespaces` are made canonical, that is put into `jabber:client`, in
+        first-level elements and their direct children.
+        """
+        self._header = header
+        self._prefixes = tuple(
+            prefix for name in content_namespaces if (prefix := f"{{{name}}}") != CANONICAL
+        )
+        self._renew()
+
+    def _renew(self) -> None:
+        self._builder = TreeBuilder()
+        self._parser = XMLParser(target=self._builder, encoding="utf-8")  # noqa: S314 - no DTD gets here
+        self._parser.feed(self._header)
+        # "The toplevel document element", open as it is: children will be appended to it.
+        self._root = self._builder.close()
+        self._fed = 0
+
+    def feed(self, data: bytes, count: int) -> list[Element] | None:
+        """Parse `count` elements, with nothing but white space between them.
+
+        Gives None if expat sees anything else in `data`; the parser is then as before.
+        """
+        self._fed += len(data)
+        if self._fed > _RENEW_AFTER:
+            self._renew()
+            self._fed = len(data)
+        root = self._root
+        try:
+            self._parser.feed(data)
+        except ParseError:
+            self._renew()
+            return None
+        elements = root[:]
+        del root[:]
+        if len(elements) != count:
+            self._renew()
+            return None
+        prefixes = self._prefixes
+        for element in elements:
+            element.tail = None  # white space between stanzas depends on the chunks
+            if prefixes:
+                if element.tag.startswith(prefixes):
+                    element.tag = CANONICAL + element.tag.partition("}")[2]
+                for child in element:
+                    if child.tag.startswith(prefixes):
+                        child.tag = CANONICAL + child.tag.partition("}")[2]
+        return elements
+
+    def feed_one(self, data: bytes) -> Element:
+        """Parse one element. Raises `StreamError` if it is not one, saying in which way."""
+        elements = self.feed(data, 1)
+        if elements is None:
+            raise self._reason(data)
+        return elements[0]
+
+    def feed_start_tag(self, tag: bytes) -> Element:
+        """Parse a start tag without the rest of its element. Raises `StreamError`."""
+        return self.feed_one(tag if tag.endswith(b"/>") else tag[:-1] + b"/>")
+
+    def feed_end(self, tag: bytes) -> None:
+        """Parse the end tag of the stream. Raises `StreamError` if it is another end tag."""
+        try:
+            self._parser.feed(tag)
+        except ParseError:
+            self._renew()
+            raise self._reason(tag) from None
+
+    def _reason(self, data: bytes) -> StreamError:
+        parser = XMLParser(encoding="utf-8")  # noqa: S314 - no DTD gets here
+        try:
+            parser.feed(self._header)
+            parser.feed(data)
+        except ParseError as error:
+            return stream_error(error, data)
+        return StreamError("not-well-formed", "The XML is not well-formed.")
+
+
+def stream_error(error: ParseError, data: bytes) -> StreamError:
+    """Say with which condition of RFC 6120 §4.9.3 expat's refusal of `data` is answered."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return StreamError("unsupported-encoding", "The stream is not UTF-8.")
+    reason = str(error).partition(":")[0]
+    return StreamError("not-well-formed", f"The XML is not well-formed: {reason}.")
