@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from component.router.table import Host, IQRoute, Request
-from component.skills.registry import View
-from xep import caps, data_forms, disco
+from component.skills.registry import MOST_PER_PAGE, View
+from xep import caps, data_forms, disco, fluux_agent
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
-from xep.result_sets import First, ResultSet
+from xep.result_sets import page_answer, page_bounds
 from xep.stanza_error import StanzaError
 
 _SKILL_NODE = fluux.NAMESPACE + "/"
@@ -22,14 +22,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         domain: the component's address.
         name: the name shown to people.
-        software: name and version of the software.
         node: the URI that identifies the software in capabilities (XEP-0115 §4).
-        form: values of the XEP-0128 form, by field.
+        form: values of the XEP-0128 form of ``urn:fluux:agent:0``, by field.
     """
 
     domain: JID
     name: str
-    software: str
     node: str
     form: Mapping[str, str]
 
@@ -97,25 +95,22 @@ class Discovery:
 
     def _agents_page(self, host: Host, query: disco.ItemsQuery) -> disco.ItemsQuery:
         names = sorted(self._agents) if host == "component" else []
-        page = query.page or ResultSet()
-        start, stop = _bounds(names, page)
+        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
         domain = self._facts.domain.domain
         items = tuple(
             disco.Item(jid=JID(name, domain), name=self._agents[name]) for name in names[start:stop]
         )
-        first = First(key=names[start], index=start) if items else None
-        last = names[stop - 1] if items else None
-        return disco.ItemsQuery(
-            items=items, page=ResultSet(first=first, last=last, count=len(names))
-        )
+        return disco.ItemsQuery(items=items, page=page_answer(names, start, stop))
 
     @staticmethod
     def _skills_page(to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
-        page, answer = skill_page(view, query.page)
+        names = view.names()
+        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
+        seen = [skill for name in names[start:stop] if (skill := view.get(name)) is not None]
         items = tuple(
-            disco.Item(jid=to, node=_SKILL_NODE + skill.name, name=skill.title) for skill in page
+            disco.Item(jid=to, node=_SKILL_NODE + skill.name, name=skill.title) for skill in seen
         )
-        return disco.ItemsQuery(node=query.node, items=items, page=answer)
+        return disco.ItemsQuery(node=query.node, items=items, page=page_answer(names, start, stop))
 
     def _own_info(self, host: Host, agent: str | None) -> disco.InfoQuery:
         key = (host, agent)
@@ -131,8 +126,8 @@ class Discovery:
             name = self._agents.get(agent or "", self._facts.name)
             identity = disco.Identity(category="client", type="bot", name=name)
         fields = (
-            data_forms.form_type_field(fluux.FORM_TYPE),
-            data_forms.field("agent-name", identity.name),
+            data_forms.form_type_field(fluux_agent.NAMESPACE),
+            data_forms.field("agent_name", identity.name),
             *(data_forms.field(var, value) for var, value in sorted(self._facts.form.items())),
         )
         return disco.InfoQuery(

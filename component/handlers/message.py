@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from component.router.table import Request, StanzaRoute
+from component.skills.errors import SearchError
 from component.skills.registry import View
 from xep.binding import ContentError
 from xep.delay import Delay
@@ -113,12 +114,17 @@ class MessageHandler:
         return "\n".join((f"I am {self._name}. I understand:", *lines))
 
     def _skills(self, principal: JID, words: str) -> str:
-        skills, count = find_skills(self._view(principal), words, _SKILLS_SHOWN)
-        if not skills:
+        view = self._view(principal)
+        try:
+            names = view.names(words)
+        except SearchError as error:
+            return str(error)
+        if not names:
             return "No skill of yours matches that." if words else "There is no skill for you."
-        lines = [f"{skill.name} - {_first_line(skill.description)}" for skill in skills]
-        if count > len(lines):
-            lines.append(f"… and {count - len(lines)} more: add words to search.")
+        shown = [skill for name in names[:_SKILLS_SHOWN] if (skill := view.get(name)) is not None]
+        lines = [f"{skill.name} - {_first_line(skill.description)}" for skill in shown]
+        if len(names) > len(lines):
+            lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
         return "\n".join(lines)
 
 

@@ -4,10 +4,11 @@ After a reconnect servers tell a component nothing, so it keeps its own side of 
 and announces itself to every subscriber.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from component.router.table import Host, Request, StanzaRoute
+from component.storage.subscriptions import Subscription
 from xep.caps import NAMESPACE as CAPS
 from xep.caps import Caps
 from xep.jid import JID
@@ -17,16 +18,19 @@ Send = Callable[[Message | Presence], None]
 
 
 class Subscriptions(Protocol):
-    """Which contacts are subscribed to the presence of which of our addresses, kept on disk."""
+    """The subscriptions on disk. Every method raises StorageError if the disk refuses."""
 
-    async def add(self, owner: JID, contact: JID) -> bool:
-        """Keep a subscription; False if it is there already."""
+    async def put(self, subscription: Subscription) -> None:
+        """Add a subscription, or replace the one between the same two."""
 
     async def remove(self, owner: JID, contact: JID) -> bool:
         """Forget a subscription; False if there was none."""
 
-    async def all(self) -> Iterable[tuple[JID, JID]]:
-        """Every (owner, contact)."""
+    async def get(self, owner: JID, contact: JID) -> Subscription | None:
+        """The subscription between two, or None."""
+
+    async def all(self) -> list[Subscription]:
+        """Every subscription."""
 
 
 class PresenceHandler:
@@ -66,7 +70,7 @@ class PresenceHandler:
         It is granted again when it is there already: whoever asks twice has missed the answer.
         """
         owner, contact = request.to.bare, request.principal
-        await self._subscriptions.add(owner, contact)
+        await self._subscriptions.put(Subscription(owner, contact, "from"))
         self._send(Presence(type="subscribed", from_=owner, to=contact))
         self._send(self._available(owner, contact))
 
@@ -80,20 +84,20 @@ class PresenceHandler:
     async def probe(self, request: Request[None]) -> None:
         """Show ourselves to a subscriber; tell anybody else that they are none (§4.3.2)."""
         owner, contact = request.to.bare, request.principal
-        if (owner, contact) in set(await self._subscriptions.all()):
+        if await self._subscriptions.get(owner, contact) is not None:
             self._send(self._available(owner, request.sender))
         else:
             self._send(Presence(type="unsubscribed", from_=owner, to=contact))
 
     async def announce(self) -> None:
         """Show ourselves to every subscriber; after each connect."""
-        for owner, contact in await self._subscriptions.all():
-            self._send(self._available(owner, contact))
+        for each in await self._subscriptions.all():
+            self._send(self._available(each.owner, each.contact))
 
     async def take_leave(self) -> None:
         """Tell every subscriber that we go; before the stream is closed."""
-        for owner, contact in await self._subscriptions.all():
-            self._send(Presence(type="unavailable", from_=owner, to=contact))
+        for each in await self._subscriptions.all():
+            self._send(Presence(type="unavailable", from_=each.owner, to=each.contact))
 
     def _available(self, owner: JID, to: JID) -> Presence:
         host: Host = "component" if owner.local is None else "agent"

@@ -20,9 +20,10 @@ from component.router.senders import Sender, Senders
 from component.router.table import Answer, Host, Request, Route, Table
 from xep.binding import ContentError, Payload
 from xep.component_stream import StanzaReceived, StanzaSkipped
+from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID, JIDError
-from xep.stanza import Incoming, Message, Presence
+from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 
 P = TypeVar("P", bound=Payload)
@@ -82,29 +83,35 @@ class Router:
         self._tasks: TaskGroup | None = None
         self._draining = False
         self._idle = anyio.Event()
+        self._ended = anyio.Event()
 
     # -- life ------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own the tasks of slow handlers until cancelled; what is cancelled is still answered."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            task_status.started()
-            await anyio.sleep_forever()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            self._ended.set()
 
     async def drain(self, timeout_s: float) -> int:
         """Take on nothing new and wait until what is under way is answered.
 
-        Returns how many requests were still under way after ``timeout_s`` seconds.
+        What still runs after ``timeout_s`` seconds is cancelled, which answers it too. Returns how
+        many requests that were.
         """
         self._draining = True
         if self._admission.total:
             with anyio.move_on_after(timeout_s):
                 await self._idle.wait()
-        return self._admission.total
-
-    def connected(self) -> None:
-        """The stream is up."""
+        left = self._admission.total
+        if left and self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+            await self._ended.wait()
+        return left
 
     def disconnected(self, reason: str) -> None:
         """The stream is gone: nobody will answer the calls that went out on it."""
@@ -112,14 +119,6 @@ class Router:
         self._calls.connection_lost()
 
     # -- out -------------------------------------------------------------------------------------
-
-    def send(self, stanza: Message | Presence) -> None:
-        """Send a message or a presence; waits for nothing.
-
-        Raises:
-            EncodingError: a text in it cannot stand in XML.
-        """
-        self._output.put(stanza.encode())
 
     async def call(
         self,
@@ -222,7 +221,7 @@ class Router:
         try:
             payload = stanza.require(route.payload)
         except ContentError as error:
-            raise StanzaError("bad-request", str(error)) from error
+            raise errors.malformed(str(error)) from error
         answer: Any = route.handler(
             Request(stanza, sender.jid, sender.principal, to, host, payload)
         )
@@ -289,7 +288,7 @@ class Router:
         elif not sender.admitted:
             error = StanzaError("service-unavailable")
         else:
-            error = StanzaError("policy-violation", event.reason)
+            error = _over_limit(event)
         self._replies.error_to(event.id, event.from_, event.to, error)
 
     # -- work that suspends ----------------------------------------------------------------------
@@ -360,6 +359,14 @@ def _by_principal(events: Sequence[Event]) -> list[deque[Event]]:
     return list(queues.values())
 
 
+def _over_limit(event: StanzaSkipped) -> StanzaError:
+    if event.limit == "bytes":
+        return errors.too_big()
+    error = errors.too_big()
+    error.text = f"The stanza holds more {event.limit} than one may."
+    return error
+
+
 def _internal(stanza: Incoming, error: Exception) -> StanzaError:
     _log.error("a handler failed", kind="iq", sender=stanza.sender, exc_info=error)
-    return StanzaError("internal-server-error", "the request failed for a reason of our own")
+    return errors.internal()

@@ -1,0 +1,79 @@
+"""`xmpp-agent run`: the service, until it is told to stop."""
+
+import importlib.util
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from component.cli.frame import ConfigFault, Fault, config_option, load_settings
+
+if TYPE_CHECKING:
+    from component.service import Service
+    from component.settings import Settings
+
+
+@click.command()
+@config_option
+def run(config: Path) -> None:
+    """Connect to the XMPP server and serve until SIGTERM or Ctrl-C.
+
+    Work under way is answered before the stream is closed; a second signal ends it at once.
+
+    \b
+    Examples:
+      xmpp-agent run
+      xmpp-agent run --config /etc/xmpp-agent/agent.toml
+    """
+    # Imported here, because --help needs none of it.
+    import anyio  # noqa: PLC0415
+
+    from component import logs  # noqa: PLC0415
+    from component.storage import StorageError  # noqa: PLC0415
+
+    settings = load_settings(config)
+    logs.configure(settings.log.level, settings.log.format)
+    service = make_service(settings)
+    try:
+        anyio.run(
+            serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)
+        )
+    except* StorageError as errors:
+        raise Fault(*(str(error) for error in errors.exceptions)) from None
+
+
+def make_service(settings: "Settings") -> "Service":
+    """The service of these settings; ConfigFault where they cannot be kept to."""
+    from component.policy import PolicyError  # noqa: PLC0415
+    from component.service import Service  # noqa: PLC0415
+    from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
+
+    try:
+        return Service(settings)
+    except PolicyError as error:
+        raise ConfigFault(*map(str, error.entries)) from None
+    except (SkillLoadError, DuplicateSkillError) as error:
+        raise ConfigFault(str(error)) from None
+
+
+def event_loop(backend: str) -> dict[str, Any]:
+    """Options for `anyio.run`: uvloop for asyncio where it is installed."""
+    return {"use_uvloop": backend == "asyncio" and importlib.util.find_spec("uvloop") is not None}
+
+
+async def serve(service: "Service") -> None:
+    """Run the service; the first signal stops it in order, the second at once."""
+    import anyio  # noqa: PLC0415
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                if service.stopping:
+                    tasks.cancel_scope.cancel()
+                service.stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await service.run()
+        tasks.cancel_scope.cancel()
