@@ -81,7 +81,7 @@ class Calls:
         if stanza.id is None or stanza.sender is None:
             return False
         try:
-            peer = JID.parse(stanza.sender)
+            peer = JID.parse_delivered(stanza.sender)
         except JIDError:
             return False
         call = self._waiting.get((stanza.id, peer))

@@ -43,7 +43,7 @@ class Senders:
 
     def _look_up(self, text: str) -> Sender:
         try:
-            jid = JID.parse(text)
+            jid = JID.parse_delivered(text)
         except JIDError as error:
             return Sender(None, admitted=False, refusal=str(error))
         return Sender(jid, admitted=jid.domain == self._own_domain or self._admits(jid.bare))
