@@ -1,0 +1,98 @@
+"""A client's connection: its stream, its login, then its stanzas to the router."""
+
+import ssl
+from typing import Annotated
+
+from component.devserver.c2s import BIND, ClientStream, End, Received, Send, StartTls
+from component.devserver.router import Router
+from component.devserver.table import Session
+from component.devserver.wire import Wire
+from xep.binding import ContentError, Name, Payload, TextChild
+from xep.jid import JID
+from xep.stanza import IQ, Incoming
+from xep.stanza_error import StanzaError
+from xep.stream import StanzaSkipped, StreamError
+
+
+class Bind(Payload, frozen=True, kw_only=True):
+    """Asks for an address, or tells which it is (RFC 6120 §7.6, §7.7)."""
+
+    xml = Name(BIND, "bind")
+
+    resource: Annotated[str | None, TextChild()] = None
+    jid: Annotated[JID | None, TextChild()] = None
+
+
+class ClientLink:
+    """Carries out what a `ClientStream` says, over a `Wire`."""
+
+    def __init__(
+        self, wire: Wire, stream: ClientStream, context: ssl.SSLContext, router: Router
+    ) -> None:
+        self._wire = wire
+        self._stream = stream
+        self._context = context
+        self._router = router
+        self._session: Session | None = None
+
+    async def talk(self) -> None:
+        """Until either side ends the stream."""
+        try:
+            while (data := await self._wire.receive()) is not None:
+                for action in self._stream.receive(data):
+                    match action:
+                        case Send(xml):
+                            self._wire.write(xml)
+                        case Received(stanza):
+                            self._take(stanza)
+                        case StanzaSkipped() if self._session is not None:
+                            session = self._session
+                            self._router.refuse_skipped(session.jid, action, session.link)
+                        case StanzaSkipped():
+                            self._refuse_unbound()
+                        case StartTls():
+                            if not await self._wire.start_tls(self._context):
+                                return
+                            self._stream.secured()
+                        case End():
+                            self._wire.stop()
+        finally:
+            if self._session is not None:
+                self._router.leave(self._session)
+
+    def _take(self, stanza: Incoming) -> None:
+        if self._session is None:
+            self._bind(stanza)
+        else:
+            self._wire.show_received(stanza.forward)
+            self._router.from_client(self._session, stanza)
+
+    def _bind(self, stanza: Incoming) -> None:
+        if stanza.type != "set" or stanza.sole_child != Bind.xml.tag:
+            self._refuse_unbound()
+            return
+        account, id_ = self._stream.account or "", stanza.id or ""
+        host = JID(None, self._router.table.host)
+        try:
+            self._session = self._router.enter(account, _wanted(stanza), self._wire)
+        except StanzaError as error:
+            refusal = IQ(
+                type="error", id=id_, to=JID(account, host.domain), from_=host, error=error
+            )
+            self._wire.write(refusal.encode().encode())
+            return
+        jid = self._session.jid
+        self._wire.name = str(jid)
+        result = IQ(type="result", id=id_, to=jid, from_=host, payload=Bind(jid=jid))
+        self._wire.write(result.encode().encode())
+
+    def _refuse_unbound(self) -> None:
+        text = "bind a resource before you send anything else"
+        self._wire.close(StreamError("not-authorized", text))
+
+
+def _wanted(stanza: Incoming) -> str | None:
+    try:
+        return stanza.require(Bind).resource
+    except ContentError as error:
+        raise StanzaError("bad-request", str(error)) from error
