@@ -1,0 +1,69 @@
+"""From an open connection to an accepted handshake (XEP-0114 §3), and how a stream ends."""
+
+import contextlib
+
+import anyio
+
+from component.connection import failure
+from component.connection.failure import ConnectionFailed
+from component.connection.options import ConnectionOptions
+from component.connection.transport import Transport
+from xep.component_stream import (
+    ComponentStream,
+    Event,
+    HandshakeAccepted,
+    StreamErrorReceived,
+    StreamFailed,
+)
+from xep.stream import Limits, StreamOpened
+
+
+async def open_stream(
+    transport: Transport, options: ConnectionOptions
+) -> tuple[ComponentStream, list[Event]]:
+    """Open the stream and prove the secret.
+
+    Returns the stream, ready for stanzas, and what the server sent right behind its acceptance.
+
+    Raises:
+        ConnectionFailed: the server refused, broke off, or did not answer in time.
+    """
+    limits = Limits(options.max_stanza_bytes, options.max_depth, options.max_elements)
+    stream = ComponentStream(options.domain, options.secret, limits)
+    with anyio.move_on_after(options.handshake_timeout_s):
+        await _say(transport, stream.open())
+        while True:
+            events = stream.receive(await _hear(transport, options))
+            for number, event in enumerate(events, 1):
+                if isinstance(event, StreamOpened):
+                    await _say(transport, stream.handshake())
+                elif isinstance(event, HandshakeAccepted):
+                    return stream, events[number:]
+                else:
+                    raise ended_by(event, options, established=False)
+    raise failure.handshake_timed_out(options)
+
+
+def ended_by(event: Event, options: ConnectionOptions, *, established: bool) -> ConnectionFailed:
+    """What it means that the server ended the stream with ``event``."""
+    if isinstance(event, StreamErrorReceived):
+        return failure.refused_by_server(options, event.error)
+    if isinstance(event, StreamFailed):
+        return failure.bad_xml(options, event.error.error, established=established)
+    return failure.closed(options, established=established)
+
+
+async def _say(transport: Transport, data: bytes) -> None:
+    # A server that refuses may close before it has read this. Why it does is still to be read.
+    with contextlib.suppress(ConnectionFailed):
+        await transport.send(data)
+
+
+async def _hear(transport: Transport, options: ConnectionOptions) -> bytes:
+    try:
+        data = await transport.receive(options.read_bytes)
+    except ConnectionFailed as error:
+        raise failure.closed(options, established=False) from error
+    if not data:
+        raise failure.closed(options, established=False)
+    return data

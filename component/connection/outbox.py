@@ -1,0 +1,133 @@
+"""What waits to be sent: whole stanzas, bounded, kept over a reconnect."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+_CHUNK: Final = 65536
+
+
+class Sends(Protocol):
+    """The side of a transport that an outbox needs."""
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        """Hand over what can be taken at once; how many bytes that was."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Outbox:
+    """Stanzas on their way to the server, in order.
+
+    A stanza that was handed to the kernel whole is never sent again; one of which only a part was
+    handed over when its stream died is sent whole on the next. Whether the server received what
+    the kernel took, XEP-0114 cannot tell.
+
+    Up to ``limit_bytes`` may wait in good health. Above it the outbox is ``congested`` and new
+    work should be refused; above twice as much the oldest stanzas are dropped and counted.
+
+    Args:
+        limit_bytes: when congestion begins; memory is bounded by twice that.
+
+    Attributes:
+        waiting_bytes: what the kernel has not taken yet.
+        dropped: stanzas dropped so far because too much waited.
+        stopped: no stream takes anything now; what is put waits for the next `start`.
+        on_put: called after each `put`; the connection hooks in here.
+        on_full: called when twice ``limit_bytes`` is exceeded, before anything is dropped: the
+            last chance to make room.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.waiting_bytes = 0
+        self.dropped = 0
+        self.on_put: Callable[[], None] = _nothing
+        self.on_full: Callable[[], None] = _nothing
+        self._entries: deque[bytes] = deque()
+        self._offset = 0  # bytes of the first entry that the current stream's kernel has taken
+        self.stopped = True
+
+    @property
+    def congested(self) -> bool:
+        """More waits than should: refuse new work until the server has caught up."""
+        return self.waiting_bytes > self.limit_bytes
+
+    @property
+    def over_bound(self) -> bool:
+        """More waits than may ever."""
+        return self.waiting_bytes > 2 * self.limit_bytes
+
+    def put(self, xml: str) -> None:
+        """Queue one whole stanza. Never blocks; sent by the next flush."""
+        data = xml.encode()
+        self._entries.append(data)
+        self.waiting_bytes += len(data)
+        if self.over_bound:
+            self.on_full()
+            self._drop_oldest()
+        self.on_put()
+
+    def start(self) -> None:
+        """A new stream is established: what was cut off is to be sent whole."""
+        self.waiting_bytes += self._offset
+        self._offset = 0
+        self.stopped = False
+
+    def stop(self) -> None:
+        """The stream takes nothing more; what is put from now on waits for the next `start`."""
+        self.stopped = True
+
+    def flush(self, transport: Sends) -> bool:
+        """Send until nothing waits or the kernel takes no more; True if nothing waits.
+
+        Raises:
+            ConnectionFailed: what ``transport.try_send`` raises; nothing is lost by it.
+        """
+        while self._entries and not self.stopped:
+            chunk = self._chunk()
+            sent = transport.try_send(chunk)
+            self._taken(sent)
+            if sent < len(chunk):
+                return False
+        return not self._entries
+
+    def _chunk(self) -> bytes | memoryview:
+        entries = self._entries
+        first = entries[0]
+        if len(entries) == 1 and not self._offset and len(first) <= _CHUNK:
+            return first
+        size = len(first) - self._offset
+        if size >= _CHUNK:
+            return memoryview(first)[self._offset : self._offset + _CHUNK]
+        parts: list[bytes] = []
+        for entry in entries:
+            if parts:
+                size += len(entry)
+                if size > _CHUNK:
+                    break
+            parts.append(entry)
+        joined = b"".join(parts)
+        return memoryview(joined)[self._offset :] if self._offset else joined
+
+    def _taken(self, count: int) -> None:
+        self.waiting_bytes -= count
+        entries = self._entries
+        count += self._offset
+        while entries and count >= len(entries[0]):
+            count -= len(entries.popleft())
+        self._offset = count
+
+    def _drop_oldest(self) -> None:
+        entries = self._entries
+        if self.stopped and self._offset:
+            self.waiting_bytes += self._offset
+            self._offset = 0
+        # An entry of which half is on a living stream stays: without its rest the stream breaks.
+        oldest = 1 if self._offset else 0
+        while len(entries) > oldest and self.over_bound:
+            self.waiting_bytes -= len(entries[oldest])
+            del entries[oldest]
+            self.dropped += 1
