@@ -71,8 +71,9 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
             if not _covers(unexpanded, key)
         ]
     if problems:
-        # `from None`: a ValidationError knows the values, secrets included.
-        raise SettingsError(sorted(problems, key=lambda p: p.line or 0)) from None
+        # Raised out here, because a ValidationError as context would carry the values, secrets
+        # included.
+        raise SettingsError(sorted(problems, key=lambda p: p.line or 0))
     return settings
 
 

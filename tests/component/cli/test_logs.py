@@ -54,6 +54,14 @@ def test_the_level_holds_for_rooms_and_libraries() -> None:
     assert [line["level"] for line in lines(stream)] == ["warning", "warning"]
 
 
+def test_debug_lets_everything_through() -> None:
+    stream = io.StringIO()
+    logs.configure("debug", stream=stream)
+    structlog.get_logger().debug("x")
+    logging.getLogger("library").debug("x")
+    assert [line["level"] for line in lines(stream)] == ["debug", "debug"]
+
+
 def test_a_terminal_gets_colours_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     coloured = Terminal()
     logs.configure(stream=coloured)
