@@ -64,11 +64,11 @@ class ComponentLink:
         except JIDError:
             self._domain = domain
         secret = self._secrets.get(self._domain)
+        # An error follows a whole header, with an id (RFC 6120 §4.7.3, §4.9.1.1).
+        self._wire.write(self._stream.open(token_hex(16), secret or ""))
         if secret is None:
             text = f"no component {domain} is configured here"
             self._end(self._stream.fail("host-unknown", text))
-        else:
-            self._wire.write(self._stream.open(token_hex(16), secret))
 
     def _decide(self, *, valid: bool) -> None:
         links = self._router.table.components

@@ -129,6 +129,8 @@ class Presences:
             self._show(account, sender, gone=True)
 
     def _probed(self, account: Account, sender: JID) -> None:
+        if sender.bare in account.roster.requests:
+            return  # "unsubscribed" would take back the request, behind the account's back
         if sender.bare != account.jid and not account.roster.seen_by(sender.bare):
             self._answer("unsubscribed", account.jid, sender.bare)
         elif account.available:
