@@ -16,15 +16,18 @@ from xep.stream.errors import StreamError
 if TYPE_CHECKING:
     from xep.stream.events import Limit
 
+# Only runs of one set are possessive: re before Python 3.11.5 goes wrong on a branch inside a
+# possessive group. What repeats otherwise has no two ways to match, so it stays linear too, and is
+# bounded, because it costs memory; beyond the bound the states below take over.
 _REFERENCE: Final = rb"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);"
-_DOUBLE: Final = rb"[^\"<&]*+(?:" + _REFERENCE + rb"[^\"<&]*+)*+"
-_SINGLE: Final = rb"[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+)*+"
-# Possessive throughout: no input makes them go back, so they stay linear.
-_TEXT_RUN: Final = re.compile(rb"[^<&]*+(?:" + _REFERENCE + rb"[^<&]*+)*+")
-_DOUBLE_RUN: Final = re.compile(_DOUBLE)
-_SINGLE_RUN: Final = re.compile(_SINGLE)
+_TEXT_RUN: Final = re.compile(rb"[^<&]*+(?:" + _REFERENCE + rb"[^<&]*+){0,500}")
+_DOUBLE_RUN: Final = re.compile(rb"[^\"<&]*+(?:" + _REFERENCE + rb"[^\"<&]*+){0,500}")
+_SINGLE_RUN: Final = re.compile(rb"[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+){0,500}")
 _TAG: Final = re.compile(
-    rb"<[^<>\"'!?&]*+(?:\"" + _DOUBLE + rb"\"[^<>\"'&]*+|'" + _SINGLE + rb"'[^<>\"'&]*+)*+>"
+    rb"<[^<>\"'!?&]*+(?:(?:"
+    rb"\"[^\"<&]*+(?:" + _REFERENCE + rb"[^\"<&]*+){0,50}\"|"
+    rb"'[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+){0,50}'"
+    rb")[^<>\"'&]*+){0,50}>"
 )
 _IN_TAG: Final = re.compile(rb"[<>\"']")
 _NAME_START: Final = re.compile(rb"[A-Za-z_:\x80-\xff]")

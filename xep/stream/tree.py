@@ -10,7 +10,7 @@ CANONICAL: Final = "{jabber:client}"
 
 # Every new name of an element, attribute or prefix stays in expat's tables as long as the parser
 # lives, so a peer could fill the memory with names. A new parser costs as much as a few stanzas.
-_RENEW_AFTER: Final = 256 * 1024
+_RENEW_AFTER: Final = 128 * 1024  # bytes
 
 
 class Forest:
@@ -52,10 +52,9 @@ class Forest:
 
         Gives None if expat sees anything else in `data`; the parser is then as before.
         """
-        self._fed += len(data)
         if self._fed > _RENEW_AFTER:
             self._renew()
-            self._fed = len(data)
+        self._fed += len(data)
         root = self._root
         try:
             self._parser.feed(data)

@@ -1,0 +1,59 @@
+"""Cut every stream at every byte: it must make no difference, and nothing may come late.
+
+Run with `python -m tests.xep.stream.every_split` it tells the version of expat it ran with; the
+tests run it under an interpreter whose expat defers half a token (2.6 and later).
+"""
+
+import pyexpat
+
+from tests.xep.stream.hostile import HOSTILE
+from tests.xep.stream.streams import EXECUTE, HEADER, VALID, bytewise, join, parse
+from xep.stream import ElementReceived, Limits, StreamClosed, StreamParser
+
+
+def check_splits(data: bytes, limits: Limits | None = None) -> None:
+    """Whole, in two parts, and byte by byte give the same."""
+    whole = parse([data], limits)
+    # Once is enough for the header that nearly all of them share.
+    first = len(HEADER) - 2 if data.startswith(HEADER) else 0
+    for at in range(first, len(data)):
+        assert parse([data[:at], data[at:]], limits) == whole, (at, data)
+    assert parse(bytewise(data), limits) == whole, data
+
+
+def check_arrivals(elements: list[bytes]) -> None:
+    """Each element is reported with its very last byte, whatever was cut before."""
+    data = join(elements)
+    expected = []
+    at = len(HEADER) + 1
+    for element in elements:
+        at += len(element)
+        expected.append(at)
+        at += 1
+    expected.append(len(data))
+    for step in (1, 2, 3, 7, 50):
+        parser = StreamParser()
+        arrived = []
+        for start in range(0, len(data), step):
+            arrived += [
+                start
+                for event in parser.receive(data[start : start + step])
+                if isinstance(event, ElementReceived | StreamClosed)
+            ]
+        assert arrived == [(end - 1) // step * step for end in expected], (step, data)
+
+
+def main() -> None:
+    """Check all streams of the tests."""
+    check_splits(b"\n" + join([EXECUTE]).removeprefix(HEADER[:21]))
+    for elements in VALID.values():
+        check_splits(join(elements, b""))
+        check_splits(join(elements[:2], b" \n"))
+        check_arrivals(elements)
+    for hostile in HOSTILE:
+        check_splits(hostile.data, hostile.limits)
+    print(".".join(map(str, pyexpat.version_info)))
+
+
+if __name__ == "__main__":
+    main()

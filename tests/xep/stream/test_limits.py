@@ -1,0 +1,176 @@
+"""What is too big is passed over in bounded memory, and the stream goes on."""
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.xep.stream.streams import CLOSE, EXECUTE, HEADER, bytewise, cut, parse
+from xep.stream import ElementReceived, Limits, ParserFailed, StanzaSkipped, StreamParser
+
+SMALL = Limits(bytes=400, depth=6, elements=12)
+START = b"<iq type='set' id='&lt;1&#62;' from=\"a'\xc3\xa9@b\" to='c'>"
+
+
+def _skipped(stanza: bytes, limits: Limits = SMALL) -> StanzaSkipped:
+    parser = StreamParser(limits=limits)
+    _, skipped, after = parser.receive(HEADER + stanza + EXECUTE)
+    assert isinstance(skipped, StanzaSkipped)
+    assert isinstance(after, ElementReceived)
+    assert after.element.get("id") == "q1"
+    return skipped
+
+
+@pytest.mark.parametrize(
+    ("limit", "content"),
+    [
+        ("bytes", b"x" * 400),
+        ("depth", b"<a>" * 6 + b"</a>" * 6),
+        ("elements", b"<a/>" * 12),
+        ("bytes", b"<a/>" * 2 + b" " * 400 + b"<a/>" * 20),
+        ("depth", b"<a>" * 6 + b"</a>" * 6 + b"x" * 400),
+    ],
+)
+def test_what_was_skipped_is_known_from_its_start_tag(limit: str, content: bytes) -> None:
+    stanza = START + content + b"</iq>"
+    expected = StanzaSkipped(
+        limit, len(stanza), "{jabber:client}iq", "set", "<1>", "a'\u00e9@b", "c"
+    )
+    assert _skipped(stanza) == expected
+    assert expected.kind == "iq"
+
+
+def test_a_start_tag_that_is_too_long_tells_nothing() -> None:
+    stanza = b"<iq id='1' from='" + b"x" * 400 + b"'/>"
+    skipped = _skipped(stanza)
+    assert skipped == StanzaSkipped("bytes", len(stanza), None, None, None, None, None)
+    assert skipped.kind is None
+
+
+def test_what_is_no_stanza_has_no_kind() -> None:
+    skipped = _skipped(b"<x xmlns='urn:x'>" + b"<a/>" * 12 + b"</x>")
+    assert (skipped.tag, skipped.kind) == ("{urn:x}x", None)
+
+
+def test_a_malformed_start_tag_ends_the_stream_even_so() -> None:
+    found = parse([HEADER + b"<iq id='1' id='2'>" + b"<a/>" * 20 + b"</iq>"], SMALL)
+    assert found[-1] == ("failed", "not-well-formed")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (b"<iq>" + b"x" * 391 + b"</iq>", b"<iq>" + b"x" * 392 + b"</iq>"),
+        (b"<iq >" + b"x" * 390 + b"</iq>", b"<iq >" + b"x" * 391 + b"</iq>"),
+        (b"<iq >" + b"<a>" * 5 + b"</a>" * 5 + b"</iq>", b"<iq >" + b"<a>" * 6 + b"</a>" * 6 + b"</iq>"),
+        (
+            b"<iq >" + b"<a>" * 4 + b"<b/>" + b"</a>" * 4 + b"</iq>",
+            b"<iq >" + b"<a>" * 5 + b"<b/>" + b"</a>" * 5 + b"</iq>",
+        ),
+        (
+            b"<iq >" + b"<a b='/>'>" * 5 + b"</a>" * 5 + b"</iq>",
+            b"<iq >" + b"<a b='/>'>" * 6 + b"</a>" * 6 + b"</iq>",
+        ),
+        (b"<iq >" + b"<a/>" * 11 + b"</iq>", b"<iq >" + b"<a/>" * 12 + b"</iq>"),
+        (b"<iq >" + b"<a></a>" * 11 + b"</iq>", b"<iq >" + b"<a></a>" * 12 + b"</iq>"),
+    ],
+)  # fmt: skip
+def test_limits_are_exact(good: bytes, bad: bytes) -> None:
+    for chunks in ([HEADER + good + bad + good], bytewise(HEADER + good + bad + good)):
+        found = parse(chunks, SMALL)[1:]
+        assert [isinstance(event, StanzaSkipped) for event in found] == [False, True, False]
+
+
+def _repeat(piece: bytes) -> Iterator[bytes]:
+    chunk = piece * (4096 // len(piece))
+    return (chunk for _ in range(100))
+
+
+# What begins an element, what it never ends with, what could end it.
+ENDLESS: dict[str, tuple[bytes, bytes, bytes]] = {
+    "text": (b"<iq id='1'>", b"x", b"</iq>"),
+    "white space": (b"<iq id='1'>", b" ", b"</iq>"),
+    "references": (b"<iq id='1'>", b"&amp;", b"</iq>"),
+    "numbers": (b"<iq id='1'>&#", b"0", b"9;</iq>"),
+    "CDATA": (b"<iq id='1'><![CDATA[", b"]]<>", b"]]></iq>"),
+    "an attribute": (b"<iq id='", b">", b"'/>"),
+    "references in an attribute": (b"<iq id='", b"&lt;", b"'/>"),
+    "attributes": (b"<iq", b" a='/>'", b"/>"),
+    "a name": (b"<iq", b"x", b"/>"),
+    "a wide stanza": (b"<iq id='1'>", b"<a/>", b"</iq>"),
+    "a deep stanza": (b"<iq id='1'>", b"<a>", b""),
+    "between stanzas": (b"", b" ", b"<iq/>"),
+}
+
+
+@pytest.mark.parametrize(("start", "middle", "end"), ENDLESS.values(), ids=ENDLESS)
+def test_memory_is_bounded(start: bytes, middle: bytes, end: bytes) -> None:
+    parser = StreamParser(limits=Limits(bytes=8192))
+    parser.receive(HEADER + start)
+    tracemalloc.start()
+    try:
+        for chunk in _repeat(middle):
+            assert parser.receive(chunk) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    assert parser.pending <= 8192
+    assert len(parser.receive(end)) == (1 if end else 0)
+
+
+@pytest.mark.parametrize("element", [b"<n%d/>", b"<iq a%d=''/>", b"<p%d:a xmlns:p%d='u'/>"])
+def test_names_do_not_pile_up(element: bytes) -> None:
+    # expat keeps each name it has seen as long as the parser lives.
+    parser = StreamParser()
+    parser.receive(HEADER)
+    tracemalloc.start()
+    try:
+        for i in range(0, 40_000, 1000):
+            count = element.count(b"%")
+            names = ((j,) * count for j in range(i, i + 1000))
+            parser.receive(b"".join(element % name for name in names))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_a_million_levels() -> None:
+    data = b"<iq id='1'>" + b"<a>" * 10**6 + b"</a>" * 10**6 + b"</iq>"
+    _, skipped, _ = parse(cut(HEADER + data + EXECUTE, 65536))
+    assert skipped == StanzaSkipped(
+        "depth", len(data), "{jabber:client}iq", None, "1", None, None
+    )
+
+
+def test_an_endless_header_ends_the_stream() -> None:
+    parser = StreamParser()
+    events = []
+    for chunk in cut(HEADER[:-1] + b" to='" + b"x" * 300_000, 4096):
+        events = parser.receive(chunk)
+        if events:
+            break
+    assert isinstance(events[-1], ParserFailed)
+    assert events[-1].error.condition == "policy-violation"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"<iq id='" + b"x" * 200_000, b"<iq>" + b"x" * 200_000, b"<iq " + b"x" * 200_000],
+    ids=["attribute", "text", "tag"],
+)
+def test_one_byte_at_a_time_costs_no_more_per_byte(data: bytes) -> None:
+    # Were the bytes so far looked at again each time, this would take minutes.
+    parser = StreamParser()
+    parser.receive(HEADER)
+    for byte in bytewise(data):
+        assert parser.receive(byte) == []
+    assert parser.pending == len(data)
+
+
+def test_a_stream_of_nothing_but_odd_stanzas_is_no_more_work_per_stanza() -> None:
+    # Were the rest of the chunk looked at again for each, this would take minutes.
+    odd = b"<iq >a>b<!>".replace(b"<!>", b"") + b"</iq>"
+    found = parse([HEADER + (odd + b"<i/>") * 20_000 + CLOSE])
+    assert len(found) == 40_002
