@@ -9,7 +9,9 @@ import re
 _HEADER = re.compile(r"^\s*(?P<open>\[\[?)\s*(?P<key>[^\]#]+?)\s*\]")
 _KEY = re.compile(r"""^\s*(?P<key>(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""")
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
-_LONG_QUOTE = re.compile(r"\"\"\"|'''")
+_LONG_QUOTES = ('"""', "'''")
+# What may hold or start a string: long quotes first, as an empty string looks like half of one.
+_TOKEN = re.compile(r"""\"{3}|'{3}|"(?:\\.|[^"\\])*"|'[^']*'|#.*""")
 
 
 def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
@@ -24,11 +26,7 @@ def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
     open_quote: str | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         inside = open_quote is not None
-        for quote in _LONG_QUOTE.findall(line):
-            if open_quote is None:
-                open_quote = quote
-            elif open_quote == quote:
-                open_quote = None
+        open_quote = _quote_after(line, open_quote)
         if inside:
             continue
         if header := _HEADER.match(line):
@@ -55,6 +53,22 @@ def line_of(path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]
             return line
         path = path[:-1]
     return None
+
+
+def _quote_after(line: str, open_quote: str | None) -> str | None:
+    """Return the long quote that is still open at the end of `line`."""
+    position = 0
+    while True:
+        if open_quote is not None:
+            if (end := line.find(open_quote, position)) < 0:
+                return open_quote
+            open_quote, position = None, end + 3
+        elif (token := _TOKEN.search(line, position)) is not None:
+            position = token.end()
+            if token[0] in _LONG_QUOTES:
+                open_quote = token[0]
+        else:
+            return None
 
 
 def _names(key: str) -> tuple[str, ...]:
