@@ -104,7 +104,8 @@ def _print_table(found: list["AnySkill"]) -> None:
         first = skill.description.strip().partition("\n")[0]
         table.add_row(skill.name, params, first, _effects(skill))
     # In a pipe a line is not cut to a width that nobody has.
-    console = Console(width=None if click.get_text_stream("stdout").isatty() else 200)
+    terminal = click.get_text_stream("stdout").isatty()
+    console = Console(width=None if terminal else 200)
     console.print(table)
 
 

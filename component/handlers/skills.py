@@ -5,19 +5,17 @@ from decimal import Decimal
 
 import msgspec
 
+from component.handlers.paging import page
 from component.router.table import IQRoute, Request
 from component.skills.declare import AnySkill
 from component.skills.errors import SearchError
-from component.skills.registry import MOST_PER_PAGE, View
+from component.skills.registry import View
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
-from xep.result_sets import page_answer, page_bounds
+from xep.result_sets import ResultSet, page_answer
 from xep.stanza_error import StanzaError
-
-_PAGE_BYTES = 65_536
-_ROOM_FOR_THE_REST = 4_096
 
 
 class SkillsHandler:
@@ -52,43 +50,20 @@ class SkillsHandler:
         if skill is None:
             raise errors.unknown_skill()
         description = msgspec.structs.replace(self._describe(skill)[0], schemas=_schemas(skill))
-        return self._answer(view, (description,), (name,), 0, 1)
+        return self._answer(view, (description,), page_answer((name,), 0, 1))
 
     def _page(self, view: View, query: fluux.SkillsQuery) -> fluux.SkillsQuery:
         try:
             names = view.names(query.search or "")
         except SearchError as error:
             raise errors.malformed(str(error)) from error
-        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
-        backwards = query.page is not None and query.page.before is not None
-        chosen: list[fluux.SkillDescription] = []
-        room = _PAGE_BYTES - _ROOM_FOR_THE_REST
-        # A page ends early rather than hold more bytes than anybody has to take; never empty.
-        for name in reversed(names[start:stop]) if backwards else names[start:stop]:
-            description, size = self._describe(_known(view, name))
-            room -= size
-            if room < 0 and chosen:
-                break
-            chosen.append(description)
-        if backwards:
-            chosen.reverse()
-            start = stop - len(chosen)
-        return self._answer(view, tuple(chosen), names, start, start + len(chosen))
+        chosen, which = page(names, query.page, lambda name: self._describe(_known(view, name)))
+        return self._answer(view, chosen, which)
 
     def _answer(
-        self,
-        view: View,
-        skills: tuple[fluux.SkillDescription, ...],
-        names: tuple[str, ...],
-        start: int,
-        stop: int,
+        self, view: View, skills: tuple[fluux.SkillDescription, ...], which: ResultSet
     ) -> fluux.SkillsQuery:
-        return fluux.SkillsQuery(
-            version=view.version,
-            ttl=self._ttl_s,
-            skills=skills,
-            page=page_answer(names, start, stop),
-        )
+        return fluux.SkillsQuery(version=view.version, ttl=self._ttl_s, skills=skills, page=which)
 
     def _describe(self, skill: AnySkill) -> tuple[fluux.SkillDescription, int]:
         """The description of a skill, and its size in bytes; worked out once."""
@@ -115,7 +90,7 @@ def _description(skill: AnySkill) -> fluux.SkillDescription:
             duration_ms=None
             if skill.typical_duration is None
             else round(skill.typical_duration * 1000),
-            cost_usd=None if skill.cost_usd is None else Decimal(str(skill.cost_usd)),
+            cost_usd=None if skill.cost_usd is None else Decimal(str(skill.cost_usd)).normalize(),
         )
     return fluux.SkillDescription(
         name=skill.name,
@@ -152,9 +127,11 @@ def _descriptions(text: str | None) -> tuple[fluux.Description, ...]:
 
 
 def _schemas(skill: AnySkill) -> tuple[fluux.Schema, ...]:
-    given = (("input", skill.inputs.schema), ("output", skill.outputs.schema))
-    return tuple(
-        fluux.Schema(direction=direction, json=msgspec.Raw(msgspec.json.encode(schema)))
-        for direction, schema in given
-        if schema is not None
-    )
+    given = [fluux.Schema(direction="input", json=_json(skill.inputs.schema))]
+    if skill.outputs.schema is not None:
+        given.append(fluux.Schema(direction="output", json=_json(skill.outputs.schema)))
+    return tuple(given)
+
+
+def _json(schema: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(schema))

@@ -1,0 +1,50 @@
+"""XML laid out for people: one element a line, namespaces where they change."""
+
+import textwrap
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from xep.binding.escaping import escape_attribute, escape_text
+
+_INDENT = "  "
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+
+
+def layout(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
+    """The lines that show ``element``; a long start tag goes on in the next line.
+
+    White space is added between elements, so this is for reading and not for sending.
+    """
+    namespace, _, local = element.tag.rpartition("}")
+    namespace = namespace.removeprefix("{")
+    head = f"<{local}"
+    if namespace != parent_namespace:
+        head += f" xmlns='{escape_attribute(namespace)}'"
+    for name, value in element.items():
+        spelled = name.replace(_XML, "xml:")
+        head += f" {spelled}='{escape_attribute(value)}'"
+    text = escape_text((element.text or "").strip())
+    if not len(element):
+        whole = f"{head}>{text}</{local}>" if text else head + "/>"
+        yield from _wrapped(whole, width)
+        return
+    yield from _wrapped(head + ">", width)
+    if text:
+        yield from _wrapped(_INDENT + text, width)
+    for child in element:
+        for line in layout(child, width - len(_INDENT), namespace):
+            yield _INDENT + line
+    yield f"</{local}>"
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    if len(line) <= width or "\n" in line:
+        yield from line.split("\n")
+        return
+    yield from textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=_INDENT * 2,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,159 @@
+"""A client for demonstrations: logs in to a `DevServer` as any client would and talks.
+
+It answers nothing it is asked, so it is no client for daily use.
+"""
+
+import base64
+import itertools
+import ssl
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from xml.etree.ElementTree import Element
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+
+from xep.binding.escaping import escape_attribute, escape_text
+from xep.stanza import NAMESPACE, Incoming
+from xep.stream import STREAM_CLOSE, ElementReceived, ParserFailed, StreamParser, encode_header
+
+_SASL: Final = "urn:ietf:params:xml:ns:xmpp-sasl"
+_TLS: Final = "urn:ietf:params:xml:ns:xmpp-tls"
+_BIND: Final = "urn:ietf:params:xml:ns:xmpp-bind"
+_READ: Final = 65_536
+
+
+class VisitError(Exception):
+    """The server did not let the visitor in, or the connection ended; the text says which."""
+
+
+class Visitor:
+    """One account, logged in over STARTTLS for the time of the context.
+
+    Args:
+        account: the localpart.
+        password: its password.
+        host: the domain of the server.
+        port: its port for clients, on ``address``.
+        ca_file: PEM file of the authority to trust.
+
+    Attributes:
+        jid: the full JID that the server gave.
+
+    Raises:
+        VisitError: wrong password, or no connection.
+    """
+
+    def __init__(
+        self, account: str, password: str, *, host: str, address: str, port: int, ca_file: Path
+    ) -> None:
+        self.jid = f"{account}@{host}"
+        self._account = account
+        self._password = password
+        self._host = host
+        self._address = address
+        self._port = port
+        self._ca_file = ca_file
+        self._parser = StreamParser((NAMESPACE,))
+        self._elements: deque[Element] = deque()
+        self._ids = itertools.count(1)
+        self._stream: ByteStream
+
+    async def __aenter__(self) -> Self:
+        """Connect, log in, bind, and become available."""
+        self._stream = await anyio.connect_tcp(self._address, self._port)
+        try:
+            await self._log_in()
+        except BaseException:
+            await anyio.aclose_forcefully(self._stream)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the stream and the connection."""
+        with anyio.move_on_after(1, shield=True):
+            try:
+                await self._stream.send(STREAM_CLOSE)
+                while await self._stream.receive(_READ):
+                    pass
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass
+        await anyio.aclose_forcefully(self._stream)
+
+    async def iq(self, type_: str, to: str, payload: str) -> tuple[str, Incoming]:
+        """Send an IQ with this payload; what was sent, and the answer to it."""
+        id_ = f"demo-{next(self._ids)}"
+        sent = f"<iq type='{type_}' to='{escape_attribute(to)}' id='{id_}'>{payload}</iq>"
+        await self._send(sent)
+        while True:
+            stanza = Incoming(await self._element(), 0)
+            if stanza.kind == "iq" and stanza.id == id_ and stanza.type in ("result", "error"):
+                return sent, stanza
+
+    async def say(self, to: str, body: str) -> tuple[str, Incoming]:
+        """Send a chat message; what was sent, and the next message from that address."""
+        sent = (
+            f"<message type='chat' to='{escape_attribute(to)}'>"
+            f"<body>{escape_text(body)}</body></message>"
+        )
+        await self._send(sent)
+        while True:
+            stanza = Incoming(await self._element(), 0)
+            if stanza.kind == "message" and stanza.sender == to:
+                return sent, stanza
+
+    async def _log_in(self) -> None:
+        await self._open()
+        await self._send(f"<starttls xmlns='{_TLS}'/>")
+        await self._expect(f"{{{_TLS}}}proceed")
+        self._stream = await TLSStream.wrap(
+            self._stream,
+            hostname=self._host,
+            ssl_context=ssl.create_default_context(cafile=str(self._ca_file)),
+            standard_compatible=False,
+        )
+        await self._open()
+        plain = base64.b64encode(f"\0{self._account}\0{self._password}".encode()).decode()
+        await self._send(f"<auth xmlns='{_SASL}' mechanism='PLAIN'>{plain}</auth>")
+        await self._expect(f"{{{_SASL}}}success")
+        await self._open()
+        _, bound = await self.iq("set", self._host, f"<bind xmlns='{_BIND}'/>")
+        if bound.type != "result":
+            raise VisitError(f"the server gave {self.jid} no resource")
+        self.jid = bound.to or self.jid
+        await self._send("<presence/>")
+
+    async def _open(self) -> None:
+        self._parser.reset()
+        self._elements.clear()
+        await self._stream.send(encode_header(NAMESPACE, to=self._host, version="1.0"))
+        await self._element()  # the stream features
+
+    async def _expect(self, tag: str) -> None:
+        element = await self._element()
+        if element.tag != tag:
+            raise VisitError(f"{self.jid} was refused: {element.tag}")
+
+    async def _send(self, xml: str) -> None:
+        await self._stream.send(xml.encode())
+
+    async def _element(self) -> Element:
+        while not self._elements:
+            try:
+                data = await self._stream.receive(_READ)
+            except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+                raise VisitError(f"the connection of {self.jid} ended") from error
+            for event in self._parser.receive(data):
+                if isinstance(event, ElementReceived):
+                    self._elements.append(event.element)
+                elif isinstance(event, ParserFailed):
+                    raise VisitError(f"the server sent no XMPP: {event.error}")
+        return self._elements.popleft()
