@@ -7,9 +7,10 @@ from component.devserver.c2s import BIND, ClientStream, End, Received, Send, Sta
 from component.devserver.router import Router
 from component.devserver.table import Session
 from component.devserver.wire import Wire
-from xep.binding import ContentError, Name, Payload, TextChild
+from xep.binding import ContentError, Name, Payload, TextChild, encode
+from xep.binding.escaping import escape_attribute
 from xep.jid import JID
-from xep.stanza import IQ, Incoming
+from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 from xep.stream import StanzaSkipped, StreamError
 
@@ -71,20 +72,20 @@ class ClientLink:
         if stanza.type != "set" or stanza.sole_child != Bind.xml.tag:
             self._refuse_unbound()
             return
-        account, id_ = self._stream.account or "", stanza.id or ""
-        host = JID(None, self._router.table.host)
         try:
-            self._session = self._router.enter(account, _wanted(stanza), self._wire)
+            wanted = _wanted(stanza)
+            self._session = self._router.enter(self._stream.account or "", wanted, self._wire)
         except StanzaError as error:
-            refusal = IQ(
-                type="error", id=id_, to=JID(account, host.domain), from_=host, error=error
-            )
-            self._wire.write(refusal.encode().encode())
+            self._answer_bind(stanza, "error", error.encode())
             return
         jid = self._session.jid
         self._wire.name = str(jid)
-        result = IQ(type="result", id=id_, to=jid, from_=host, payload=Bind(jid=jid))
-        self._wire.write(result.encode().encode())
+        self._answer_bind(stanza, "result", encode(Bind(jid=jid)))
+
+    def _answer_bind(self, stanza: Incoming, type_: str, content: str) -> None:
+        # Without addresses, as the RFC shows it: until now the client has none (§7.6.1).
+        id_ = escape_attribute(stanza.id or "")
+        self._wire.write(f"<iq type='{type_}' id='{id_}'>{content}</iq>".encode())
 
     def _refuse_unbound(self) -> None:
         text = "bind a resource before you send anything else"

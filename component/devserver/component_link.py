@@ -9,6 +9,7 @@ from xep.component_stream import (
     AcceptorStream,
     HandshakeReceived,
     StanzaReceived,
+    State,
     StreamErrorReceived,
     StreamFailed,
 )
@@ -38,9 +39,10 @@ class ComponentLink:
             while (data := await self._wire.receive()) is not None:
                 for event in self._stream.receive(data):
                     match event:
-                        case StreamOpened(to=domain):
+                        # A component that did not wait for our answer may have failed by now.
+                        case StreamOpened(to=domain) if self._stream.state is State.OPENED:
                             self._open(domain or "")
-                        case HandshakeReceived(valid=valid):
+                        case HandshakeReceived(valid=valid) if self._stream.state is State.DECIDING:
                             self._decide(valid=valid)
                         case StanzaReceived(stanza):
                             self._take(stanza)
@@ -53,7 +55,7 @@ class ComponentLink:
                         case StreamClosed() | StreamErrorReceived():
                             self._wire.close()
                         case _:
-                            raise AssertionError(event)
+                            pass
         finally:
             if links.get(self._domain) is self._wire:
                 links[self._domain] = None
