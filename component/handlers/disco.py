@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from component.handlers.paging import page
 from component.router.table import Host, IQRoute, Request
-from component.skills.registry import MOST_PER_PAGE, View
-from xep import caps, data_forms, disco, fluux_agent
+from component.skills.registry import View
+from xep import caps, data_forms, disco, fluux_agent, result_sets
+from xep.binding import encode
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
-from xep.result_sets import page_answer, page_bounds
 from xep.stanza_error import StanzaError
 
 _SKILL_NODE = fluux.NAMESPACE + "/"
@@ -59,7 +60,7 @@ class Discovery:
         """The routes of this handler."""
         return (
             IQRoute("get", disco.InfoQuery, self.info, (disco.INFO,)),
-            IQRoute("get", disco.ItemsQuery, self.items, (disco.ITEMS,)),
+            IQRoute("get", disco.ItemsQuery, self.items, (disco.ITEMS, result_sets.NAMESPACE)),
         )
 
     def caps(self, host: Host, agent: str | None) -> caps.Caps:
@@ -95,22 +96,23 @@ class Discovery:
 
     def _agents_page(self, host: Host, query: disco.ItemsQuery) -> disco.ItemsQuery:
         names = sorted(self._agents) if host == "component" else []
-        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
         domain = self._facts.domain.domain
-        items = tuple(
-            disco.Item(jid=JID(name, domain), name=self._agents[name]) for name in names[start:stop]
+        items, which = page(
+            names,
+            query.page,
+            lambda name: _sized(disco.Item(jid=JID(name, domain), name=self._agents[name])),
         )
-        return disco.ItemsQuery(items=items, page=page_answer(names, start, stop))
+        return disco.ItemsQuery(items=items, page=which)
 
     @staticmethod
     def _skills_page(to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
-        names = view.names()
-        start, stop = page_bounds(names, query.page, MOST_PER_PAGE)
-        seen = [skill for name in names[start:stop] if (skill := view.get(name)) is not None]
-        items = tuple(
-            disco.Item(jid=to, node=_SKILL_NODE + skill.name, name=skill.title) for skill in seen
-        )
-        return disco.ItemsQuery(node=query.node, items=items, page=page_answer(names, start, stop))
+        def item(name: str) -> tuple[disco.Item, int]:
+            skill = view.get(name)
+            title = None if skill is None else skill.title
+            return _sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
+
+        items, which = page(view.names(), query.page, item)
+        return disco.ItemsQuery(node=query.node, items=items, page=which)
 
     def _own_info(self, host: Host, agent: str | None) -> disco.InfoQuery:
         key = (host, agent)
@@ -138,6 +140,10 @@ class Discovery:
 
     def _caps_node(self, host: Host, agent: str | None) -> str:
         return f"{self._facts.node}#{self.caps(host, agent).ver}"
+
+
+def _sized(item: disco.Item) -> tuple[disco.Item, int]:
+    return item, len(encode(item, disco.ITEMS).encode())
 
 
 def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:

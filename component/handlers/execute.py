@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 
+import msgspec
 import structlog
 
 from component.router.table import Answer, IQRoute, Request
@@ -68,11 +69,9 @@ class ExecuteHandler:
             arguments = prepare(skill, texts, json)
             if skill.annotations.destructive:
                 raise errors.confirmation_unavailable()
-            context = Context(
-                principal=str(request.principal), sender=str(request.sender), skill=skill.name
-            )
             if skill.kind != "inline":
-                return self._run(skill, arguments, context, remaining)
+                return self._run(skill, arguments, _context(skill, request), remaining)
+            context = _context(skill, request) if skill.wants_context else None
             return _payload(skill, call_inline(skill, arguments, context))
         except InvalidParam as error:
             raise _invalid(error) from error
@@ -80,7 +79,7 @@ class ExecuteHandler:
             raise _failed(skill, error) from error
 
     async def _run(
-        self, skill: AnySkill, arguments: object, context: Context, remaining: float | None
+        self, skill: AnySkill, arguments: msgspec.Struct, context: Context, remaining: float | None
     ) -> Result:
         limit = self._inline_s if remaining is None else min(self._inline_s, remaining)
         try:
@@ -105,6 +104,10 @@ class ExecuteHandler:
         if remaining <= 0:
             raise errors.deadline_expired()
         return remaining
+
+
+def _context(skill: AnySkill, request: Request[Execute]) -> Context:
+    return Context(principal=str(request.principal), sender=str(request.sender), skill=skill.name)
 
 
 def _payload(skill: AnySkill, result: SkillResult) -> Result:

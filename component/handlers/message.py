@@ -22,6 +22,7 @@ from xep.stanza import Message, Presence
 _HINT_EVERY_S = 600.0
 _HINTS_REMEMBERED = 4096
 _SKILLS_SHOWN = 50
+_LONGEST_LINE = 200
 
 
 class Answering(Protocol):
@@ -46,6 +47,7 @@ class MessageHandler:
         name: what the agent is called.
         send: sends a stanza.
         view: the skills that a principal sees.
+        clock: seconds that only go forward; the event loop's by default.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class MessageHandler:
         name: str,
         send: Callable[[Message | Presence], None],
         view: Callable[[JID], View],
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._name = name
         self._send = send
         self._view = view
+        self._clock = clock
         self._hinted: OrderedDict[JID, float] = OrderedDict()
         commands = (
             Command("help", "what I understand", self._help),
@@ -82,7 +86,7 @@ class MessageHandler:
             Message(
                 type="chat" if stanza.type == "chat" else "normal",
                 from_=request.to,
-                to=request.sender,
+                to=stanza.sender or request.sender,  # as the server knows it
                 body=answer,
                 thread=stanza.text_of("thread"),
             )
@@ -92,14 +96,14 @@ class MessageHandler:
         """The answer to a line of text; None when silence is better."""
         if not text.startswith("/"):
             return self._hint(principal)
-        name, _, words = text[1:].partition(" ")
+        name, *rest = text[1:].split(maxsplit=1) or [""]
         command = self.commands.get(name.casefold())
         if command is None:
             return f"I do not know /{name[:40]}. Send /help to see what I understand."
-        return command.answer(principal, words.strip())
+        return command.answer(principal, "".join(rest))
 
     def _hint(self, principal: JID) -> str | None:
-        now = anyio.current_time()
+        now = self._clock()
         last = self._hinted.get(principal)
         if last is not None and now - last < _HINT_EVERY_S:
             return None
@@ -129,7 +133,8 @@ class MessageHandler:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
 
 
 def _is_delayed(request: Request[None]) -> bool:

@@ -7,12 +7,14 @@ and announces itself to every subscriber.
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from component.router.table import Host, Request, StanzaRoute
+import anyio
+
+from component.router.table import Host, Request, SilentHandler, StanzaRoute
 from component.storage.subscriptions import Subscription
 from xep.caps import NAMESPACE as CAPS
 from xep.caps import Caps
 from xep.jid import JID
-from xep.stanza import Message, Presence
+from xep.stanza import Address, Message, Presence
 
 Send = Callable[[Message | Presence], None]
 
@@ -51,12 +53,14 @@ class PresenceHandler:
         self._subscriptions = subscriptions
         self._send = send
         self._capabilities = capabilities
+        self._last = anyio.Event()
+        self._last.set()
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """The routes of this handler."""
 
         def on(type_: str, handler: Callable[[Request[None]], Awaitable[None]]) -> StanzaRoute:
-            return StanzaRoute("presence", frozenset((type_,)), handler, (CAPS,))
+            return StanzaRoute("presence", frozenset((type_,)), self._in_turn(handler), (CAPS,))
 
         return (
             on("subscribe", self.subscribe),
@@ -85,7 +89,8 @@ class PresenceHandler:
         """Show ourselves to a subscriber; tell anybody else that they are none (§4.3.2)."""
         owner, contact = request.to.bare, request.principal
         if await self._subscriptions.get(owner, contact) is not None:
-            self._send(self._available(owner, request.sender))
+            # To the address as the server knows it: that one client asked.
+            self._send(self._available(owner, request.stanza.sender or request.sender))
         else:
             self._send(Presence(type="unsubscribed", from_=owner, to=contact))
 
@@ -99,6 +104,25 @@ class PresenceHandler:
         for each in await self._subscriptions.all():
             self._send(Presence(type="unavailable", from_=each.owner, to=each.contact))
 
-    def _available(self, owner: JID, to: JID) -> Presence:
+    def _in_turn(self, handler: Callable[[Request[None]], Awaitable[None]]) -> SilentHandler:
+        """``handler``, waiting until whatever came before it is done.
+
+        Who ends a subscription and asks for it again in one breath must find it there after.
+        """
+
+        async def when_done(before: anyio.Event, done: anyio.Event, request: Request[None]) -> None:
+            try:
+                await before.wait()
+                await handler(request)
+            finally:
+                done.set()
+
+        def queued(request: Request[None]) -> Awaitable[None]:
+            before, self._last = self._last, anyio.Event()
+            return when_done(before, self._last, request)
+
+        return queued
+
+    def _available(self, owner: JID, to: Address) -> Presence:
         host: Host = "component" if owner.local is None else "agent"
         return Presence(from_=owner, to=to, payloads=(self._capabilities(host, owner.local),))

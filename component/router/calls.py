@@ -22,6 +22,10 @@ class _Call:
         self.answer: Incoming | None = None
         self.failure: StanzaError | None = None
 
+    def fail(self, error: StanzaError) -> None:
+        self.failure = error
+        self.answered.set()
+
 
 class Calls:
     """The IQs that wait for an answer, keyed by id and peer.
@@ -55,7 +59,8 @@ class Calls:
 
         Raises:
             StanzaError: the peer's own error; ``remote-server-timeout`` when no answer came in
-                time or the connection to the server was lost while waiting.
+                time or the connection to the server was lost while waiting;
+                ``policy-violation`` when the answer is more than is read.
         """
         call = _Call()
         key = (secrets.token_urlsafe(9), to)
@@ -78,26 +83,40 @@ class Calls:
 
     def answered(self, stanza: Incoming) -> bool:
         """Give a result or an error to the call that waits for it; False if none does."""
-        if stanza.id is None or stanza.sender is None:
-            return False
-        try:
-            peer = JID.parse_delivered(stanza.sender)
-        except JIDError:
-            return False
-        call = self._waiting.get((stanza.id, peer))
-        if call is None or call.answered.is_set():
+        call = self._waiting_for(stanza.id, stanza.sender)
+        if call is None:
             return False
         call.answer = stanza
         call.answered.set()
         return True
 
+    def skipped(self, id_: str | None, sender: str | None) -> None:
+        """Fail the call whose answer came and was too big, too deep or too wide to be read."""
+        call = self._waiting_for(id_, sender)
+        if call is not None:
+            call.fail(StanzaError("policy-violation", f"{sender} answered more than is read here"))
+
     def connection_lost(self) -> None:
         """Fail every call that waits: its answer can no longer be expected."""
         for call in self._waiting.values():
-            call.failure = StanzaError(
-                "remote-server-timeout", "the connection to the server was lost while waiting"
-            )
-            call.answered.set()
+            if not call.answered.is_set():
+                call.fail(
+                    StanzaError(
+                        "remote-server-timeout",
+                        "the connection to the server was lost while waiting",
+                    )
+                )
+
+    def _waiting_for(self, id_: str | None, sender: str | None) -> _Call | None:
+        """The call that still waits for this id from this address."""
+        if id_ is None or sender is None:
+            return None
+        try:
+            peer = JID.parse_delivered(sender)
+        except JIDError:
+            return None
+        call = self._waiting.get((id_, peer))
+        return None if call is None or call.answered.is_set() else call
 
 
 def expect(cls: type[P], answer: Incoming) -> P:

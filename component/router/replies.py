@@ -7,11 +7,11 @@ import structlog
 from component.router.table import Answer
 from xep.binding import EncodingError, encode
 from xep.binding.escaping import escape_attribute
+from xep.fluux_agent import errors
 from xep.stanza import NAMESPACE, Incoming
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.router")
-_ROOM_FOR_ADDRESSES = 8_192
 
 
 class Output(Protocol):
@@ -28,31 +28,33 @@ class Output(Protocol):
 class Replies:
     """Answers stanzas. Addresses go back byte for byte as they came, whatever we think of them.
 
+    Nothing here raises for what a handler made, and nothing larger than a stanza may be is sent:
+    servers close the stream on that, and it carries everybody. An answer too large becomes an
+    error. Only if the id and the addresses alone are too large to be repeated is there no reply.
+
     Args:
         output: where replies go.
         domain: the address that answers what was sent to none.
-        max_stanza_bytes: the largest stanza to send; servers close the stream on larger ones.
+        max_stanza_bytes: the largest stanza to send.
     """
 
     def __init__(self, output: Output, domain: str, max_stanza_bytes: int) -> None:
         self._output = output
         self._domain = domain
-        self._limit = max_stanza_bytes - _ROOM_FOR_ADDRESSES
+        self._limit = max_stanza_bytes
 
     def result(self, stanza: Incoming, answer: Answer) -> None:
         """Answer an IQ with a result, or with the error that sending it would be."""
         try:
             content = "" if answer is None else encode(answer, NAMESPACE)
-        except EncodingError as error:
-            text = f"the result cannot be sent: {error}"
-            self.error(stanza, StanzaError("internal-server-error", text))
+        except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
+            self.error(stanza, _unsendable(error))
             return
-        # No character takes more than four bytes, so short results need no count.
-        if len(content) * 4 > self._limit and len(content.encode()) > self._limit:
-            text = f"the result is larger than the {self._limit} bytes that one stanza can carry"
-            self.error(stanza, StanzaError("policy-violation", text))
-            return
-        self._iq("result", stanza.id, stanza.sender, stanza.to, content)
+        reply = self._iq("result", stanza.id, stanza.sender, stanza.to, content)
+        if self._fits(reply):
+            self._output.put(reply)
+        else:
+            self.error(stanza, errors.too_big(self._limit))
 
     def error(self, stanza: Incoming, error: StanzaError) -> None:
         """Answer an IQ with an error."""
@@ -62,22 +64,30 @@ class Replies:
         self, id_: str | None, sender: str | None, to: str | None, error: StanzaError
     ) -> None:
         """Answer an IQ of which no more is known than its id and addresses."""
-        self._iq("error", id_, sender, to, error.encode())
+        reply = self._iq("error", id_, sender, to, _encoded(error))
+        if not self._fits(reply):
+            reply = self._iq("error", id_, sender, to, StanzaError("policy-violation").encode())
+        if self._fits(reply):
+            self._output.put(reply)
+        else:
+            _log.warning("an IQ whose id no stanza can carry back stays unanswered")
 
     def bounce(self, stanza: Incoming, error: StanzaError) -> None:
-        """Tell the sender of a message that it was not taken (RFC 6121 §5.2.2).
+        """Tell the sender of a message that it was not taken (RFC 6121 §5.2.2)."""
+        head = self._head("message", "error", stanza.id, stanza.sender, stanza.to)
+        bounced = f"{head}>{_encoded(error)}</message>"
+        if self._fits(bounced):
+            self._output.put(bounced)
 
-        Nothing is bounced that bounces could answer: errors, headlines, what a room sends.
-        """
-        if stanza.kind == "message" and stanza.type in ("chat", "normal"):
-            head = self._head("message", "error", stanza.id, stanza.sender, stanza.to)
-            self._output.put(f"{head}>{error.encode()}</message>")
+    def _fits(self, xml: str) -> bool:
+        # No character takes more than four bytes, so short ones need no count.
+        return len(xml) * 4 <= self._limit or len(xml.encode()) <= self._limit
 
     def _iq(
         self, type_: str, id_: str | None, to: str | None, from_: str | None, content: str
-    ) -> None:
+    ) -> str:
         head = self._head("iq", type_, id_, to, from_)
-        self._output.put(f"{head}>{content}</iq>" if content else head + "/>")
+        return f"{head}>{content}</iq>" if content else head + "/>"
 
     def _head(
         self, name: str, type_: str, id_: str | None, to: str | None, from_: str | None
@@ -88,3 +98,18 @@ class Replies:
         if id_ is not None:
             head += f" id='{escape_attribute(id_)}'"
         return head
+
+
+def _encoded(error: StanzaError) -> str:
+    try:
+        return error.encode()
+    except Exception as fault:  # noqa: BLE001 - whatever a handler made must still be answered
+        return _unsendable(fault).encode()
+
+
+def _unsendable(error: Exception) -> StanzaError:
+    _log.error("a handler's answer cannot be sent", exc_info=error)
+    found = errors.internal()
+    if isinstance(error, EncodingError):
+        found.text = f"The answer cannot be sent: {error}."
+    return found

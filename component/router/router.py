@@ -4,9 +4,10 @@
 encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
 """
 
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -19,17 +20,22 @@ from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
 from component.router.table import Answer, Host, Request, Route, Table
 from xep.binding import ContentError, Payload
-from xep.component_stream import StanzaReceived, StanzaSkipped
+from xep.component_stream import StanzaReceived
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID, JIDError
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
+from xep.stream import StanzaSkipped
 
 P = TypeVar("P", bound=Payload)
-Event = StanzaReceived | StanzaSkipped
+Event: TypeAlias = StanzaReceived | StanzaSkipped
 
 _log = structlog.get_logger("component.router")
+_MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
+_BOUNCED = frozenset(("chat", "normal"))
+"""Nothing is bounced that bounces could answer: errors, headlines, what a room sends."""
+
 _STRAIGHT_THROUGH = 4
 """A read of so few stanzas is handled in its own order; sorting it by principal gains nothing."""
 
@@ -95,6 +101,7 @@ class Router:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
+            self._draining = True  # nobody is left to take on what suspends
             self._ended.set()
 
     async def drain(self, timeout_s: float) -> int:
@@ -129,19 +136,24 @@ class Router:
         *,
         from_: JID | None = None,
         timeout_s: float | None = None,
+        known_errors: tuple[type[Payload], ...] = errors.CONDITIONS,
     ) -> P:
         """Send an IQ and return the payload of its result.
 
+        ``known_errors`` are the application conditions to decode from an error.
+
         Raises:
-            StanzaError: the peer's error, ``remote-server-timeout`` when none answered, or
-                ``undefined-condition`` when the answer is no ``expected``.
+            StanzaError: the peer's error, ``remote-server-timeout`` when none answered,
+                ``policy-violation`` when the answer is more than is read here, or
+                ``undefined-condition`` when it is no ``expected``.
         """
         answer = await self._calls.call(
             type_,
             to,
             from_ or self.domain,
             payload,
-            timeout_s or self.options.call_timeout_s,
+            self.options.call_timeout_s if timeout_s is None else timeout_s,
+            known_errors,
         )
         return expect(expected, answer)
 
@@ -158,6 +170,10 @@ class Router:
                 self._handle(event)
             return
         turns = _by_principal(events)
+        if len(turns) == 1:
+            turns, events = [], turns[0]
+            for event in events:
+                self._handle(event)
         first = True
         while turns:
             for queue in turns:
@@ -222,10 +238,7 @@ class Router:
             payload = stanza.require(route.payload)
         except ContentError as error:
             raise errors.malformed(str(error)) from error
-        answer: Any = route.handler(
-            Request(stanza, sender.jid, sender.principal, to, host, payload)
-        )
-        return answer
+        return route.handler(Request(stanza, sender.jid, sender.principal, to, host, payload))
 
     def _busy(self, sender: Sender) -> StanzaError | None:
         """Why nothing more can be taken on for this sender now; None when it can."""
@@ -249,12 +262,16 @@ class Router:
         to, host = self._our_address(stanza)
         if host is None or stanza.kind is None:
             return
-        route = self.table.stanza(host, stanza.kind, stanza.type)
+        type_ = stanza.type
+        if stanza.kind == "message" and type_ not in _MESSAGE_TYPES:
+            type_ = "normal"  # RFC 6121 §5.2.2
+        route = self.table.stanza(host, stanza.kind, type_)
         if route is None:
             return
         busy = self._busy(sender)
         if busy is not None:
-            self._replies.bounce(stanza, busy)
+            if type_ in _BOUNCED:
+                self._replies.bounce(stanza, busy)
             return
         request = Request(stanza, sender.jid, sender.principal, to, host, None)
         try:
@@ -280,7 +297,10 @@ class Router:
 
     def _refuse_skipped(self, event: StanzaSkipped) -> None:
         _log.warning("skipped a stanza over a limit", sender=event.from_, limit=event.limit)
-        if event.kind != "iq" or event.type not in ("get", "set"):
+        if event.kind != "iq":
+            return
+        if event.type not in ("get", "set"):
+            self._calls.skipped(event.id, event.from_)
             return
         sender = self._senders.of(event.from_ or "")
         if sender.jid is None:
@@ -307,23 +327,19 @@ class Router:
         self, stanza: Incoming, sender: Sender, working: Awaitable[Answer]
     ) -> None:
         try:
-            with anyio.fail_after(self.options.request_timeout_s):
-                answer = await working
+            with anyio.move_on_after(self.options.request_timeout_s):
+                self._replies.result(stanza, await working)
+                return
+            text = "the work took longer than it may"
+            self._replies.error(stanza, StanzaError("remote-server-timeout", text))
         except StanzaError as error:
             self._replies.error(stanza, error)
-        except TimeoutError:
-            self._replies.error(
-                stanza, StanzaError("remote-server-timeout", "the work took longer than it may")
-            )
-        except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
+        except BaseException as error:
+            if _must_end(error):
+                text = "the service stopped before the end"
+                self._replies.error(stanza, StanzaError("recipient-unavailable", text))
+                raise
             self._replies.error(stanza, _internal(stanza, error))
-        except anyio.get_cancelled_exc_class():
-            self._replies.error(
-                stanza, StanzaError("recipient-unavailable", "the service stopped before the end")
-            )
-            raise
-        else:
-            self._replies.result(stanza, answer)
         finally:
             self._left(sender)
 
@@ -333,7 +349,9 @@ class Router:
         try:
             with anyio.fail_after(self.options.request_timeout_s):
                 await working
-        except Exception:  # noqa: BLE001 - a handler's fault stays its own
+        except BaseException as error:
+            if _must_end(error):
+                raise
             _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
         finally:
             self._left(sender)
@@ -367,6 +385,17 @@ def _over_limit(event: StanzaSkipped) -> StanzaError:
     return error
 
 
-def _internal(stanza: Incoming, error: Exception) -> StanzaError:
+def _must_end(error: BaseException) -> bool:
+    """Whether the task that got this must end: it is cancelled, or the whole process is to stop.
+
+    On asyncio a handler can also raise the cancellation of something else that it waited for. To
+    let that pass would cancel every request there is.
+    """
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return anyio.current_effective_deadline() == -math.inf
+    return not isinstance(error, Exception)
+
+
+def _internal(stanza: Incoming, error: BaseException) -> StanzaError:
     _log.error("a handler failed", kind="iq", sender=stanza.sender, exc_info=error)
     return errors.internal()

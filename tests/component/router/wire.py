@@ -1,0 +1,203 @@
+"""A router between a real component stream and a list, and what its tests send through it."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import quoteattr
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from component.router.admission import Shares
+from component.router.router import Event, Router, RouterOptions
+from component.router.table import IQRoute, Route
+from xep.binding import Attr, Name, Payload, Text
+from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived, StreamOpened
+from xep.fluux_agent.errors import CONDITIONS
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+from xep.stream import Limits, StanzaSkipped
+
+DOMAIN = "agent.example.com"
+AGENT = f"assistant@{DOMAIN}"
+REFUSED = "refused.example"
+"""The domain whose addresses the policy of these tests refuses."""
+
+_CLIENT = "{jabber:client}"
+_HEADER = (
+    "<stream:stream xmlns='jabber:component:accept' "
+    f"xmlns:stream='http://etherx.jabber.org/streams' from='{DOMAIN}' id='s1'>"
+)
+
+
+class Do(Payload, frozen=True, kw_only=True):
+    """A request whose handler does what it says."""
+
+    xml = Name("urn:test:router", "do")
+
+    what: Annotated[str, Attr()] = ""
+    number: Annotated[int | None, Attr()] = None
+
+
+class Done(Payload, frozen=True, kw_only=True):
+    """The answer to it."""
+
+    xml = Name("urn:test:router", "done")
+
+    text: Annotated[str, Text()] = ""
+
+
+class ListOutput:
+    """Keeps what is put; ``flushed`` says how much had been put at each flush."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.flushed: list[int] = []
+        self.congested = False
+
+    def put(self, xml: str) -> None:
+        self.sent.append(xml)
+
+    def flush(self) -> None:
+        self.flushed.append(len(self.sent))
+
+
+class Wire:
+    """The component's end of a stream that is ready: XML in, events out."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._stream = ComponentStream(DOMAIN, "secret", limits)
+        self._stream.open()
+        (opened,) = self._stream.receive(_HEADER.encode())
+        assert isinstance(opened, StreamOpened)
+        self._stream.handshake()
+        (accepted,) = self._stream.receive(b"<handshake/>")
+        assert isinstance(accepted, HandshakeAccepted)
+
+    def events(self, xml: str) -> list[Event]:
+        """What one read of ``xml`` gives."""
+        events: list[Event] = []
+        for event in self._stream.receive(xml.encode()):
+            assert isinstance(event, StanzaReceived | StanzaSkipped), event
+            events.append(event)
+        return events
+
+
+class Bench:
+    """A router, its wire and its output.
+
+    Args:
+        routes: what is served.
+        admits: whom the policy admits; by default all but the domain REFUSED.
+        limits: of the stream.
+        options: of the router.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route] = (),
+        *,
+        admits: Callable[[JID], bool] = lambda principal: principal.domain != REFUSED,
+        limits: Limits | None = None,
+        shares: Shares | None = None,
+        **options: Any,
+    ) -> None:
+        self.wire = Wire(limits)
+        self.output = ListOutput()
+        self.options = RouterOptions(
+            domain=DOMAIN,
+            agents=frozenset(("assistant",)),
+            shares=shares or Shares(),
+            **options,
+        )
+        self.router = Router(self.options, routes, admits, self.output, self.output.flush)
+
+    def receive(self, *stanzas: str) -> None:
+        """Hand over all the stanzas as one read."""
+        self.router.received(self.wire.events("".join(stanzas)))
+
+    def answer(self, stanza: str) -> ET.Element:
+        """The one reply to a stanza that is answered at once."""
+        before = len(self.output.sent)
+        self.receive(stanza)
+        (sent,) = self.output.sent[before:]
+        return parse(sent)
+
+    @property
+    def replies(self) -> list[ET.Element]:
+        """All that was put."""
+        return [parse(sent) for sent in self.output.sent]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The router's tasks live for as long as the context."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.router.run)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way any more."""
+        with anyio.fail_after(30):
+            while self.router._admission.total:
+                await checkpoint()
+
+
+def do(handler: Callable[[Any], Any], type_: Any = "get") -> IQRoute:
+    """The route of ``Do``."""
+    return IQRoute(type_, Do, handler, ("urn:test:router",))
+
+
+def parse(xml: str) -> ET.Element:
+    """A stanza that was put, as the server reads it."""
+    return ET.fromstring(f"<stream xmlns='jabber:client'>{xml}</stream>")[0]
+
+
+def element(name: str, content: str = "", **attributes: str | None) -> str:
+    """XML text; attributes that are None are left out, ``from_`` is ``from``."""
+    xml = f"<{name}"
+    for key, value in attributes.items():
+        if value is not None:
+            xml += f" {key.rstrip('_')}={quoteattr(value)}"
+    return f"{xml}>{content}</{name}>"
+
+
+def iq(
+    content: str = "<do xmlns='urn:test:router'/>",
+    *,
+    type_: str | None = "get",
+    id_: str | None = "1",
+    from_: str | None = "alice@a.example/phone",
+    to: str | None = DOMAIN,
+) -> str:
+    """An IQ as XML text."""
+    return element("iq", content, type=type_, id=id_, from_=from_, to=to)
+
+
+def request(what: str = "", **attributes: str | None) -> str:
+    """An IQ that holds ``Do``."""
+    return iq(element("do", xmlns="urn:test:router", what=what), **attributes)
+
+
+def addresses(reply: ET.Element) -> tuple[str | None, str | None, str | None]:
+    """Id, to and from of a reply."""
+    return reply.get("id"), reply.get("to"), reply.get("from")
+
+
+def error_of(reply: ET.Element) -> StanzaError:
+    """The error of a reply that is one, with its application conditions."""
+    assert reply.get("type") == "error", ET.tostring(reply)
+    return StanzaError.of(reply.find(f"{_CLIENT}error"), CONDITIONS)
+
+
+def condition(reply: ET.Element) -> str:
+    """The condition of a reply that is an error."""
+    return error_of(reply).condition
+
+
+def is_bare(reply: ET.Element, name: str) -> bool:
+    """Whether the error says nothing but the condition ``name``."""
+    (error,) = reply
+    (only,) = error
+    return only.tag == f"{{urn:ietf:params:xml:ns:xmpp-stanzas}}{name}" and not len(only)
