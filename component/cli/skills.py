@@ -1,6 +1,7 @@
 """`xmpp-agent skills`: what the configuration offers, without connecting."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ def _print_table(found: list["AnySkill"]) -> None:
         first = skill.description.strip().partition("\n")[0]
         table.add_row(skill.name, params, first, _effects(skill))
     # In a pipe a line is not cut to a width that nobody has.
-    terminal = click.get_text_stream("stdout").isatty()
+    terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else 200)
     console.print(table)
 

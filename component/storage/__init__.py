@@ -1,7 +1,14 @@
 """The data directory: what outlives the process."""
 
-from component.storage.errors import StorageError
+from component.storage.errors import DirectoryInUseError, StorageError
 from component.storage.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 
-__all__ = ["Storage", "StorageError", "Subscription", "SubscriptionState", "SubscriptionStore"]
+__all__ = [
+    "DirectoryInUseError",
+    "Storage",
+    "StorageError",
+    "Subscription",
+    "SubscriptionState",
+    "SubscriptionStore",
+]

@@ -9,6 +9,10 @@ class StorageError(Exception):
     """The data directory cannot be used; the message names it and says how to mend it."""
 
 
+class DirectoryInUseError(StorageError):
+    """Another process has the data directory: most likely the service itself."""
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn what the disk does to us into a StorageError about `path`.

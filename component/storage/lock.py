@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from component.storage.errors import StorageError
+from component.storage.errors import DirectoryInUseError
 
 
 class DirectoryLock:
@@ -36,7 +36,7 @@ class DirectoryLock:
                 # The holder may not have come to writing its id yet.
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
                 who = f"process {holder}" if holder.isdecimal() else "another process"
-                raise StorageError(
+                raise DirectoryInUseError(
                     f"The data directory {directory} is in use by {who}. Stop that one, or give"
                     " this one a directory of its own: path in [storage]."
                 ) from None

@@ -1,0 +1,71 @@
+"""`xmpp-agent doctor`: what is wrong, and how to mend it."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from component.cli.frame import Fault, config_option, load_settings
+
+if TYPE_CHECKING:
+    from component.checks import Check
+    from component.settings import Settings
+
+_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("wrong", "red")}
+
+
+@click.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a check.")
+def doctor(config: Path, as_json: bool) -> None:
+    """Check everything that can be wrong: the file, the policy, the skills, the data directory, the
+    way to the server, the handshake, and whether IQs pass through the server and back.
+
+    It connects as the component, so stop the service first to have that checked too. Ends with 0 if
+    nothing is wrong, and with 1 if something is.
+
+    \b
+    Examples:
+      xmpp-agent doctor --config agent.toml
+      xmpp-agent doctor --json | jq 'select(.verdict != "ok")'
+    """
+    import anyio  # noqa: PLC0415 - --help needs none of it
+
+    from component import logs  # noqa: PLC0415
+
+    settings = load_settings(config)
+    # The checks say themselves what is wrong, in sentences.
+    logs.configure("error", settings.log.format)
+    if not as_json:
+        _line("ok", "configuration", f"{config} can be read")
+    failed = anyio.run(_look, settings, as_json, backend=settings.backend)
+    if failed:
+        raise Fault(f"{failed} of the checks failed.")
+
+
+async def _look(settings: "Settings", as_json: bool) -> int:
+    from component.checks import check_all  # noqa: PLC0415
+
+    failed = 0
+    async for check in check_all(settings):
+        _show(check, as_json)
+        failed += check.verdict == "failed"
+    return failed
+
+
+def _show(check: "Check", as_json: bool) -> None:
+    if as_json:
+        found = {"name": check.name, "verdict": check.verdict, "text": check.text}
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        _line(check.verdict, check.name, check.text)
+
+
+def _line(verdict: str, name: str, text: str) -> None:
+    word, colour = _MARKS[verdict]
+    mark = click.style(f"{word:<6}", fg=colour, bold=True)
+    first, *more = text.splitlines()
+    click.echo(f"{mark} {name:<18} {first}")
+    for line in more:
+        click.echo(f"{'':<26}{line}")
