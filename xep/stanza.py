@@ -120,9 +120,8 @@ class Incoming:
         """
         whole = Opaque.of(self._element)
         attributes = dict(whole.attributes)
-        for name, address in (("from", from_), ("to", to)):
-            if address is not None:
-                attributes[name] = address
+        given = {"from": from_, "to": to}
+        attributes |= {name: address for name, address in given.items() if address is not None}
         stamped = msgspec.structs.replace(whole, attributes=tuple(attributes.items()))
         return stamped.encode(NAMESPACE)
 

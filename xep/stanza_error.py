@@ -102,9 +102,9 @@ class StanzaError(Exception):
     def encode(self) -> str:
         """``<error/>`` for a stanza whose namespace is the stream's."""
         by = "" if self.by is None else f" by='{escape_attribute(self.by)}'"
-        content = "" if self.address is None else escape_text(self.address)
         xml = f"<error type='{self.type}'{by}>"
-        xml += f"<{self.condition} xmlns='{NAMESPACE}'>{content}</{self.condition}>"
+        xml += f"<{self.condition} xmlns='{NAMESPACE}'"
+        xml += f">{escape_text(self.address)}</{self.condition}>" if self.address else "/>"
         if self.text:
             # The text may quote what a sender sent; an error that cannot be encoded helps nobody.
             text = escape_text(without_forbidden(self.text))

@@ -27,13 +27,13 @@ def decode(cls: type[P], element: Element, *, strict: bool = False) -> P:
     Args:
         cls: the declared class.
         element: a complete element; its name is not compared with ``cls.xml``.
-        strict: refuse what is not declared instead of ignoring it; for tests.
+        strict: refuse what is not declared or malformed instead of ignoring it; for tests.
 
     Raises:
         ContentError: something required is missing, stands too often, or cannot be converted.
     """
     if strict:
-        refuse_undeclared(cls, element)
+        refuse_undeclared(cls, element, decode)
     return cast("P", decoder_for(cls)(element))
 
 

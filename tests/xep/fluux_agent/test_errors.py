@@ -1,0 +1,77 @@
+"""The conditions of urn:fluux:agent:0#errors: one failure, one stanza error, one condition."""
+
+import inspect
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from xep.fluux_agent import errors
+from xep.stanza import NAMESPACE
+from xep.stanza_error import StanzaError
+
+TABLE = [
+    (errors.malformed("<x/>: no"), "bad-request", "modify", errors.Malformed()),
+    (
+        errors.invalid_param("a", "expected an integer"),
+        "bad-request",
+        "modify",
+        errors.InvalidParam(name="a"),
+    ),
+    (errors.unknown_skill(), "item-not-found", "cancel", errors.UnknownSkill()),
+    (
+        errors.mode_unavailable("async"),
+        "feature-not-implemented",
+        "cancel",
+        errors.ModeUnavailable(),
+    ),
+    (
+        errors.confirmation_unavailable(),
+        "not-allowed",
+        "cancel",
+        errors.ConfirmationUnavailable(),
+    ),
+    (errors.deadline_expired(), "not-acceptable", "modify", errors.DeadlineExpired()),
+    (errors.too_big(262144), "policy-violation", "modify", errors.TooBig(limit=262144)),
+    (errors.too_big(), "policy-violation", "modify", errors.TooBig()),
+    (errors.busy(3), "resource-constraint", "wait", errors.Retry(after=3)),
+    (errors.timed_out(repeatable=True), "remote-server-timeout", "wait", errors.Timeout()),
+    (errors.timed_out(repeatable=False), "remote-server-timeout", "cancel", errors.Timeout()),
+    (errors.internal(), "internal-server-error", "cancel", errors.Internal()),
+]
+
+
+@pytest.mark.parametrize(("error", "condition", "kind", "application"), TABLE)
+def test_the_table(error: StanzaError, condition: str, kind: str, application: object) -> None:
+    xml = f"<iq xmlns='{NAMESPACE}'>{error.encode()}</iq>"
+    received = StanzaError.of(ET.fromstring(xml)[0], errors.CONDITIONS)
+    assert (received.condition, received.type) == (condition, kind)
+    assert received.application == (application,)
+    assert received.text == error.text != ""
+    assert received.lang == "en"
+
+
+def test_every_condition_is_in_the_table_and_known() -> None:
+    declared = {
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and value.__module__ == errors.__name__
+    }
+    assert declared == set(errors.CONDITIONS) == {type(row[3]) for row in TABLE}
+
+
+def test_an_invalid_parameter_is_named_whatever_it_is_called() -> None:
+    error = errors.invalid_param("a\x00'<", "expected an integer")
+    received = StanzaError.of(
+        ET.fromstring(f"<iq xmlns='{NAMESPACE}'>{error.encode()}</iq>")[0], errors.CONDITIONS
+    )
+    assert received.application == (errors.InvalidParam(name="a\ufffd'<"),)
+    assert received.text == "a\ufffd'<: expected an integer"
+
+
+def test_an_invalid_parameter_as_printed() -> None:
+    assert errors.invalid_param("a", "expected an integer").encode() == (
+        "<error type='modify'><bad-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+        "<text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas' xml:lang='en'>"
+        "a: expected an integer</text><invalid-param xmlns='urn:fluux:agent:0#errors' name='a'/>"
+        "</error>"
+    )

@@ -1,0 +1,126 @@
+"""The payloads as their documents print them: disco, ping, version, time, delay, hashes."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from xep.binding import ContentError, Payload, decode, encode
+from xep.delay import Delay
+from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
+from xep.entity_time import Time, TimeQuery
+from xep.hashes import Hash
+from xep.jid import JID
+from xep.ping import Ping
+from xep.result_sets import ResultSet
+from xep.version import Version, VersionQuery
+
+PRINTED: list[tuple[str, Payload]] = [
+    ("<ping xmlns='urn:xmpp:ping'/>", Ping()),
+    ("<query xmlns='jabber:iq:version'/>", VersionQuery()),
+    (
+        (
+            "<query xmlns='jabber:iq:version'><name>Exodus</name><version>0.7.0.4</version>"
+            "<os>Windows-XP 5.01.2600</os></query>"
+        ),
+        Version(name="Exodus", version="0.7.0.4", os="Windows-XP 5.01.2600"),
+    ),
+    ("<time xmlns='urn:xmpp:time'/>", TimeQuery()),
+    (
+        "<time xmlns='urn:xmpp:time'><tzo>-06:00</tzo><utc>2006-12-19T17:58:35Z</utc></time>",
+        Time(tzo=timezone(timedelta(hours=-6)), utc=datetime(2006, 12, 19, 17, 58, 35, tzinfo=UTC)),
+    ),
+    (
+        (
+            "<delay xmlns='urn:xmpp:delay' stamp='2002-09-10T23:08:25Z' from='capulet.com'>"
+            "Offline Storage</delay>"
+        ),
+        Delay(
+            stamp=datetime(2002, 9, 10, 23, 8, 25, tzinfo=UTC),
+            from_="capulet.com",
+            reason="Offline Storage",
+        ),
+    ),
+    (
+        "<hash xmlns='urn:xmpp:hashes:2' algo='sha-1'>2AfMGH8O7UNPTvUVAM9aK13mpCY=</hash>",
+        Hash(algo="sha-1", digest=bytes.fromhex("d807cc187f0eed434f4ef51500cf5a2b5de6a426")),
+    ),
+    (
+        (
+            "<query xmlns='http://jabber.org/protocol/disco#info' node='n'>"
+            "<identity category='client' type='bot' name='B' xml:lang='en'/>"
+            "<feature var='f'/></query>"
+        ),
+        InfoQuery(
+            node="n",
+            identities=(Identity(category="client", type="bot", name="B", lang="en"),),
+            features=(Feature(var="f"),),
+        ),
+    ),
+    (
+        (
+            "<query xmlns='http://jabber.org/protocol/disco#items'>"
+            "<item jid='catalog.shakespeare.lit' node='books'"
+            " name='Books by and about Shakespeare'/>"
+            "<set xmlns='http://jabber.org/protocol/rsm'><max>1</max></set></query>"
+        ),
+        ItemsQuery(
+            items=(
+                Item(
+                    jid=JID.parse("catalog.shakespeare.lit"),
+                    node="books",
+                    name="Books by and about Shakespeare",
+                ),
+            ),
+            page=ResultSet(max=1),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("xml", "payload"), PRINTED)
+def test_as_printed(xml: str, payload: Payload) -> None:
+    assert decode(type(payload), ET.fromstring(xml), strict=True) == payload
+    assert encode(payload) == xml
+
+
+@pytest.mark.parametrize(
+    ("cls", "xml"),
+    [
+        (Time, "<time xmlns='urn:xmpp:time'/>"),
+        (Time, "<time xmlns='urn:xmpp:time'><utc>2006-12-19T17:58:35Z</utc></time>"),
+        (
+            Time,
+            "<time xmlns='urn:xmpp:time'><tzo>CET</tzo><utc>2006-12-19T17:58:35Z</utc></time>",
+        ),
+        (
+            Time,
+            "<time xmlns='urn:xmpp:time'><tzo>Z</tzo><utc>20061219T17:58:35</utc></time>",
+        ),
+        (Version, "<query xmlns='jabber:iq:version'><name>Exodus</name></query>"),
+        (Delay, "<delay xmlns='urn:xmpp:delay' stamp='20020910T23:08:25'/>"),
+        (Hash, "<hash xmlns='urn:xmpp:hashes:2' algo='sha-1'>no base64!</hash>"),
+    ],
+)
+def test_half_an_answer_is_none(cls: type[Payload], xml: str) -> None:
+    with pytest.raises(ContentError):
+        decode(cls, ET.fromstring(xml))
+
+
+def test_one_bad_item_or_form_does_not_hide_the_rest() -> None:
+    items = decode(
+        ItemsQuery,
+        ET.fromstring(
+            "<query xmlns='http://jabber.org/protocol/disco#items'><item jid='@'/><item/>"
+            "<item jid='a.test'/></query>"
+        ),
+    )
+    assert items.items == (Item(jid=JID.parse("a.test")),)
+    info = decode(
+        InfoQuery,
+        ET.fromstring(
+            "<query xmlns='http://jabber.org/protocol/disco#info'><feature var='f'/>"
+            "<x xmlns='jabber:x:data' type='nonsense'/></query>"
+        ),
+    )
+    assert (info.features, info.forms) == ((Feature(var="f"),), ())
