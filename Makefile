@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: run test thorough bench check format clean
+.PHONY: run test thorough bench check reference format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
@@ -26,6 +26,9 @@ thorough: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+reference: $(STAMP)
+	$(BIN)/python -m component.cli.reference > docs/configuration.md
 
 format: $(STAMP)
 	$(BIN)/ruff format .
