@@ -74,8 +74,9 @@ class ComponentConnection:
                 while not self._closing:
                     reason = await self._serve_once()
                     if not self._closing:
-                        self._report_down(reason)
-                        await anyio.sleep(self._back_off.pause())
+                        pause = self._back_off.pause()
+                        self._report_down(reason, pause)
+                        await anyio.sleep(pause)
         finally:
             over.set()
 
@@ -153,16 +154,17 @@ class ComponentConnection:
         self._attempts = 0
         self._reason = ""
 
-    def _report_down(self, error: ConnectionFailed) -> None:
+    def _report_down(self, error: ConnectionFailed, pause: float) -> None:
         if self._down_since is None:
             self._down_since = anyio.current_time()
         self._attempts += 1
         reason = str(error)
+        facts = {"code": error.code, "retry_s": round(pause, 3)}
         if reason == self._reason:
-            self._log.debug("still not connected", code=error.code, attempts=self._attempts)
-            return
-        self._reason = reason
-        self._log.warning("not connected", reason=reason, code=error.code)
+            self._log.debug("still not connected", attempts=self._attempts, **facts)
+        else:
+            self._reason = reason
+            self._log.warning("not connected", reason=reason, **facts)
 
     def _full(self) -> None:
         """More waits than may: the server does not read, or has been away for too long."""

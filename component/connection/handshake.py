@@ -12,6 +12,7 @@ from xep.component_stream import (
     ComponentStream,
     Event,
     HandshakeAccepted,
+    State,
     StreamErrorReceived,
     StreamFailed,
 )
@@ -31,12 +32,15 @@ async def open_stream(
     limits = Limits(options.max_stanza_bytes, options.max_depth, options.max_elements)
     stream = ComponentStream(options.domain, options.secret, limits)
     with anyio.move_on_after(options.handshake_timeout_s):
-        await _say(transport, stream.open())
+        await say(transport, stream.open())
         while True:
             events = stream.receive(await _hear(transport, options))
             for number, event in enumerate(events, 1):
                 if isinstance(event, StreamOpened):
-                    await _say(transport, stream.handshake())
+                    # A server that refuses says so right behind its header, which then may have
+                    # no id to prove the secret by (Prosody).
+                    if event.id and stream.state is State.OPENED:
+                        await say(transport, stream.handshake())
                 elif isinstance(event, HandshakeAccepted):
                     return stream, events[number:]
                 else:
@@ -53,8 +57,11 @@ def ended_by(event: Event, options: ConnectionOptions, *, established: bool) -> 
     return failure.closed(options, established=established)
 
 
-async def _say(transport: Transport, data: bytes) -> None:
-    # A server that refuses may close before it has read this. Why it does is still to be read.
+async def say(transport: Transport, data: bytes) -> None:
+    """Send ``data``, where what comes in tells best what became of it.
+
+    A server that refuses may close before it has read this; why it does is still to be read.
+    """
     with contextlib.suppress(ConnectionFailed):
         await transport.send(data)
 

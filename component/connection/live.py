@@ -236,7 +236,9 @@ class LiveStream:
                 self._last_sent = now
                 if not outbox.waiting_bytes:
                     outbox.put(_SPACE)
-            await anyio.sleep_until(min(due, self._last_sent + options.keepalive_s))
+            # What is read meanwhile can only make a probe due later than this.
+            due = min(due, now + options.read_timeout_s, self._last_sent + options.keepalive_s)
+            await anyio.sleep_until(due)
 
 
 def _nothing() -> None:

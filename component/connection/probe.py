@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from component.connection import failure
-from component.connection.handshake import ended_by, open_stream
+from component.connection.handshake import ended_by, open_stream, say
 from component.connection.options import ConnectionOptions
 from component.connection.transport import Transport, connect
 from xep.component_stream import ComponentStream, Event, StanzaReceived, State
@@ -85,13 +85,7 @@ async def probe_once(options: ConnectionOptions) -> Established:
         address, connected = transport.peer, anyio.current_time()
         stream, events = await open_stream(transport, options)
         accepted = anyio.current_time()
-        probes = Probes(options.domain)
-        await transport.send(stream.send(probes.make().encode()))
-        with anyio.move_on_after(options.probe_timeout_s) as limit:
-            while not _came_back(events, probes, options):
-                events = stream.receive(await _hear(transport, options))
-        if limit.cancelled_caught:
-            raise failure.no_loop_back(options)
+        await _round_trip(transport, stream, events, options)
         back = anyio.current_time()
         with anyio.move_on_after(_CLOSING_S):
             await _close(transport, stream, options)
@@ -104,6 +98,19 @@ async def probe_once(options: ConnectionOptions) -> Established:
         )
     finally:
         transport.close()
+
+
+async def _round_trip(
+    transport: Transport, stream: ComponentStream, events: list[Event], options: ConnectionOptions
+) -> None:
+    probes = Probes(options.domain)
+    _came_back(events, probes, options)  # nothing could yet, but the stream may have ended
+    with anyio.move_on_after(options.probe_timeout_s):
+        await say(transport, stream.send(probes.make().encode()))
+        while not _came_back(stream.receive(await _hear(transport, options)), probes, options):
+            pass
+        return
+    raise failure.no_loop_back(options)
 
 
 def _came_back(events: Iterable[Event], probes: Probes, options: ConnectionOptions) -> bool:
@@ -128,7 +135,8 @@ async def _hear(transport: Transport, options: ConnectionOptions) -> bytes:
 async def _close(transport: Transport, stream: ComponentStream, options: ConnectionOptions) -> None:
     """Say good-bye and wait until the server has too; how it goes is no news any more."""
     try:
-        await transport.send(stream.close())
+        if stream.state is not State.CLOSED:
+            await transport.send(stream.close())
         while stream.state is not State.CLOSED:
             stream.receive(await _hear(transport, options))
     except failure.ConnectionFailed:
