@@ -1,0 +1,88 @@
+"""Finding skills in modules: by name or path, and explicitly. Importing alone offers nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from component.skills.declare import AnySkill, Skill
+from component.skills.errors import SkillLoadError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def load_module(where: str | Path) -> ModuleType:
+    """Import a module by its dotted name, or from a `.py` file.
+
+    A file is loaded once under a name of its own, so that it can be called anything.
+
+    Raises SkillLoadError when there is no such module or when its own code fails.
+    """
+    text = str(where)
+    if isinstance(where, Path) or text.endswith(".py") or "/" in text:
+        return _load_file(Path(where))
+    try:
+        return importlib.import_module(text)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not (text == exc.name or text.startswith(f"{exc.name}.")):
+            raise _failed(f"module {text}", exc) from exc
+        raise SkillLoadError(
+            f"There is no module {text}: install it into the service's environment, or give the "
+            f"path of its file, such as ./{text.rpartition('.')[2]}.py."
+        ) from exc
+    except (Exception, SystemExit) as exc:
+        raise _failed(f"module {text}", exc) from exc
+
+
+def skills_of(module: ModuleType) -> tuple[AnySkill, ...]:
+    """Return the skills that a module or its submodules declare and that it names, in its order.
+
+    What it merely imported from elsewhere is not its own to offer. Raises SkillLoadError when there
+    are none, which is always a mistake.
+    """
+    own = module.__name__
+    found: dict[int, AnySkill] = {}
+    for value in vars(module).values():
+        if isinstance(value, Skill):
+            home = value.function.__module__
+            if home == own or home.startswith(f"{own}."):
+                found[id(value)] = value
+    if not found:
+        raise SkillLoadError(
+            f"The module {own} declares no skills: decorate its functions with @skill from "
+            f"component.skills, at the top level of the module."
+        )
+    return tuple(found.values())
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise SkillLoadError(f"There is no file {path}: give the path of a Python file.")
+    mark = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    name = f"skill_file_{mark}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SkillLoadError(f"{path} is no Python file: its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    # Type hints are resolved through sys.modules, so it must stand there while its code runs.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as exc:
+        del sys.modules[name]
+        if isinstance(exc, Exception | SystemExit):
+            raise _failed(f"file {path}", exc) from exc
+        raise
+    return module
+
+
+def _failed(what: str, exc: BaseException) -> SkillLoadError:
+    return SkillLoadError(f"The {what} cannot be loaded: {type(exc).__name__}: {exc}")

@@ -1,0 +1,63 @@
+"""What a call gives back: named outputs of a media type, text and JSON inline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+TEXT = "text/plain"
+JSON = "application/json"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """One output: its text, its media type, and a name where there are several."""
+
+    text: str
+    media_type: str = TEXT
+    name: str | None = None
+
+
+class SkillResult(msgspec.Struct, frozen=True, gc=False):
+    """A completed call. `is_error` says that the skill ran and said no; `duration` is in seconds.
+
+    A skill may return one itself; its duration is then measured all the same.
+    """
+
+    outputs: tuple[Output, ...]
+    is_error: bool = False
+    duration: float = 0.0
+
+
+def result_of(value: Any, duration: float) -> SkillResult:
+    """Turn what a skill returned into a result.
+
+    str is text; Output, a tuple or list of Outputs, and SkillResult stand as they are; None is no
+    output at all; everything else is written as JSON (a float without a value, NaN or infinite,
+    becomes null: JSON has none).
+
+    Raises TypeError or ValueError when JSON cannot carry the value. Bytes are refused: what goes
+    inline is text and JSON, and what is larger or binary goes by reference.
+    """
+    if type(value) is str:
+        return SkillResult((Output(value),), False, duration)
+    if value is None:
+        return SkillResult((), False, duration)
+    if isinstance(value, SkillResult):
+        return SkillResult(value.outputs, value.is_error, duration)
+    if isinstance(value, Output):
+        return SkillResult((value,), False, duration)
+    if isinstance(value, tuple | list) and value and all(isinstance(v, Output) for v in value):
+        return SkillResult(tuple(value), False, duration)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(
+            "a skill returned bytes, which do not go inline: return text, a value for JSON, or "
+            "an Output holding encoded text under its media type"
+        )
+    try:
+        text = _encode(value).decode()
+    except RecursionError as exc:
+        raise ValueError("a skill returned a value nested too deeply for JSON") from exc
+    return SkillResult((Output(text, JSON),), False, duration)

@@ -1,0 +1,113 @@
+"""From what a caller sent to validated arguments: named texts, and a JSON object beside them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from component.skills.errors import InvalidParam
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from component.skills.declare import AnySkill
+    from component.skills.readers import Reader
+
+_convert = msgspec.convert
+
+_SPOKEN = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+    "bytes": "base64 text",
+}
+_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+_MEMBER = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
+_GOT = re.compile(r", got `[^`]*`")
+
+
+def prepare(
+    skill: AnySkill,
+    texts: Iterable[tuple[str, str]] = (),
+    json: bytes | str | None = None,
+) -> msgspec.Struct:
+    """Return a skill's arguments, an instance of its `inputs.struct`.
+
+    `texts` are (name, text) pairs in the order they came, a repeated name making an array; `json`
+    is one JSON object for what text cannot say.
+
+    Raises InvalidParam and nothing else, whatever the caller sent.
+    """
+    inputs = skill.inputs
+    readers = inputs.readers
+    values: dict[str, Any] = {}
+    arrays: dict[str, list[str]] = {}
+    name = ""
+    try:
+        for name, text in texts:
+            reader = readers.get(name)
+            if reader is None:
+                raise InvalidParam(name, "no such parameter")
+            if reader.items:
+                arrays.setdefault(name, []).append(text)
+            elif name in values:
+                raise InvalidParam(name, "was given more than once")
+            else:
+                values[name] = text if reader.verbatim else reader.one(text)
+        for name, given in arrays.items():
+            values[name] = readers[name].several(given)
+    except ValueError as exc:
+        raise InvalidParam(name, str(exc)) from None
+    if json is not None:
+        _add_json(values, json, readers)
+    try:
+        return _convert(values, inputs.struct)
+    except msgspec.ValidationError as exc:
+        raise _explained(str(exc), readers) from None
+    except Exception as exc:
+        # A set of what cannot be hashed, an integer beyond every float, a check of the skill's own
+        # types that raises: the caller's value all the same.
+        raise InvalidParam(None, "the parameters do not fit the skill's types") from exc
+
+
+def _add_json(values: dict[str, Any], json: bytes | str, readers: Mapping[str, Reader]) -> None:
+    try:
+        decoded = msgspec.json.decode(json)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidParam(None, f"the JSON parameters cannot be read: {exc}") from None
+    if not isinstance(decoded, dict):
+        raise InvalidParam(None, "the JSON parameters are no JSON object")
+    for name, value in decoded.items():
+        if name not in readers:
+            raise InvalidParam(name, "no such parameter")
+        if name in values:
+            raise InvalidParam(name, "was given both as text and in JSON")
+        values[name] = value
+
+
+def _explained(message: str, readers: Mapping[str, Reader]) -> InvalidParam:
+    """Turn msgspec's "Expected `int`, got `str` - at `$.a.b`" into a parameter and a reason."""
+    # The place is always last, so a caller's own text in the message cannot pose as one.
+    said, at, place = message.rpartition(" - at `")
+    if not at:
+        said, place = message, "$"
+    path = place.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    name = re.split(r"[.\[]", path, maxsplit=1)[0]
+    if member := _MEMBER.fullmatch(said):
+        path = f"{path}.{member[2]}" if path else member[2]
+        reason = "is required" if member[1] == "missing required" else "no such member"
+        return InvalidParam(name or member[2], reason, path)
+    if said.startswith("Invalid enum value") and path == name and name in readers:
+        return InvalidParam(name, f"expected {readers[name].expected}")
+    reason = _TYPES.sub(_speak, _GOT.sub("", said))
+    return InvalidParam(name or None, reason[:1].lower() + reason[1:], path or None)
+
+
+def _speak(found: re.Match[str]) -> str:
+    return " or ".join(_SPOKEN.get(word, word) for word in found[1].split(" | "))

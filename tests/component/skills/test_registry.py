@@ -1,0 +1,213 @@
+"""The registry: names, views, versions, pages and searches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.skills import AnySkill, DuplicateSkillError, Registry, SearchError, skill
+
+
+def made(name: str, description: str = "", **options: Any) -> AnySkill:
+    @skill(name=name, description=description, inline=True, **options)
+    def f(text: str) -> str:
+        return text
+
+    return f
+
+
+def everything(_: AnySkill) -> bool:
+    return True
+
+
+def only(*names: str) -> Callable[[AnySkill], bool]:
+    return lambda each: each.name in names
+
+
+def listed(skills: tuple[AnySkill, ...]) -> list[str]:
+    return [each.name for each in skills]
+
+
+def test_skills_are_found_by_name_and_gone_through_in_order() -> None:
+    b, a = made("b"), made("a")
+    registry = Registry([b, a])
+    assert registry.get("a") is a
+    assert registry.get("c") is None
+    assert len(registry) == 2
+    assert list(registry) == [a, b]
+
+
+def test_two_skills_of_one_name_are_refused() -> None:
+    registry = Registry([made("a")])
+    with pytest.raises(DuplicateSkillError, match=r"Two skills are named a, of .*made.*f and "):
+        registry.add(made("a"))
+
+
+def test_a_view_holds_what_is_visible() -> None:
+    registry = Registry([made("a"), made("b"), made("c", hidden=True)])
+    view = registry.view("k", only("b", "c"))
+    assert view.get("a") is None
+    assert view.get("b") is registry.get("b")
+    assert view.get("c") is None
+    assert view.get("d") is None
+    assert listed(view.page().skills) == ["b"]
+    assert len(view) == 1
+
+
+def test_policy_is_asked_for_names_that_are_not_there_too() -> None:
+    asked: list[AnySkill] = []
+
+    def visible(each: AnySkill) -> bool:
+        asked.append(each)
+        return True
+
+    view = Registry([made("a")]).view("k", visible)
+    assert view.get("nowhere") is None
+    assert len(asked) == 1
+
+
+def test_views_are_kept_by_key_and_bounded() -> None:
+    registry = Registry([made("a")], views=2)
+    one = registry.view(1, everything)
+    registry.view(2, everything)
+    assert registry.view(1, everything) is one
+    registry.view(3, everything)  # drops 2, which was not asked for longest
+    assert registry.view(1, everything) is one
+    assert registry.view(2, only()).get("a") is None
+
+
+def test_an_added_skill_is_in_the_next_view() -> None:
+    registry = Registry([made("a")])
+    before = registry.view("k", everything)
+    version = before.version
+    registry.add(made("b"))
+    after = registry.view("k", everything)
+    assert listed(after.page().skills) == ["a", "b"]
+    assert after.version != version
+
+
+def test_the_version_is_of_what_is_seen() -> None:
+    registry = Registry([made("a"), made("b")])
+    assert registry.view(1, only("a")).version == registry.view(2, only("a")).version
+    assert registry.view(1, only("a")).version != registry.view(3, only("b")).version
+    assert registry.view(1, only("a")).version == Registry([made("a")]).view(1, everything).version
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"description": "other"},
+        {"version": "2"},
+        {"title": "Other"},
+        {"tags": ["x"]},
+        {"examples": ["x"]},
+        {"read_only": True},
+        {"idempotent": True},
+        {"open_world": False},
+        {"typical_duration": 1},
+        {"cost_usd": 1},
+        {"output_media_types": ["text/html"]},
+    ],
+)
+def test_every_visible_difference_changes_the_version(options: dict[str, Any]) -> None:
+    plain = Registry([made("a")]).view(1, everything).version
+    assert Registry([made("a", **options)]).view(1, everything).version != plain
+
+
+def test_a_parameter_more_changes_the_version() -> None:
+    @skill(name="a", description="", inline=True)
+    def f(text: str, more: int = 1) -> str:
+        return text
+
+    plain = Registry([made("a")]).view(1, everything).version
+    assert Registry([f]).view(1, everything).version != plain
+
+
+def test_the_version_is_the_same_in_every_process() -> None:
+    program = (
+        "from component.skills import Registry\n"
+        "from component.skills.conformance_fixtures import conformance_skills\n"
+        "print(Registry(conformance_skills()).view(1, lambda s: True).version)"
+    )
+    versions = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(versions) == 1
+
+
+_all = [made(f"s{i}") for i in range(120)]
+_names = sorted(each.name for each in _all)
+_registry = Registry(_all)
+_view = _registry.view("all", everything)
+_bounds = st.none() | st.sampled_from([*_names, "", "s", "zz", "s10x"])
+
+
+@given(_bounds, _bounds, st.integers(-1, 70))
+def test_a_page_is_a_slice_of_the_whole(after: str | None, before: str | None, limit: int) -> None:
+    page = _view.page(after, before, limit)
+    within = [
+        name for name in _names if (after is None or name > after) and (not before or name < before)
+    ]
+    most = max(0, min(limit, 50))
+    expected = within[:most] if before is None else within[len(within) - min(most, len(within)) :]
+    assert listed(page.skills) == expected
+    assert page.count == 120
+    assert page.first == (expected[0] if expected else None)
+    assert page.last == (expected[-1] if expected else None)
+    if expected:
+        assert page.index == _names.index(expected[0])
+
+
+@given(st.integers(1, 60))
+def test_paging_on_and_back_sees_each_skill_once(limit: int) -> None:
+    forward: list[str] = []
+    page = _view.page(limit=limit)
+    while page.skills:
+        forward += listed(page.skills)
+        page = _view.page(after=page.last, limit=limit)
+    back: list[str] = []
+    page = _view.page(before="", limit=limit)
+    while page.skills:
+        back = listed(page.skills) + back
+        page = _view.page(before=page.first, limit=limit)
+    assert forward == back == _names
+
+
+def test_every_word_must_occur_somewhere() -> None:
+    registry = Registry(
+        [
+            made("weather", "What the sky does in Paris.", tags=["Outdoors"]),
+            made("walk", "Where to walk.", tags=["outdoors"]),
+            made("secret", "Outdoors too.", hidden=True),
+        ]
+    )
+    view = registry.view(1, everything)
+    assert listed(view.search("OUTDOORS").skills) == ["walk", "weather"]
+    assert listed(view.search("outdoors paris").skills) == ["weather"]
+    assert listed(view.search(["sky does"]).skills) == ["weather"]
+    assert listed(view.search("outdoors rome").skills) == []
+    assert view.search("").count == 2
+    assert listed(view.search("outdoors", after="walk").skills) == ["weather"]
+    assert view.search("outdoors", after="walk").count == 2
+    assert listed(registry.view(2, only("walk")).search("outdoors").skills) == ["walk"]
+
+
+def test_a_search_has_a_bounded_number_of_words() -> None:
+    with pytest.raises(SearchError, match="at most 16 words, not 17"):
+        _view.search(" ".join(map(str, range(17))))
+    assert _view.search("a " * 1000).count == 0
