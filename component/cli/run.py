@@ -59,7 +59,9 @@ def make_service(settings: "Settings") -> "Service":
 
 def event_loop(backend: str) -> dict[str, Any]:
     """Options for `anyio.run`: uvloop for asyncio where it is installed."""
-    return {"use_uvloop": backend == "asyncio" and importlib.util.find_spec("uvloop") is not None}
+    if backend == "asyncio":
+        return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
+    return {}
 
 
 async def serve(service: "Service") -> None:
