@@ -193,7 +193,7 @@ def test_a_hint_json_cannot_carry_is_refused_by_name(hint: Any) -> None:
 
 
 Code = Annotated[str, msgspec.Meta(pattern="^a+$")]
-Aged = NewType("Aged", Annotated[int, msgspec.Meta(ge=3)])  # type: ignore[valid-newtype]
+Aged = NewType("Aged", Annotated[int, msgspec.Meta(ge=3)])
 
 
 class Holder(msgspec.Struct):
@@ -222,7 +222,7 @@ def test_a_union_that_would_corrupt_memory_is_refused_before_msgspec_sees_it(hin
         ...
 
     f.__annotations__["a"] = hint
-    with pytest.raises(DeclarationError, match="'a' .* joins several types of which one has a"):
+    with pytest.raises(DeclarationError, match=r"'a' .* joins several types of which one has a"):
         declared(f)
 
 
