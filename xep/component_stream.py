@@ -57,6 +57,7 @@ class Step(Enum):
 
     SEND_HEADER = "open the stream"
     RECEIVE_HEADER = "a stream header"
+    RECEIVE_REFUSAL = "a stream header without the id to prove the secret by"
     SEND_HANDSHAKE = "send the handshake"
     RECEIVE_HANDSHAKE = "a handshake"
     SEND_STANZA = "send a stanza"
@@ -90,13 +91,17 @@ _FROM_READY: Final[Table] = {
         Step.RECEIVE_CLOSE: State.CLOSED,
     },
     State.PEER_CLOSED: {Step.SEND_STANZA: State.PEER_CLOSED, **_GIVING_UP},
-    State.ENDED: {Step.RECEIVE_CLOSE: State.ENDED, **_GIVING_UP},
+    State.ENDED: {**_UNREADY},
     State.CLOSED: {},
 }
 
 COMPONENT: Final[Table] = {
     State.NEW: {Step.SEND_HEADER: State.OPENING},
-    State.OPENING: {Step.RECEIVE_HEADER: State.OPENED, **_GIVING_UP},
+    State.OPENING: {
+        Step.RECEIVE_HEADER: State.OPENED,
+        Step.RECEIVE_REFUSAL: State.ENDED,  # the error follows; Prosody does so
+        **_GIVING_UP,
+    },
     State.OPENED: {Step.SEND_HANDSHAKE: State.AUTHENTICATING, **_UNREADY},
     State.AUTHENTICATING: {Step.RECEIVE_HANDSHAKE: State.READY, **_UNREADY},
     **_FROM_READY,
@@ -277,7 +282,7 @@ class _Stream(ABC):
             self._step_of_peer(Step.RECEIVE_STANZA)
             return event
         if isinstance(event, StreamOpened):
-            self._step_of_peer(Step.RECEIVE_HEADER)
+            self._step_of_peer(self._header_step(event))
             if event.namespace != NAMESPACE:
                 raise StreamError("invalid-namespace", f"The content namespace is {NAMESPACE}.")
             self._header_received(event)
@@ -287,6 +292,9 @@ class _Stream(ABC):
             return event
         assert isinstance(event, ParserFailed)
         raise event.error
+
+    def _header_step(self, header: StreamOpened) -> Step:  # noqa: ARG002
+        return Step.RECEIVE_HEADER
 
     @abstractmethod
     def _header_received(self, header: StreamOpened) -> None: ...
@@ -302,8 +310,10 @@ class _Stream(ABC):
 class ComponentStream(_Stream):
     """The component's end.
 
-    `open()` first; answer `StreamOpened` with `handshake()`; at `HandshakeAccepted` it is ready.
-    A wrong secret arrives as `StreamErrorReceived` with `not-authorized`.
+    `open()` first; when `receive` leaves it in the state OPENED send `handshake()`; at
+    `HandshakeAccepted` it is ready. A wrong secret arrives as `StreamErrorReceived` with
+    `not-authorized`. A server that refuses right behind its header has ended the stream by the
+    time `StreamOpened` is seen, so it is the state that tells what to do, not the event.
     """
 
     def __init__(self, domain: str, secret: str, limits: Limits | None = None) -> None:
@@ -333,10 +343,11 @@ class ComponentStream(_Stream):
             raise LocalProtocolError("Nothing can be received before the stream is opened.")
         return super().receive(data)
 
+    def _header_step(self, header: StreamOpened) -> Step:
+        return Step.RECEIVE_HEADER if header.id else Step.RECEIVE_REFUSAL
+
     def _header_received(self, header: StreamOpened) -> None:
-        if not header.id:
-            raise StreamError("invalid-xml", "The stream header has no id to prove the secret by.")
-        self._stream_id = header.id
+        self._stream_id = header.id or ""
 
     def _handshake_received(self, proof: str) -> Event:
         return HandshakeAccepted()
@@ -347,13 +358,15 @@ class AcceptorStream(_Stream):
 
     Answer `StreamOpened`, whose `to` names the domain, with `open()` or with
     `fail("host-unknown")`; answer `HandshakeReceived` with `accept()`, `fail("not-authorized")`
-    or `fail("conflict")`.
+    or `fail("conflict")`. A component that did not wait may have failed by the time the event is
+    seen: answer only in the states OPENED and DECIDING.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         """Wait for a component; `limits` hold for each stanza received."""
         super().__init__(ACCEPTOR, limits)
         self._domain = ""
+        self._opened = False
         self._proof = ""
         self._valid = False
 
@@ -363,6 +376,7 @@ class AcceptorStream(_Stream):
         Raises `LocalProtocolError` unless the component's header has just arrived.
         """
         self._step(Step.SEND_HEADER)
+        self._opened = True
         self._proof = handshake_digest(stream_id, secret)
         return encode_header(NAMESPACE, from_=self._domain, id_=stream_id)
 
@@ -385,9 +399,16 @@ class AcceptorStream(_Stream):
         self._valid = hmac.compare_digest(proof.encode(), self._proof.encode())
         return HandshakeReceived(self._domain, self._valid)
 
+    def close(self) -> bytes:
+        """As documented above; before `open()` it gives a header too, which is then closed."""
+        header = self._late_header()
+        return header + super().close()
+
     def _failure(self, error: StreamError) -> bytes:
-        reply = super()._failure(error)
-        if self._state in (State.NEW, State.OPENED):
-            # An error needs a stream to stand in (RFC 6120 §4.9.1.2).
-            reply = encode_header(NAMESPACE, from_=self._domain or None) + reply
-        return reply
+        return self._late_header() + super()._failure(error)
+
+    def _late_header(self) -> bytes:
+        """Our header, if it was not sent: there must be a stream to end (RFC 6120 §4.9.1.2)."""
+        if self._opened:
+            return b""
+        return encode_header(NAMESPACE, from_=self._domain or None)

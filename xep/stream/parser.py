@@ -155,6 +155,10 @@ class StreamParser:
     def _read_element(self, data: bytes, pos: int, events: list[Event]) -> int:
         """Go on with the element that has begun; give the index after what was used."""
         scanner = self._scanner
+        room = self._limits.bytes + 1 - scanner.size
+        if scanner.elements == 0 and 0 < room < len(data) - pos:
+            # A first tag that is too long is to be noticed before what may be wrong behind that.
+            data = data[: pos + room]
         end = scanner.scan(data, pos)
         stop = len(data) if end < 0 else end
         if scanner.broken is not None:

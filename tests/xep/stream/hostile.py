@@ -56,7 +56,9 @@ HOSTILE = [
     Hostile("end first", CLOSE, "not-well-formed"),
     Hostile("CDATA first", b"<![CDATA[x]]>" + HEADER, "bad-format"),
     # the header
-    Hostile("no stream namespace", b"<stream xmlns='jabber:component:accept'>", "invalid-namespace"),
+    Hostile(
+        "no stream namespace", b"<stream xmlns='jabber:component:accept'>", "invalid-namespace"
+    ),
     Hostile("other stream namespace", HEADER.replace(b"etherx", b"ether"), "invalid-namespace"),
     Hostile("other content", HEADER.replace(b"component:accept", b"server"), "invalid-namespace"),
     Hostile("no stream", HEADER.replace(b"stream:stream", b"stream:features"), "bad-format"),

@@ -139,9 +139,7 @@ def test_names_do_not_pile_up(element: bytes) -> None:
 def test_a_million_levels() -> None:
     data = b"<iq id='1'>" + b"<a>" * 10**6 + b"</a>" * 10**6 + b"</iq>"
     _, skipped, _ = parse(cut(HEADER + data + EXECUTE, 65536))
-    assert skipped == StanzaSkipped(
-        "depth", len(data), "{jabber:client}iq", None, "1", None, None
-    )
+    assert skipped == StanzaSkipped("depth", len(data), "{jabber:client}iq", None, "1", None, None)
 
 
 def test_an_endless_header_ends_the_stream() -> None:

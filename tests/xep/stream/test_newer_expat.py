@@ -18,7 +18,9 @@ which fetches one into .venv/expat without installing it; elsewhere put a Python
 def _candidates() -> list[tuple[str, dict[str, str]]]:
     names = ("python3.14", "python3.13", "python3.12", "python3", "/usr/bin/python3")
     found = [sys.executable, *filter(None, map(shutil.which, names))]
-    preloaded = [("/usr/bin/python3", {"LD_LIBRARY_PATH": str(FETCHED)})] if FETCHED.exists() else []
+    preloaded = (
+        [("/usr/bin/python3", {"LD_LIBRARY_PATH": str(FETCHED)})] if FETCHED.exists() else []
+    )
     return [*preloaded, *((python, {}) for python in found)]
 
 
@@ -35,7 +37,9 @@ def _run(python: str, extra: dict[str, str], *arguments: str) -> subprocess.Comp
 
 
 def test_every_split_with_reparse_deferral() -> None:
-    probe = "import pyexpat, sys; sys.exit(pyexpat.version_info < (2, 6) or sys.version_info < (3, 11))"
+    probe = (
+        "import pyexpat, sys; sys.exit(pyexpat.version_info < (2, 6) or sys.version_info < (3, 11))"
+    )
     for python, extra in _candidates():
         if _run(python, extra, "-c", probe).returncode == 0:
             break

@@ -24,7 +24,12 @@ def test_header_attributes_are_decoded() -> None:
     )
     [event] = StreamParser(("jabber:client",)).receive(header)
     assert event == StreamOpened(
-        from_="<x>\t\n", to="a&b's", id="\u2603", version="1.0", lang="de", namespace="jabber:client"
+        from_="<x>\t\n",
+        to="a&b's",
+        id="\u2603",
+        version="1.0",
+        lang="de",
+        namespace="jabber:client",
     )
 
 
