@@ -37,9 +37,8 @@ async def open_stream(
             events = stream.receive(await _hear(transport, options))
             for number, event in enumerate(events, 1):
                 if isinstance(event, StreamOpened):
-                    # A server that refuses says so right behind its header, which then may have
-                    # no id to prove the secret by (Prosody).
-                    if event.id and stream.state is State.OPENED:
+                    # A server that refuses at once says so right behind its header.
+                    if stream.state is State.OPENED:
                         await say(transport, stream.handshake())
                 elif isinstance(event, HandshakeAccepted):
                     return stream, events[number:]

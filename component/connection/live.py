@@ -11,7 +11,7 @@ from component.connection.failure import ConnectionFailed
 from component.connection.handshake import ended_by
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
-from component.connection.probe import Probes
+from component.connection.probe import REPEATS, Probes
 from component.connection.transport import Transport
 from xep.component_stream import ComponentStream, StanzaReceived, State, StreamFailed
 from xep.component_stream import Event as StreamEvent
@@ -220,17 +220,22 @@ class LiveStream:
 
     async def _watch(self) -> None:
         options, outbox = self._options, self._outbox
+        next_probe = 0.0
         while True:
             now = anyio.current_time()
             if self._probed_at is None and now >= self._last_read + options.read_timeout_s:
                 self._probed_at = now
-                outbox.put(self._probes.make())
+                next_probe = 0.0
             if self._probed_at is None:
                 due = self._last_read + options.read_timeout_s
             else:
-                due = self._probed_at + options.probe_timeout_s
-                if now >= due:
+                if now >= self._probed_at + options.probe_timeout_s:
                     self._end(failure.silent(options))
+                    return
+                if now >= next_probe:
+                    next_probe = now + options.probe_timeout_s / REPEATS
+                    outbox.put(self._probes.make())
+                due = min(next_probe, self._probed_at + options.probe_timeout_s)
             # While something waits the connection is not idle but full.
             if now >= self._last_sent + options.keepalive_s:
                 self._last_sent = now

@@ -266,6 +266,18 @@ async def test_a_probe_that_comes_back_keeps_the_stream_and_is_nobodys_business(
             assert len(ids) == 3
 
 
+async def test_a_probe_that_was_dealt_to_another_instance_is_repeated() -> None:
+    with Acceptor() as server:
+        async with running(server, read_timeout_s=0.01, probe_timeout_s=0.3) as it:
+            link = await server.component()
+            lost, probe = await link.stanzas(2)
+            assert lost.id != probe.id
+            await link.send(f"<iq type='get' id='{probe.id}' from='{DOMAIN}' to='{DOMAIN}'/>")
+            await link.stanza()
+            assert it.recorder.ups == 1
+            assert it.recorder.downs == []
+
+
 async def test_an_idle_stream_is_kept_alive_by_spaces() -> None:
     with Acceptor() as server:
         async with running(server, keepalive_s=0.005) as it:
