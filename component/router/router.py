@@ -334,12 +334,13 @@ class Router:
             self._replies.error(stanza, StanzaError("remote-server-timeout", text))
         except StanzaError as error:
             self._replies.error(stanza, error)
-        except BaseException as error:
-            if _must_end(error):
+        except BaseException as error:  # noqa: BLE001 - cancelled or broken, it must be answered
+            if isinstance(error, Exception) or not _is_cancelled():
+                self._replies.error(stanza, _internal(stanza, error))
+            else:
                 text = "the service stopped before the end"
                 self._replies.error(stanza, StanzaError("recipient-unavailable", text))
-                raise
-            self._replies.error(stanza, _internal(stanza, error))
+            _raise_fatal(error)
         finally:
             self._left(sender)
 
@@ -349,10 +350,10 @@ class Router:
         try:
             with anyio.fail_after(self.options.request_timeout_s):
                 await working
-        except BaseException as error:
-            if _must_end(error):
-                raise
-            _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
+        except BaseException as error:  # noqa: BLE001 - a handler's fault stays its own
+            if isinstance(error, Exception) or not _is_cancelled():
+                _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
+            _raise_fatal(error)
         finally:
             self._left(sender)
 
@@ -385,15 +386,26 @@ def _over_limit(event: StanzaSkipped) -> StanzaError:
     return error
 
 
-def _must_end(error: BaseException) -> bool:
-    """Whether the task that got this must end: it is cancelled, or the whole process is to stop.
-
-    On asyncio a handler can also raise the cancellation of something else that it waited for. To
-    let that pass would cancel every request there is.
+def _is_cancelled() -> bool:
+    """Whether this task is cancelled. On asyncio a handler can also raise the cancellation of
+    something else that it waited for.
     """
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        return anyio.current_effective_deadline() == -math.inf
-    return not isinstance(error, Exception)
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _raise_fatal(error: BaseException) -> None:
+    """Raise of ``error`` what is to end the process; all else has been answered and ends here.
+
+    A cancellation ends here too. To pass it on gains nothing, the task being at its end, and could
+    end the router: with what a handler raised beside it, or because it was not meant for us.
+    """
+    harmless = (Exception, anyio.get_cancelled_exc_class())
+    if isinstance(error, BaseExceptionGroup):
+        _, fatal = error.split(harmless)
+        if fatal is not None:
+            raise fatal
+    elif not isinstance(error, harmless):
+        raise error
 
 
 def _internal(stanza: Incoming, error: BaseException) -> StanzaError:

@@ -13,11 +13,11 @@ from component.router.admission import Shares
 from component.router.router import Event, Router, RouterOptions
 from component.router.table import IQRoute, Route
 from xep.binding import Attr, Name, Payload, Text
-from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived, StreamOpened
+from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived
 from xep.fluux_agent.errors import CONDITIONS
 from xep.jid import JID
 from xep.stanza_error import StanzaError
-from xep.stream import Limits, StanzaSkipped
+from xep.stream import Limits, StanzaSkipped, StreamOpened
 
 DOMAIN = "agent.example.com"
 AGENT = f"assistant@{DOMAIN}"
