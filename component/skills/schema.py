@@ -102,6 +102,12 @@ def inputs_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Inputs:
         schema = _schema_of(struct)
     except (TypeError, ValueError) as exc:
         raise DeclarationError(f"The skill function {title} cannot be described: {exc}.") from exc
+    for name, _, *default in fields:
+        if default:
+            # In one order in every process, or the hash over what callers see would not be either.
+            schema["properties"][name]["default"] = msgspec.to_builtins(
+                default[0], str_keys=True, order="deterministic"
+            )
     for name, text in docs.items():
         if name in schema["properties"]:
             schema["properties"][name].setdefault("description", text)

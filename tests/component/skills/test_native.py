@@ -25,6 +25,7 @@ from component.skills import (
     prepare,
     skill,
 )
+from component.skills.native import _Job
 
 pytestmark = pytest.mark.anyio
 
@@ -291,6 +292,26 @@ async def test_cancelled_before_it_began_nothing_runs_and_no_place_is_lost() -> 
     assert scope.cancelled_caught
     assert limiter.borrowed_tokens == 0
     assert not ran
+
+
+async def test_work_given_up_while_it_waits_for_its_thread_is_not_begun() -> None:
+    ran: list[int] = []
+    limiter = anyio.CapacityLimiter(1)
+    job = _Job(lambda: ran.append(1), limiter)
+    await limiter.acquire_on_behalf_of(job)
+    job.leave()
+    assert job.run() is None
+    assert not ran
+    assert limiter.borrowed_tokens == 0
+
+
+def test_a_shorter_time_is_never_made_longer() -> None:
+    context = context_of("x")
+    context.shorten(20)
+    context.shorten(90)
+    remaining = context.remaining()
+    assert remaining is not None
+    assert remaining <= 20
 
 
 async def test_cancelling_the_caller_is_not_a_time_out() -> None:

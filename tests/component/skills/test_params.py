@@ -119,6 +119,7 @@ def test_text_becomes_what_the_type_says(hint: Any, texts: list[str], expected: 
         (float, ["Infinity"], "expected a number"),
         (float, ["1e999"], "expected a number"),
         (float, ["9" * 1_000_000], "expected a number"),
+        (float, ["0." + "1" * 5_000], "expected a number"),
         (bool, ["yes"], "expected true or false"),
         (bool, ["True"], "expected true or false"),
         (Colour, ["pink"], "expected one of red, blue"),

@@ -132,9 +132,11 @@ def test_a_parameter_more_changes_the_version() -> None:
 
 def test_the_version_is_the_same_in_every_process() -> None:
     program = (
-        "from component.skills import Registry\n"
+        "from component.skills import Registry, skill\n"
         "from component.skills.conformance_fixtures import conformance_skills\n"
-        "print(Registry(conformance_skills()).view(1, lambda s: True).version)"
+        "@skill\n"
+        "def of_set(a: frozenset[str] | None = frozenset('abcdef')) -> None: ...\n"
+        "print(Registry([of_set, *conformance_skills()]).view(1, lambda s: True).version)"
     )
     versions = {
         subprocess.run(
