@@ -1,11 +1,9 @@
 """What the real servers of the tests have in common: ports, certificate, process, log.
 
 A server process never outlives the test run, however that ends: it leads a process group of its
-own, and a watchdog that holds the read end of a pipe kills the group as soon as the pipe closes,
-which the kernel does for a test run that was itself killed with -9.
+own, which a watchdog kills when the run is gone.
 """
 
-import contextlib
 import fcntl
 import os
 import random
@@ -24,6 +22,7 @@ from typing import IO, ClassVar, Self
 import trustme
 
 from tests.servers import guides
+from tests.servers.watchdog import Watchdog
 
 START_LIMIT = 60.0  # seconds; a bound for a busy machine, not an expectation
 STOP_LIMIT = 15.0
@@ -96,7 +95,7 @@ class Server(ABC):
         self._leases = (PortLease(address), PortLease(address))
         self.c2s_port, self.component_port = (lease.port for lease in self._leases)
         self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
 
     # What the two servers do differently.
 
@@ -156,13 +155,7 @@ class Server(ABC):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _; kill -9 "-$1"', "sh", str(self.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watchdog = Watchdog(self.pid)
         try:
             self._wait_until_ready()
         except BaseException:
@@ -190,15 +183,9 @@ class Server(ABC):
         """End the server as a crash would, with SIGKILL. No harm if it is not running."""
         if self._process is None:
             return
-        if self._watchdog is not None:  # first, or it might kill a later owner of the group's id
-            assert self._watchdog.stdin is not None
-            self._watchdog.kill()
-            self._watchdog.wait()
-            self._watchdog.stdin.close()
+        if self._watchdog is not None:
+            self._watchdog.kill_group()  # even if its leader ended by itself
             self._watchdog = None
-        # Whoever is left of the group, even if the leader ended by itself.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
 

@@ -176,12 +176,17 @@ class _Peer(ABC):
         """
         ET.fromstring(payload)
         id_ = f"iq-{next(self._ids)}"
-        reply: Future[Element] = Future()
-        self._waiting[id_] = reply
         attributes = {"id": id_, "type": type, "to": to, "from": sender}
         text = "".join(f" {k}={quoteattr(v)}" for k, v in attributes.items() if v is not None)
+        return self.start_raw_iq(f"<iq{text}>{payload}</iq>")
+
+    def start_raw_iq(self, xml: str) -> Future[Element]:
+        """Send a whole IQ as it is written, with its own id, and return the future reply."""
+        id_ = ET.fromstring(xml).attrib["id"]
+        reply: Future[Element] = Future()
+        self._waiting[id_] = reply
         try:
-            self.send_raw(f"<iq{text}>{payload}</iq>")
+            self.send_raw(xml)
         except ConnectionError:
             self._waiting.pop(id_, None)
             raise

@@ -59,6 +59,11 @@ def _quote(value: object) -> str:
     return json.dumps(str(value), ensure_ascii=False)
 
 
+def _binary(text: str) -> str:
+    """Write a text as an Erlang binary of its UTF-8 bytes, whatever locale Erlang believes in."""
+    return f"<<{','.join(map(str, text.encode()))}>>"
+
+
 class Ejabberd(Server):
     """The server of Debian's package `ejabberd`."""
 
@@ -89,8 +94,8 @@ class Ejabberd(Server):
         # The accounts are made from inside, after the start: no control script to wait for.
         # After a restart they exist already, which is as good.
         register = "".join(
-            f"case ejabberd_auth:try_register(<<{_quote(account)}>>, <<{_quote(self.host)}>>,"
-            f" <<{_quote(password)}>>) of ok -> ok; {{error, exists}} -> ok end, "
+            f"case ejabberd_auth:try_register({_binary(account)}, {_binary(self.host)},"
+            f" {_binary(password)}) of ok -> ok; {{error, exists}} -> ok end, "
             for account, password in self.accounts.items()
         )
         command = ["erl", "-noinput"]

@@ -1,6 +1,7 @@
 """A real Prosody for tests, configured by docs/prosody.md."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -77,7 +78,7 @@ class Prosody(Server):
         if not accounts.exists():
             accounts.mkdir(parents=True)
             for account, password in self.accounts.items():
-                (accounts / f"{account}.dat").write_text(
+                (accounts / f"{self._file_name(account)}.dat").write_text(
                     f'return {{ ["password"] = {_quote(password)} }};\n'
                 )
 
@@ -92,6 +93,6 @@ class Prosody(Server):
         return self.directory / "prosody.log"
 
     @staticmethod
-    def _file_name(host: str) -> str:
-        """Encode a host as Prosody's file storage names its directory (util.datamanager)."""
-        return "".join(c if c.isalnum() and c.isascii() else f"%{ord(c):02x}" for c in host)
+    def _file_name(name: str) -> str:
+        """Encode a host or an account as Prosody's file storage names it (util.datamanager)."""
+        return re.sub(rb"[^A-Za-z0-9]", lambda c: b"%%%02x" % ord(c[0]), name.encode()).decode()

@@ -1,0 +1,28 @@
+"""What the tests of the whole service share: the service as a process of its own."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.servers.agent_process import AgentProcess
+from tests.servers.base import Server
+from tests.servers.site import juliet, mallory, romeo, site
+
+# pytest finds fixtures by their names in here.
+__all__ = ["juliet", "make_agent", "mallory", "romeo", "site"]
+
+MakeAgent = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path) -> Iterator[MakeAgent]:
+    """Start services of the test's own; called as `AgentProcess`, with `name` for the directory."""
+    with ExitStack() as stack:
+
+        def make(server: Server, name: str = "agent", **options: object) -> AgentProcess:
+            directory = tmp_path / name
+            return stack.enter_context(AgentProcess(server, directory, **options))  # type: ignore[arg-type]
+
+        yield make
