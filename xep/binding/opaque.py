@@ -21,14 +21,17 @@ class Opaque(msgspec.Struct, frozen=True):
     tail: str = ""
 
     @classmethod
-    def of(cls, element: Element) -> "Opaque":
-        """``element`` with everything in it. Depth is bounded by the stream parser's limit."""
+    def of(cls, element: Element, tail: str = "") -> "Opaque":
+        """``element`` with everything in it. Depth is bounded by the stream parser's limit.
+
+        What follows ``element`` itself is its parent's text, so it is kept only where given.
+        """
         return cls(
             element.tag,
             tuple(element.items()),
             element.text or "",
-            tuple(cls.of(child) for child in element),
-            element.tail or "",
+            tuple([cls.of(child, child.tail or "") for child in element]),
+            tail,
         )
 
     def encode(self, parent_namespace: str = "") -> str:

@@ -204,6 +204,13 @@ def test_the_rest_is_kept_in_order_and_written_back(kept: Opaque, data: st.DataO
     assert decode(Holder, ET.fromstring(encode(sent))) == sent
 
 
+def test_text_after_a_kept_element_is_the_parents_not_its_own() -> None:
+    xml = "<holder xmlns='urn:test'><leaf id='1'/><name/><x><y/>inside</x>outside</holder>"
+    found = read(Holder, xml, strict=False)
+    assert [(kept.tail, kept.children[0].tail) for kept in found.rest] == [("", "inside")]
+    assert read(Holder, encode(found)) == found
+
+
 def test_own_text_is_joined_around_children() -> None:
     xml = "<everything xmlns='urn:test' text-field=''>a<flag/>b<unknown>c</unknown>d</everything>"
     assert read(Everything, xml, strict=False).own == "abd"
