@@ -75,13 +75,14 @@ class World:
         self.presence = PresenceHandler(
             cast("Subscriptions", subscriptions), self.sent.append, self.discovery.caps
         )
+        self.message = MessageHandler("Assistant", self.sent.append, self.view, clock)
         self.threads = Threads(8, 4)
         handlers = (
             About("agent", "1.2.3", now),
             self.discovery,
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.view, self.threads, inline_s, now),
-            MessageHandler("Assistant", self.sent.append, self.view, clock),
+            self.message,
             self.presence,
         )
         routes = [route for handler in handlers for route in handler.routes()]

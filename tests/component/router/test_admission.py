@@ -19,6 +19,7 @@ from tests.component.router.wire import (
     error_of,
     iq,
     request,
+    until,
 )
 from xep.fluux_agent.errors import Retry
 from xep.stanza_error import StanzaError
@@ -188,12 +189,10 @@ async def test_answers_are_taken_however_busy_it_is() -> None:
     async with bench.running(), anyio.create_task_group() as tasks:
         bench.receive(by(1, "alice@a.example"))
         tasks.start_soon(ask)
-        while not bench.output.sent:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: bench.output.sent)
         bench.output.congested = True
         (asked,) = bench.replies
         bench.receive(iq(type_="result", id_=asked.get("id"), from_=DOMAIN))
-        while not answers:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: answers)
         doors.open.set()
     assert answers == [Do()]

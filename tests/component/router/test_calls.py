@@ -1,14 +1,12 @@
 """IQs that we send: who may answer them, and what becomes of each."""
 
-from collections.abc import Callable
-
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.component.router.wire import DOMAIN, Bench, Do, Done, element, iq
+from tests.component.router.wire import DOMAIN, Bench, Do, Done, do, element, iq, until
 from xep.fluux_agent.errors import NAMESPACE as ERRORS
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
@@ -43,12 +41,6 @@ class Asking:
             except StanzaError as error:
                 self.error = error
         self.ended = True
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(30):
-        while not condition():
-            await checkpoint()
 
 
 async def settle() -> None:
@@ -267,8 +259,6 @@ async def test_an_answer_over_a_limit_fails_its_call_at_once(type_: str) -> None
 
 async def test_we_can_call_ourselves_through_the_server() -> None:
     """A probe: the server loops the IQ to our own domain back to us, and then our answer."""
-    from tests.component.router.wire import do
-
     bench = Bench([do(lambda request: Done(text=request.payload.what))])
     asking = Asking(bench, to=DOMAIN)
     async with anyio.create_task_group() as tasks:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.router.table import Answer, Request
-from tests.component.router.wire import Bench, Do, condition, do, error_of, request
+from tests.component.router.wire import Bench, Do, condition, do, error_of, request, until
 from xep.fluux_agent.errors import Retry
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,7 @@ async def test_draining_waits_for_what_is_under_way_and_takes_on_nothing_new() -
     async with bench.running(), anyio.create_task_group() as tasks:
         bench.receive(request(id_="1"), request(id_="2"))
         tasks.start_soon(drain)
-        while not bench.router._draining:
-            await checkpoint()
+        await until(lambda: bench.router._draining)
         bench.receive(request(id_="3"))
         (refused,) = bench.replies
         assert refused.get("id") == "3"

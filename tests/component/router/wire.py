@@ -139,9 +139,14 @@ class Bench:
 
     async def settled(self) -> None:
         """Wait until nothing is under way any more."""
-        with anyio.fail_after(30):
-            while self.router._admission.total:
-                await checkpoint()
+        await until(lambda: not self.router._admission.total)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let everything else run until it holds."""
+    with anyio.fail_after(30):
+        while not condition():
+            await checkpoint()
 
 
 def do(handler: Callable[[Any], Any], type_: Any = "get") -> IQRoute:

@@ -1,0 +1,240 @@
+"""Presence: who subscribes to us, and what they see; with the subscriptions on disk."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.storage import Storage
+from component.storage.subscriptions import Subscription, SubscriptionStore
+from tests.component.handlers.world import ALICE, BOB, World
+from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
+from xep.binding import decode
+from xep.caps import Caps
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+ALICE_BARE, BOB_BARE = "alice@a.example", "bob@b.example"
+
+
+@asynccontextmanager
+async def living(directory: Path) -> AsyncIterator[tuple[World, SubscriptionStore]]:
+    async with Storage.open(directory) as storage:
+        store = SubscriptionStore(storage)
+        world = World(subscriptions=store)
+        async with world.bench.running():
+            yield world, store
+
+
+def presence(type_: str | None, from_: str | None = ALICE_BARE, to: str = AGENT) -> str:
+    return element("presence", type=type_, from_=from_, to=to)
+
+
+async def sent(world: World, *stanzas: str) -> list[tuple[str, str, str]]:
+    """Type, from and to of what is sent because of the stanzas."""
+    before = len(world.sent)
+    world.bench.receive(*stanzas)
+    await world.bench.settled()
+    found = [parse(stanza.encode()) for stanza in world.sent[before:]]
+    assert world.bench.output.sent == []
+    assert {each.tag for each in found} <= {"{jabber:client}presence"}
+    return [(p.get("type", "available"), p.get("from", ""), p.get("to", "")) for p in found]
+
+
+@pytest.mark.parametrize("to", [AGENT, DOMAIN])
+async def test_who_subscribes_is_accepted_kept_and_shown(tmp_path: Path, to: str) -> None:
+    async with living(tmp_path) as (world, store):
+        assert await sent(world, presence("subscribe", to=to)) == [
+            ("subscribed", to, ALICE_BARE),
+            ("available", to, ALICE_BARE),
+        ]
+        assert await store.all() == [Subscription(JID.parse(to), JID.parse(ALICE_BARE), "from")]
+
+
+async def test_a_subscription_is_between_bare_addresses(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        answers = await sent(world, presence("subscribe", ALICE, f"{AGENT}/x"))
+        assert answers[0] == ("subscribed", AGENT, ALICE_BARE)
+        assert await store.get(JID.parse(AGENT), JID.parse(ALICE_BARE)) is not None
+
+
+async def test_available_presence_carries_capabilities(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        for to, caps in (
+            (AGENT, world.discovery.caps("agent", "assistant")),
+            (DOMAIN, world.discovery.caps("component", None)),
+        ):
+            await sent(world, presence("subscribe", to=to))
+            (carried,) = parse(world.sent[-1].encode())
+            assert carried.tag == Caps.xml.tag
+            assert decode(Caps, carried, strict=True) == caps
+
+
+async def test_who_asks_again_is_told_again(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        first = await sent(world, presence("subscribe"))
+        assert await sent(world, presence("subscribe")) == first
+        assert len(await store.all()) == 1
+
+
+async def test_who_unsubscribes_sees_us_go(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
+        assert await sent(world, presence("unsubscribe")) == [
+            ("unavailable", AGENT, ALICE_BARE),
+            ("unsubscribed", AGENT, ALICE_BARE),
+        ]
+        assert [str(each.contact) for each in await store.all()] == [BOB_BARE]
+        assert await sent(world, presence("unsubscribe")) == []
+
+
+async def test_a_subscriber_who_probes_sees_us(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        await sent(world, presence("subscribe"))
+        assert await sent(world, presence("probe")) == [("available", AGENT, ALICE_BARE)]
+        # One client that asks is answered by itself, at the address the server knows.
+        odd = "alice@a.example/a\N{NO-BREAK SPACE}b"
+        assert await sent(world, presence("probe", odd)) == [("available", AGENT, odd)]
+
+
+async def test_a_stranger_who_probes_learns_that_it_is_none(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        await sent(world, presence("subscribe"))
+        assert await sent(world, presence("probe", BOB)) == [("unsubscribed", AGENT, BOB_BARE)]
+        # A subscription to the agent is none to the domain.
+        assert await sent(world, presence("probe", to=DOMAIN)) == [
+            ("unsubscribed", DOMAIN, ALICE_BARE)
+        ]
+
+
+@pytest.mark.parametrize("from_", [f"x@{REFUSED}", "c.example", "@", "", None])
+@pytest.mark.parametrize("type_", ["subscribe", "unsubscribe", "probe", None])
+async def test_who_is_refused_sees_nothing(
+    tmp_path: Path, from_: str | None, type_: str | None
+) -> None:
+    async with living(tmp_path) as (world, store):
+        assert await sent(world, presence(type_, from_)) == []
+        assert await store.all() == []
+
+
+@pytest.mark.parametrize("type_", [None, "unavailable", "subscribed", "unsubscribed", "error"])
+async def test_what_others_say_of_themselves_is_not_answered(
+    tmp_path: Path, type_: str | None
+) -> None:
+    async with living(tmp_path) as (world, store):
+        assert await sent(world, presence(type_)) == []
+        assert await store.all() == []
+
+
+async def test_nobody_can_subscribe_to_who_is_not_here(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        assert await sent(world, presence("subscribe", to=f"nobody@{DOMAIN}")) == []
+        assert await store.all() == []
+
+
+async def test_we_announce_ourselves_to_every_subscriber_after_a_restart(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        await sent(
+            world,
+            presence("subscribe"),
+            presence("subscribe", BOB_BARE),
+            presence("subscribe", to=DOMAIN),
+        )
+    async with living(tmp_path) as (world, _):
+        await world.presence.announce()
+        seen = [parse(stanza.encode()) for stanza in world.sent]
+        assert {(p.get("from"), p.get("to")) for p in seen} == {
+            (AGENT, ALICE_BARE),
+            (AGENT, BOB_BARE),
+            (DOMAIN, ALICE_BARE),
+        }
+        assert len(seen) == 3
+        for each in seen:
+            assert each.get("type") is None
+            assert [child.tag for child in each] == [Caps.xml.tag]
+
+
+async def test_we_take_leave_of_every_subscriber(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
+        world.sent.clear()
+        await world.presence.take_leave()
+        seen = [parse(stanza.encode()) for stanza in world.sent]
+        assert {(p.get("type"), p.get("from"), p.get("to")) for p in seen} == {
+            ("unavailable", AGENT, ALICE_BARE),
+            ("unavailable", AGENT, BOB_BARE),
+        }
+        assert len(await store.all()) == 2  # they remain subscribers
+
+
+class SlowStore:
+    """Subscriptions whose disk takes its time, so that a later request could overtake."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[JID, JID], Subscription] = {}
+        self.waiting = 0
+
+    async def _wait(self) -> None:
+        # Who comes later waits for less.
+        self.waiting += 1
+        for _ in range(max(0, 12 - 3 * self.waiting)):
+            await checkpoint()
+
+    async def put(self, subscription: Subscription) -> None:
+        await self._wait()
+        self.kept[subscription.owner, subscription.contact] = subscription
+
+    async def remove(self, owner: JID, contact: JID) -> bool:
+        await self._wait()
+        return self.kept.pop((owner, contact), None) is not None
+
+    async def get(self, owner: JID, contact: JID) -> Subscription | None:
+        await self._wait()
+        return self.kept.get((owner, contact))
+
+    async def all(self) -> list[Subscription]:
+        return list(self.kept.values())
+
+
+@given(
+    types=st.lists(st.sampled_from(["subscribe", "unsubscribe", "probe"]), min_size=1, max_size=8)
+)
+async def test_what_comes_in_one_breath_is_done_in_order(types: list[str]) -> None:
+    store = SlowStore()
+    world = World(subscriptions=store)
+    async with world.bench.running():
+        said = await sent(world, *(presence(type_) for type_ in types))
+    expected, subscribed = [], False
+    for type_ in types:
+        if type_ == "subscribe":
+            subscribed = True
+            expected += ["subscribed", "available"]
+        elif type_ == "probe":
+            expected += ["available" if subscribed else "unsubscribed"]
+        elif subscribed:
+            subscribed = False
+            expected += ["unavailable", "unsubscribed"]
+    assert [kind for kind, _, _ in said] == expected
+    assert bool(store.kept) == subscribed
+
+
+async def test_one_that_fails_holds_up_nobody() -> None:
+    class Breaking(SlowStore):
+        async def put(self, subscription: Subscription) -> None:
+            if subscription.contact == JID.parse(ALICE_BARE):
+                raise OSError("the disk is full")
+            await super().put(subscription)
+
+    world = World(subscriptions=Breaking())
+    async with world.bench.running():
+        with anyio.fail_after(30):
+            assert await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE)) == [
+                ("subscribed", AGENT, BOB_BARE),
+                ("available", AGENT, BOB_BARE),
+            ]
