@@ -5,11 +5,16 @@ Written as source for the same reason as the decoder: it runs for every element 
 
 import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
 from xep.binding.errors import EncodingError
-from xep.binding.escaping import escape_attribute, escape_text
+from xep.binding.escaping import (
+    attribute_special,
+    escape_attribute,
+    escape_text,
+    text_special,
+)
 
 Encoder = Callable[[Any, str], str]
 
@@ -45,10 +50,12 @@ class _Source:
             "alone": f"<{local} xmlns='{escape_attribute(namespace)}'",
             "end": f"</{local}>",
             "attribute": escape_attribute,
-            "character_data": escape_text,
-            "children": functools.partial(_children, namespace),
+            "attribute_special": attribute_special,
+            "text": escape_text,
+            "text_special": text_special,
+            "unfit": _unfit,
             "rest": functools.partial(_rest, namespace),
-            "encode": encode,
+            "encoder_for": encoder_for,
         }
         self.count = 0
 
@@ -83,38 +90,47 @@ class _Source:
         head = "def encode_element(payload, parent_namespace):"
         return [head, *(f"    {line}" for line in body)]
 
-    def _converted(self, field: Field, value: str, escape: str) -> str:
+    def _written(self, field: Field, kind: Literal["attribute", "text"]) -> tuple[list[str], str]:
+        """The lines that turn `value` into text, and the expression for that text, escaped."""
         conversion = field.conversion
         assert conversion is not None
-        if conversion.encode is None:
-            return f"{escape}({value})"
-        return f"{escape}({self.name(_checked(field, conversion.encode))}({value}))"
+        lines: list[str] = []
+        if conversion.encode is not None:
+            lines = [
+                "try:",
+                f"    value = {self.name(conversion.encode)}(value)",
+                "except ValueError as error:",
+                f"    raise unfit({self.name(field.local)}, error) from error",
+            ]
+        # Nearly always there is nothing to escape, and a call would cost as much as finding out.
+        return lines, f"(value if {kind}_special(value) is None else {kind}(value))"
 
     def _attribute(self, field: Field) -> list[str]:
-        value = f"payload.{field.name}"
-        prefix, omitted = self.name(f" {field.local}='"), None
-        add = f'xml += {prefix} + {self._converted(field, "value", "attribute")} + "\'"'
+        prefix = self.name(f" {field.local}='")
+        lines, written = self._written(field, "attribute")
+        add = [*lines, f'xml += {prefix} + {written} + "\'"']
+        value = f"value = payload.{field.name}"
         if field.required and not field.optional:
-            return [f"value = {value}", add]
+            return [value, *add]
         condition = "value is not None"
         if not field.always and field.default is not None and not field.required:
-            omitted = self.name(field.default)
-            condition += f" and value != {omitted}"
-        return [f"value = {value}", f"if {condition}:", f"    {add}"]
+            condition += f" and value != {self.name(field.default)}"
+        return [value, f"if {condition}:", *(f"    {line}" for line in add)]
 
     def _text(self, field: Field) -> list[str]:
-        add = f"content += {self._converted(field, 'value', 'character_data')}"
-        return [f"value = payload.{field.name}", "if value is not None:", f"    {add}"]
-
-    def _child(self, field: Field) -> list[str]:
-        if field.many:
-            value = f"payload.{field.name}"
-            return [f"if {value}:", f"    content += children({value})"]
+        lines, written = self._written(field, "text")
+        add = [*lines, f"content += {written}"]
         return [
             f"value = payload.{field.name}",
             "if value is not None:",
-            "    content += encode(value, own)",
+            *(f"    {line}" for line in add),
         ]
+
+    def _child(self, field: Field) -> list[str]:
+        add = "    content += encoder_for(type(value))(value, own)"
+        if field.many:
+            return [f"for value in payload.{field.name}:", add]
+        return [f"value = payload.{field.name}", "if value is not None:", add]
 
     def _text_child(self, field: Field) -> list[str]:
         namespace = field.namespace or ""
@@ -125,11 +141,13 @@ class _Source:
         )
         start = self.name(f"<{field.local}{declared}>")
         end = self.name(f"</{field.local}>")
-        converted = self._converted(field, "value", "character_data")
-        add = f"content += {start} + {converted} + {end}"
+        lines, written = self._written(field, "text")
+        add = [*lines, f"content += {start} + {written} + {end}"]
         if field.many:
-            return [f"for value in payload.{field.name}:", f"    {add}"]
-        return [f"value = payload.{field.name}", "if value is not None:", f"    {add}"]
+            head = [f"for value in payload.{field.name}:"]
+        else:
+            head = [f"value = payload.{field.name}", "if value is not None:"]
+        return [*head, *(f"    {line}" for line in add)]
 
     def _flag(self, field: Field) -> list[str]:
         namespace = field.namespace or ""
@@ -142,21 +160,9 @@ class _Source:
         return [f"if payload.{field.name}:", f"    content += {flag}"]
 
 
-def _children(namespace: str, payloads: tuple[Payload, ...]) -> str:
-    return "".join([encoder_for(type(payload))(payload, namespace) for payload in payloads])
-
-
 def _rest(namespace: str, opaque: Any) -> str:
     return "".join([element.encode(namespace) for element in opaque])
 
 
-def _checked(field: Field, convert: Callable[[Any], str]) -> Callable[[Any], str]:
-    """``convert`` whose ValueError becomes an EncodingError that names the field."""
-
-    def checked(value: Any) -> str:
-        try:
-            return convert(value)
-        except ValueError as error:
-            raise EncodingError(f"{field.local}: {error}") from error
-
-    return checked
+def _unfit(name: str, error: ValueError) -> EncodingError:
+    return EncodingError(f"{name}: {error}")
