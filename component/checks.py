@@ -62,18 +62,18 @@ def _notice(settings: Settings) -> Check | None:
 
 def _policy(settings: Settings) -> Check:
     try:
-        make_policy(settings)
+        policy = make_policy(settings)
     except PolicyError as error:
         return Check("policy", "failed", str(error))
     domains = settings.allowed_domains
     jids = settings.agent.allowed_jids
     if jids == () or domains == ():
         return Check("policy", "warning", "nobody may use the agent: an allow-list is empty")
-    if jids is not None and jids != ("*",) and domains != ("*",):
-        outside = [jid for jid in jids if JID.parse(jid).domain not in domains]
-        if outside:
+    if jids is not None and jids != ("*",):
+        shut_out = [jid for jid in jids if not policy.admits(JID.parse(jid))]
+        if shut_out:
             text = (
-                f"{', '.join(outside)} can never come in: a sender must pass both lists, and "
+                f"{', '.join(shut_out)} can never come in: a sender must pass both lists, and "
                 "agent.allowed_domains does not hold that domain"
             )
             return Check("policy", "warning", text)

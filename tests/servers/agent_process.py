@@ -14,9 +14,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
-from tests.servers.base import Server
 from tests.servers.watchdog import Watchdog
 
 PROGRAM = Path(sys.executable).with_name("xmpp-agent")
@@ -40,6 +39,17 @@ def environment(**settings: object) -> dict[str, str]:
     return own | given
 
 
+class Attachable(Protocol):
+    """A server that the service can be attached to: a real one, or the embedded one."""
+
+    component_domain: str
+    secret: str
+    accounts: dict[str, str]
+
+    def agent_toml(self) -> str:
+        """Return the configuration for it, with ${AGENT_SECRET} in it."""
+
+
 class AgentProcess:
     """One `xmpp-agent run`, from `start` to `close`; it may be started again in between.
 
@@ -48,7 +58,7 @@ class AgentProcess:
     """
 
     def __init__(
-        self, server: Server, directory: Path, *, secret: str | None = None, **settings: object
+        self, server: Attachable, directory: Path, *, secret: str | None = None, **settings: object
     ) -> None:
         self.server = server
         self.directory = directory

@@ -1,0 +1,47 @@
+"""What the tests of commands share: a server, and a directory with an agent.toml for it."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from component.cli.main import group
+from tests.component.cli.embedded import Embedded, embedded_server
+from tests.servers.agent_process import environment
+
+RunCommand = Callable[..., Result]
+
+
+@pytest.fixture(scope="package")
+def embedded() -> Iterator[Embedded]:
+    with embedded_server() as server:
+        yield server
+
+
+@pytest.fixture
+def command(
+    embedded: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunCommand]:
+    """Run a command in a directory with an agent.toml for the embedded server.
+
+    Settings such as `server__port=1` go into its environment. No output may hold the secret.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    monkeypatch.chdir(tmp_path)
+    Path("agent.toml").write_text(embedded.agent_toml())
+
+    def run(*arguments: str, secret: str = embedded.secret, **settings: object) -> Result:
+        given = {**environment(**settings), "AGENT_SECRET": secret}
+        result = CliRunner().invoke(group, arguments, env=dict(given))
+        assert secret not in result.output
+        assert embedded.secret not in result.output
+        return result
+
+    yield run
+    # Commands send the logs of the process to their own stderr, which is gone.
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()

@@ -1,0 +1,211 @@
+import json
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from component.cli.exit_codes import ExitCode
+from tests.component.cli.conftest import RunCommand
+from tests.component.cli.embedded import Embedded
+from tests.servers.agent_process import PROGRAM, AgentProcess, environment
+
+ALL = ["policy", "skills", "storage", "connection", "probe", "service discovery"]
+
+
+def checks(result: Result) -> dict[str, tuple[str, str]]:
+    """Verdict and text of each check, by its name, from the output of --json."""
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(line.keys() == {"name", "verdict", "text"} for line in lines)
+    return {line["name"]: (line["verdict"], line["text"]) for line in lines}
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {name: verdict for name, (verdict, _) in checks(result).items()}
+
+
+def the_one_that_failed(result: Result) -> tuple[str, str]:
+    """Name and text of the only check that failed."""
+    assert result.exit_code == ExitCode.FAILURE
+    assert result.stderr == "error: 1 of the checks failed.\n"
+    ((name, text),) = [
+        (name, text) for name, (verdict, text) in checks(result).items() if verdict == "failed"
+    ]
+    return name, text
+
+
+def test_all_is_well(command: RunCommand, embedded: Embedded) -> None:
+    result = command("doctor", "--json")
+    assert result.exit_code == ExitCode.OK, result.output
+    assert result.stderr == ""
+    assert verdicts(result) == dict.fromkeys(ALL, "ok")
+    found = checks(result)
+    assert found["policy"][1] == "everybody of localhost may use the agent"
+    assert found["skills"][1] == "2 skills are offered"
+    assert found["connection"][1] == (
+        f"127.0.0.1:{embedded.port} accepted the handshake of agent.localhost"
+    )
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_for_people(command: RunCommand, backend: str) -> None:
+    result = command("doctor", "--config", "agent.toml", backend=backend)
+    assert result.exit_code == ExitCode.OK, result.output
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert [mark for mark, _ in lines] == ["ok"] * (1 + len(ALL))
+    assert all(line.startswith(name) for (_, line), name in zip(lines[1:], ALL, strict=True))
+    assert "\x1b" not in result.output
+
+
+def test_in_a_process_of_its_own(embedded: Embedded, tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_text(embedded.agent_toml())
+    for secret, code in ((embedded.secret, ExitCode.OK), ("another one", ExitCode.FAILURE)):
+        done = subprocess.run(
+            [PROGRAM, "doctor"],
+            cwd=tmp_path,
+            env={**environment(), "AGENT_SECRET": secret},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert secret not in done.stdout + done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+# Each thing that can be wrong, one at a time.
+
+
+def test_no_file(command: RunCommand) -> None:
+    result = command("doctor", "--config", "nosuch.toml")
+    assert result.exit_code == ExitCode.CONFIG
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: nosuch.toml: there is no such file; `xmpp-agent init`")
+
+
+def test_a_file_with_mistakes(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(path.read_text() + 'prot = 1\n[agent]\nallowed_jids = "all"\n')
+    result = command("doctor")
+    assert result.exit_code == ExitCode.CONFIG
+    unknown, wrong = result.stderr.splitlines()
+    assert unknown == (
+        "error: agent.toml, line 6: server.prot is not a setting; did you mean server.port?"
+    )
+    assert wrong.startswith("error: agent.toml, line 8: agent.allowed_jids must be a list")
+
+
+def test_an_entry_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
+    result = command("doctor", "--json", agent__allowed_jids=["juliet@localhost/phone"])
+    name, text = the_one_that_failed(result)
+    assert name == "policy"
+    assert text.startswith("agent.allowed_jids: 'juliet@localhost/phone': It has a resource")
+    # The rest does not rest on it.
+    assert list(checks(result)) == ALL
+
+
+def test_a_policy_that_lets_nobody_in(command: RunCommand) -> None:
+    for setting in ("agent__allowed_jids", "agent__allowed_domains"):
+        result = command("doctor", "--json", **{setting: []})
+        assert result.exit_code == ExitCode.OK
+        assert checks(result)["policy"] == (
+            "warning",
+            "nobody may use the agent: an allow-list is empty",
+        )
+
+
+def test_an_account_whose_domain_is_not_allowed(command: RunCommand) -> None:
+    jids = ["juliet@localhost", "romeo@elsewhere.example"]
+    verdict, text = checks(command("doctor", "--json", agent__allowed_jids=jids))["policy"]
+    assert verdict == "warning"
+    assert text.startswith("romeo@elsewhere.example can never come in: ")
+    # However the domain is spelt.
+    found = checks(
+        command(
+            "doctor",
+            "--json",
+            agent__allowed_jids=["juliet@LOCALHOST"],
+            agent__allowed_domains=["LocalHost"],
+        )
+    )
+    assert found["policy"][0] == "ok", found["policy"]
+
+
+def test_a_module_that_is_not_there(command: RunCommand) -> None:
+    name, text = the_one_that_failed(command("doctor", "--json", skills__modules=["nosuch_skills"]))
+    assert name == "skills"
+    assert text.startswith("There is no module nosuch_skills: install it")
+
+
+def test_a_module_that_breaks(command: RunCommand) -> None:
+    Path("own.py").write_text("1 / 0\n")
+    name, text = the_one_that_failed(command("doctor", "--json", skills__modules=["./own.py"]))
+    assert name == "skills"
+    assert text.endswith("own.py cannot be loaded: ZeroDivisionError: division by zero")
+
+
+def test_storage_that_is_no_directory(command: RunCommand) -> None:
+    Path("data").write_text("")
+    name, text = the_one_that_failed(command("doctor", "--json"))
+    assert name == "storage"
+    assert "there is a file where a directory should be" in text
+
+
+def test_nobody_listens(command: RunCommand) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    result = command("doctor", "--json", server__port=port)
+    name, text = the_one_that_failed(result)
+    assert name == "connection"
+    assert text.startswith(f"127.0.0.1:{port} refuses connections: start the XMPP server")
+    assert list(checks(result)) == ALL[:4]
+
+
+def test_a_wrong_secret(command: RunCommand) -> None:
+    name, text = the_one_that_failed(command("doctor", "--json", secret="some other secret"))
+    assert name == "connection"
+    assert "refused the handshake for agent.localhost: the component's secret differs" in text
+
+
+def test_a_domain_that_the_server_does_not_know(command: RunCommand) -> None:
+    result = command("doctor", "--json", server__component_domain="nosuch.localhost")
+    name, text = the_one_that_failed(result)
+    assert name == "connection"
+    assert "has no component nosuch.localhost: add it" in text
+
+
+def test_a_service_that_runs_keeps_its_stream(
+    command: RunCommand, embedded: Embedded, tmp_path: Path
+) -> None:
+    with AgentProcess(embedded, tmp_path / "service") as service:
+        service.connected()
+        data = str(service.directory / "data")
+        result = command("doctor", "--json", storage__path=data)
+        assert result.exit_code == ExitCode.OK
+        verdict, text = checks(result)["storage"]
+        assert verdict == "warning"
+        assert f"is in use by process {service.pid}" in text
+        assert list(checks(result)) == ["policy", "skills", "storage"]
+
+        # With another data directory only the server can tell.
+        result = command("doctor", "--json")
+        assert result.exit_code == ExitCode.OK
+        verdict, text = checks(result)["connection"]
+        assert verdict == "warning"
+        assert "another process is connected" in text
+        assert service.stop() == 0
+        assert len(service.log("connected")) == 1
+
+
+def test_what_a_later_release_will_read(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(path.read_text() + '[llm]\napi_key = "the key of the model"\n')
+    result = command("doctor", "--json")
+    assert result.exit_code == ExitCode.OK
+    assert checks(result)["settings"] == (
+        "warning",
+        "not served by this release and left unread: llm",
+    )
+    assert "the key of the model" not in result.output
