@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from component.skills.registry import MOST_PER_PAGE
 from xep.binding import ContentError
 from xep.fluux_agent import errors
 from xep.result_sets import ResultSet, page_answer, page_bounds
 
 T = TypeVar("T")
 
+MOST_PER_PAGE = 50
 _PAGE_BYTES = 65_536
 _ROOM_FOR_THE_REST = 4_096
 """Bytes of a page that are not entries: what holds them, and the set at their end."""

@@ -20,7 +20,7 @@ from component.skills.loading import load_module, skills_of
 from component.skills.native import call, call_inline
 from component.skills.outputs import Output, SkillResult
 from component.skills.params import prepare
-from component.skills.registry import Page, Registry, View
+from component.skills.registry import Registry, View
 
 __all__ = [
     "Annotations",
@@ -30,7 +30,6 @@ __all__ = [
     "DuplicateSkillError",
     "InvalidParam",
     "Output",
-    "Page",
     "Registry",
     "SearchError",
     "Skill",

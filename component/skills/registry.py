@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from component.skills.declare import AnySkill, Skill, skill
 from component.skills.errors import DuplicateSkillError, SearchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
-MOST_PER_PAGE = 50
 MOST_WORDS = 16
 
 _SEARCHES_KEPT = 16
@@ -31,27 +27,6 @@ _name = attrgetter("name")
 @skill(name="absent", inline=True, hidden=True)
 def _absent() -> None:
     """Stand in for names that are not there, so that policy is asked for them just the same."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """One page of skills in the order of their names, with what XEP-0059 wants to know of it.
-
-    `index` is the position of the first skill in the whole list, `count` the length of that list.
-    """
-
-    skills: tuple[AnySkill, ...]
-    index: int
-    count: int
-
-    @property
-    def first(self) -> str | None:
-        """The name of the first skill, None on an empty page."""
-        return self.skills[0].name if self.skills else None
-
-    @property
-    def last(self) -> str | None:
-        """The name of the last skill, None on an empty page."""
-        return self.skills[-1].name if self.skills else None
 
 
 class Registry:
@@ -168,34 +143,6 @@ class View:
             raise SearchError(f"A search takes at most {MOST_WORDS} words, not {len(wanted)}.")
         return self._listed().names(wanted)
 
-    def page(
-        self, after: str | None = None, before: str | None = None, limit: int = MOST_PER_PAGE
-    ) -> Page:
-        """Return at most `limit` skills, and never more than 50 (XEP-0059 §2).
-
-        `after` and `before` are names and need not exist (any more): the page begins after the one
-        or ends before the other. An empty `before` is the last page; both None the first.
-        """
-        return _page(self._listed().skills, after, before, limit)
-
-    def search(
-        self,
-        words: str | Iterable[str],
-        after: str | None = None,
-        before: str | None = None,
-        limit: int = MOST_PER_PAGE,
-    ) -> Page:
-        """Return a page of the skills in which every word occurs, whatever its case.
-
-        Looked at are name, title, description and tags. A text is taken apart at white space.
-        Raises SearchError for more than 16 words.
-        """
-        parts = words.split() if isinstance(words, str) else words
-        wanted = frozenset(word.casefold() for word in parts)
-        if len(wanted) > MOST_WORDS:
-            raise SearchError(f"A search takes at most {MOST_WORDS} words, not {len(wanted)}.")
-        return _page(self._listed().matching(wanted), after, before, limit)
-
     def _listed(self) -> _Listing:
         if self._listing is None:
             self._listing = self._list(self._visible)
@@ -203,45 +150,27 @@ class View:
 
 
 class _Listing:
-    """Skills in order, their version, and the latest searches among them, for paging on."""
+    """Skills in order, their version, and the names that the latest searches among them found."""
 
-    __slots__ = ("__weakref__", "_names", "_searches", "skills", "version")
+    __slots__ = ("__weakref__", "_searches", "skills", "version")
 
     def __init__(self, skills: tuple[AnySkill, ...], version: str) -> None:
         self.skills = skills
         self.version = version
-        self._names: OrderedDict[frozenset[str], tuple[str, ...]] = OrderedDict()
-        self._searches: OrderedDict[frozenset[str], tuple[AnySkill, ...]] = OrderedDict()
+        self._searches: OrderedDict[frozenset[str], tuple[str, ...]] = OrderedDict()
 
     def names(self, words: frozenset[str]) -> tuple[str, ...]:
-        found = self._names.get(words)
-        if found is None:
-            found = self._names[words] = tuple(each.name for each in self.matching(words))
-            if len(self._names) > _SEARCHES_KEPT:
-                self._names.popitem(last=False)
-        return found
-
-    def matching(self, words: frozenset[str]) -> tuple[AnySkill, ...]:
-        found = self._searches.get(words)
-        if found is not None:
+        names = self._searches.get(words)
+        if names is not None:
             self._searches.move_to_end(words)
-            return found
+            return names
         found = self.skills
         for word in sorted(words, key=len, reverse=True):
             found = tuple([each for each in found if word in each.searched])
-        self._searches[words] = found
+        names = self._searches[words] = tuple([each.name for each in found])
         if len(self._searches) > _SEARCHES_KEPT:
             self._searches.popitem(last=False)
-        return found
-
-
-def _page(skills: Sequence[AnySkill], after: str | None, before: str | None, limit: int) -> Page:
-    limit = max(0, min(limit, MOST_PER_PAGE))
-    start = bisect_right(skills, after, key=_name) if after is not None else 0
-    end = bisect_left(skills, before, key=_name) if before else len(skills)
-    if before is not None:
-        start = max(start, end - limit)
-    return Page(tuple(skills[start : min(end, start + limit)]), start, len(skills))
+        return names
 
 
 def _home(declared: Skill[..., object]) -> str:
