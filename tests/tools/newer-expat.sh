@@ -18,10 +18,10 @@ works && exit
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # The mirror this machine uses already; the signature is what makes it Debian's.
-mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' |
-  awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }')
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+  sed -n 's,/*$,,; /\/debian$/ { p; q; }')
 if [ -z "$mirror" ]; then
-  echo "apt knows no Debian mirror here yet: run 'apt-get update' first." >&2
+  echo "apt knows no Debian mirror here." >&2
   exit 1
 fi
 mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/parts"

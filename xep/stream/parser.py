@@ -155,12 +155,11 @@ class StreamParser:
     def _read_element(self, data: bytes, pos: int, events: list[Event]) -> int:
         """Go on with the element that has begun; give the index after what was used."""
         scanner = self._scanner
+        # What breaks the limit of bytes is noticed right there, whatever comes in the same chunk.
         room = self._limits.bytes + 1 - scanner.size
-        if scanner.elements == 0 and 0 < room < len(data) - pos:
-            # A first tag that is too long is to be noticed before what may be wrong behind that.
-            data = data[: pos + room]
-        end = scanner.scan(data, pos)
-        stop = len(data) if end < 0 else end
+        stop = min(len(data), pos + room) if room > 0 else len(data)
+        end = scanner.scan(data, pos, stop)
+        stop = stop if end < 0 else end
         if scanner.broken is not None:
             if self._skipped is None:
                 self._skipped = self._skip(data, pos)
@@ -171,9 +170,9 @@ class StreamParser:
                 events.append(self._skipped)
             return stop
         if end < 0:
-            self._buffer += data[pos:]
+            self._buffer += data[pos:stop]
             return stop
-        piece = data[pos:end]
+        piece = data[pos:stop]
         if self._buffer:
             piece = bytes(self._buffer) + piece
             self._buffer = bytearray()

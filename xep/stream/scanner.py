@@ -112,8 +112,8 @@ class Scanner:
         """Whether an end tag has begun where an element should."""
         return self._closing and self.elements == 0
 
-    def scan(self, data: bytes, pos: int) -> int:
-        """Go on from index `pos`; give the index after the element, or -1 if `data` ends first.
+    def scan(self, data: bytes, pos: int, stop: int) -> int:
+        """Go on from index `pos`; give the index after the element, or -1 if it goes on at `stop`.
 
         Raises `StreamError`: `restricted-xml` for comments, processing instructions, DTDs and
         undefined entities, `bad-format` for CDATA in place of an element, `not-well-formed` for
@@ -121,20 +121,19 @@ class Scanner:
         """
         self._base = base = self.size - pos
         self._done = False
-        length = len(data)
-        while pos < length and not self._done:
+        while pos < stop and not self._done:
             if self._state != _IN_CONTENT:
-                pos = self._inside(data, pos)
+                pos = self._inside(data, pos, stop)
                 continue
             if data[pos] != _LESS:
-                pos = _run(_TEXT_RUN, data, pos)
-                if pos == length:
+                pos = _run(_TEXT_RUN, data, pos, stop)
+                if pos == stop:
                     break
             if data[pos] == _AND:
                 self._begin_reference()
                 pos += 1
                 continue
-            tag = _TAG.match(data, pos)
+            tag = _TAG.match(data, pos, stop)
             if tag is None:  # not complete yet, or no tag
                 self._state = _AFTER_LESS
                 pos += 1
@@ -160,10 +159,7 @@ class Scanner:
             self.start_tag_end = offset
         level = self.depth + 1
         if self.broken is None:
-            # Judged by where in the element it happens, so that the chunks make no difference.
-            if offset > self._limits.bytes:
-                self.broken = "bytes"
-            elif level > self._limits.depth:
+            if level > self._limits.depth:
                 self.broken = "depth"
             elif self.elements > self._limits.elements:
                 self.broken = "elements"
@@ -171,26 +167,26 @@ class Scanner:
             self.depth = level
         self._done = self._root or self.depth == 0
 
-    def _inside(self, data: bytes, pos: int) -> int:
+    def _inside(self, data: bytes, pos: int, stop: int) -> int:
         """Go on inside something that a chunk has cut, or that is no plain tag or text."""
         state = self._state
         if state == _INSIDE_TAG:
-            return self._inside_tag(data, pos)
+            return self._inside_tag(data, pos, stop)
         if state in (_INSIDE_DOUBLE, _INSIDE_SINGLE):
-            return self._inside_attribute(data, pos)
+            return self._inside_attribute(data, pos, stop)
         if state == _AFTER_LESS:
             return self._after_less(data, pos)
         if state == _AFTER_BANG:
             return self._after_bang(data, pos)
         if state == _INSIDE_CDATA:
-            return self._inside_cdata(data, pos)
+            return self._inside_cdata(data, pos, stop)
         return self._inside_reference(data, pos)
 
-    def _inside_tag(self, data: bytes, pos: int) -> int:
-        mark = _IN_TAG.search(data, pos)
+    def _inside_tag(self, data: bytes, pos: int, stop: int) -> int:
+        mark = _IN_TAG.search(data, pos, stop)
         if mark is None:
-            self._slash = data[-1] == _SLASH
-            return len(data)
+            self._slash = data[stop - 1] == _SLASH
+            return stop
         at = mark.start()
         slash = data[at - 1] == _SLASH if at > pos else self._slash
         if data[at] == _LESS:
@@ -202,10 +198,10 @@ class Scanner:
             self._state = _INSIDE_DOUBLE if data[at] == _QUOTE else _INSIDE_SINGLE
         return at + 1
 
-    def _inside_attribute(self, data: bytes, pos: int) -> int:
+    def _inside_attribute(self, data: bytes, pos: int, stop: int) -> int:
         run = _DOUBLE_RUN if self._state == _INSIDE_DOUBLE else _SINGLE_RUN
-        pos = _run(run, data, pos)
-        if pos == len(data):
+        pos = _run(run, data, pos, stop)
+        if pos == stop:
             return pos
         if data[pos] == _AND:
             self._begin_reference()
@@ -240,18 +236,18 @@ class Scanner:
             self._matched = 0
         return pos + 1
 
-    def _inside_cdata(self, data: bytes, pos: int) -> int:
+    def _inside_cdata(self, data: bytes, pos: int, stop: int) -> int:
         # Its end may be cut in two: the brackets that ended the last chunk are looked at again.
         kept = b"]" * self._matched
-        seam = (kept + data[pos : pos + 2]).find(b"]]>")
+        seam = (kept + data[pos : min(pos + 2, stop)]).find(b"]]>")
         if seam >= 0:
             end = pos + seam + 3 - self._matched
         else:
-            found = data.find(b"]]>", pos)
+            found = data.find(b"]]>", pos, stop)
             if found < 0:
-                rest = (kept + data[max(pos, len(data) - 2) :])[-2:]
+                rest = (kept + data[max(pos, stop - 2) : stop])[-2:]
                 self._matched = len(rest) - len(rest.rstrip(b"]"))
-                return len(data)
+                return stop
             end = found + 3
         self._state = _IN_CONTENT
         return end
@@ -281,6 +277,6 @@ class Scanner:
         return pos + 1
 
 
-def _run(pattern: re.Pattern[bytes], data: bytes, pos: int) -> int:
-    found = pattern.match(data, pos)
+def _run(pattern: re.Pattern[bytes], data: bytes, pos: int, stop: int) -> int:
+    found = pattern.match(data, pos, stop)
     return found.end() if found else pos

@@ -67,6 +67,9 @@ HOSTILE = [
     Hostile("bad UTF-8 in header", HEADER[:-1] + b" to='\xc3\x28'>", "unsupported-encoding"),
     Hostile("attribute twice in header", HEADER[:-1] + b" id='2'>", "not-well-formed"),
     Hostile("huge header", HEADER[:-1] + b" to='" + b"x" * 400, "policy-violation", limits=SMALL),
+    Hostile(
+        "huge header gone wrong", HEADER[:-1] + b" " * 400 + b"<", "policy-violation", limits=SMALL
+    ),
     Hostile("header with end", HEADER[:-1] + b"/>" + EXECUTE, "not-well-formed", closed=True),
     # inside a stanza
     _in_body("comment", b"<!-- -->", "restricted-xml"),
@@ -123,6 +126,12 @@ HOSTILE = [
     Hostile("end with an attribute", HEADER + b"</stream:stream a=''>", "not-well-formed"),
     Hostile("endless end", HEADER + CLOSE[:-1] + b" " * 400, "policy-violation", limits=SMALL),
     Hostile("long end", HEADER + CLOSE[:-1] + b" " * 400 + b">", "policy-violation", limits=SMALL),
+    Hostile(
+        "long end gone wrong",
+        HEADER + CLOSE[:-1] + b" " * 400 + b"<",
+        "policy-violation",
+        limits=SMALL,
+    ),
     # after the stream
     Hostile("two roots", HEADER + CLOSE + HEADER, "not-well-formed", closed=True),
     Hostile("two ends", HEADER + CLOSE + CLOSE, "not-well-formed", closed=True),

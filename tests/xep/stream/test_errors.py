@@ -47,20 +47,18 @@ def test_it_is_a_sentence_in_logs() -> None:
     assert str(StreamError("conflict")) == "conflict"
 
 
+OWN = "xmlns='urn:ietf:params:xml:ns:xmpp-streams'"
+
+
 @pytest.mark.parametrize(
     ("inside", "condition", "text"),
     [
         ("", "undefined-condition", ""),
-        ("<invalid-id xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>", "undefined-condition", "invalid-id"),
+        (f"<invalid-id {OWN}/>", "undefined-condition", "invalid-id"),
         ("<conflict xmlns='urn:x'/>", "undefined-condition", ""),
-        (
-            "<text xmlns='urn:ietf:params:xml:ns:xmpp-streams'> Bye. </text>"
-            "<x xmlns='urn:x'/><reset xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>",
-            "reset",
-            "Bye.",
-        ),
+        (f"<text {OWN}> Bye. </text><x xmlns='urn:x'/><reset {OWN}/>", "reset", "Bye."),
     ],
-)  # fmt: skip
+)
 def test_errors_of_others(inside: str, condition: str, text: str) -> None:
     error = StreamError.from_element(fromstring(f"<error>{inside}</error>"))
     assert (error.condition, error.text) == (condition, text)

@@ -27,6 +27,7 @@ def _skipped(stanza: bytes, limits: Limits = SMALL) -> StanzaSkipped:
         ("bytes", b"x" * 400),
         ("depth", b"<a>" * 6 + b"</a>" * 6),
         ("elements", b"<a/>" * 12),
+        ("bytes", b"x" * 400 + b"<a>" * 6 + b"</a>" * 6),
         ("bytes", b"<a/>" * 2 + b" " * 400 + b"<a/>" * 20),
         ("depth", b"<a>" * 6 + b"</a>" * 6 + b"x" * 400),
     ],
@@ -57,24 +58,22 @@ def test_a_malformed_start_tag_ends_the_stream_even_so() -> None:
     assert found[-1] == ("failed", "not-well-formed")
 
 
+def _levels(start: bytes, count: int, inside: bytes = b"") -> bytes:
+    return b"<iq >" + start * count + inside + b"</a>" * count + b"</iq>"
+
+
 @pytest.mark.parametrize(
     ("good", "bad"),
     [
         (b"<iq>" + b"x" * 391 + b"</iq>", b"<iq>" + b"x" * 392 + b"</iq>"),
         (b"<iq >" + b"x" * 390 + b"</iq>", b"<iq >" + b"x" * 391 + b"</iq>"),
-        (b"<iq >" + b"<a>" * 5 + b"</a>" * 5 + b"</iq>", b"<iq >" + b"<a>" * 6 + b"</a>" * 6 + b"</iq>"),
-        (
-            b"<iq >" + b"<a>" * 4 + b"<b/>" + b"</a>" * 4 + b"</iq>",
-            b"<iq >" + b"<a>" * 5 + b"<b/>" + b"</a>" * 5 + b"</iq>",
-        ),
-        (
-            b"<iq >" + b"<a b='/>'>" * 5 + b"</a>" * 5 + b"</iq>",
-            b"<iq >" + b"<a b='/>'>" * 6 + b"</a>" * 6 + b"</iq>",
-        ),
+        (_levels(b"<a>", 5), _levels(b"<a>", 6)),
+        (_levels(b"<a>", 4, b"<b/>"), _levels(b"<a>", 5, b"<b/>")),
+        (_levels(b"<a b='/>'>", 5), _levels(b"<a b='/>'>", 6)),
         (b"<iq >" + b"<a/>" * 11 + b"</iq>", b"<iq >" + b"<a/>" * 12 + b"</iq>"),
         (b"<iq >" + b"<a></a>" * 11 + b"</iq>", b"<iq >" + b"<a></a>" * 12 + b"</iq>"),
     ],
-)  # fmt: skip
+)
 def test_limits_are_exact(good: bytes, bad: bytes) -> None:
     for chunks in ([HEADER + good + bad + good], bytewise(HEADER + good + bad + good)):
         found = parse(chunks, SMALL)[1:]

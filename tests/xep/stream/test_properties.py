@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain, pairwise
 from xml.etree.ElementTree import ParseError, fromstring
 
 from hypothesis import example, given
@@ -55,7 +56,9 @@ def _element(draw: st.DrawFn, content: st.SearchStrategy[str]) -> str:
 ELEMENTS = _element(
     st.recursive(TEXT | CDATA, lambda content: _element(content | TEXT), max_leaves=5)
 ).map(str.encode)
-STREAMS = st.lists(ELEMENTS | st.sampled_from(sum(VALID.values(), [])), max_size=5).map(join)
+STREAMS = st.lists(
+    ELEMENTS | st.sampled_from(list(chain.from_iterable(VALID.values()))), max_size=5
+).map(join)
 CUTS = st.lists(st.integers(0, 2000), max_size=8)
 
 
@@ -64,8 +67,31 @@ def _mutated(draw: st.DrawFn) -> bytes:
     """A stream in which a few pieces were replaced by what XML cares about."""
     data = bytearray(draw(STREAMS | st.sampled_from([hostile.data for hostile in HOSTILE])))
     pieces = st.sampled_from(
-        [b"<", b">", b"/>", b"</", b"'", b'"', b"&", b";", b"]]>", b"<!", b"<?", b"\0", b"\xff"]
-        + [b"<![CDATA[", b"</iq>", b"<iq>", b"<iq ", b"", b" ", b"x", CLOSE, b"&amp;", b"\xe2"]
+        [
+            b"<",
+            b">",
+            b"/>",
+            b"</",
+            b"'",
+            b'"',
+            b"&",
+            b";",
+            b"]]>",
+            b"<!",
+            b"<?",
+            b"\0",
+            b"\xff",
+            b"<![CDATA[",
+            b"</iq>",
+            b"<iq>",
+            b"<iq ",
+            b"",
+            b" ",
+            b"x",
+            CLOSE,
+            b"&amp;",
+            b"\xe2",
+        ]
     )
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -78,7 +104,7 @@ ANY = STREAMS | _mutated() | st.binary(max_size=200).map(lambda data: HEADER + d
 
 def _cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     at = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:end] for start, end in zip(at, at[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(at)]
 
 
 @given(ANY, CUTS, st.sampled_from([None, SMALL, Limits(60, 3, 4)]))
