@@ -7,12 +7,12 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: run test thorough bench check reference format clean
+.PHONY: run test thorough bench check servers reference format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
 
-test: check
+test: check servers
 	$(BIN)/pytest -q
 
 check: $(STAMP)
@@ -21,11 +21,14 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-thorough: $(STAMP)
+thorough: $(STAMP) servers
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
 
-bench: $(STAMP)
+bench: $(STAMP) servers
 	$(BIN)/python -m benchmarks
+
+servers: $(STAMP)
+	tests/tools/debian.sh $(VENV)/expat
 
 reference: $(STAMP)
 	$(BIN)/python -m component.cli.reference > docs/configuration.md
