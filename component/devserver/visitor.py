@@ -4,6 +4,7 @@ It answers nothing it is asked, so it is no client for daily use.
 """
 
 import base64
+import contextlib
 import itertools
 import ssl
 from collections import deque
@@ -16,14 +17,23 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 
+from component.devserver.c2s import BIND
+from component.devserver.client_link import Bind
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.stanza import NAMESPACE, Incoming
-from xep.stream import STREAM_CLOSE, ElementReceived, ParserFailed, StreamParser, encode_header
+from xep.stream import (
+    STREAM_CLOSE,
+    ElementReceived,
+    ParserFailed,
+    StreamClosed,
+    StreamParser,
+    encode_header,
+)
 
 _SASL: Final = "urn:ietf:params:xml:ns:xmpp-sasl"
 _TLS: Final = "urn:ietf:params:xml:ns:xmpp-tls"
-_BIND: Final = "urn:ietf:params:xml:ns:xmpp-bind"
 _READ: Final = 65_536
+_ENDED: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class VisitError(Exception):
@@ -80,12 +90,11 @@ class Visitor:
     ) -> None:
         """Close the stream and the connection."""
         with anyio.move_on_after(1, shield=True):
-            try:
-                await self._stream.send(STREAM_CLOSE)
-                while await self._stream.receive(_READ):
-                    pass
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass
+            # Until the server closes its stream too; it leaves closing the connection to us.
+            with contextlib.suppress(VisitError):
+                await self._send(STREAM_CLOSE.decode())
+                while True:
+                    await self._element()
         await anyio.aclose_forcefully(self._stream)
 
     async def iq(self, type_: str, to: str, payload: str) -> tuple[str, Incoming]:
@@ -125,10 +134,10 @@ class Visitor:
         await self._send(f"<auth xmlns='{_SASL}' mechanism='PLAIN'>{plain}</auth>")
         await self._expect(f"{{{_SASL}}}success")
         await self._open()
-        _, bound = await self.iq("set", self._host, f"<bind xmlns='{_BIND}'/>")
+        _, bound = await self.iq("set", self._host, f"<bind xmlns='{BIND}'/>")
         if bound.type != "result":
             raise VisitError(f"the server gave {self.jid} no resource")
-        self.jid = bound.to or self.jid
+        self.jid = str(bound.require(Bind).jid or self.jid)
         await self._send("<presence/>")
 
     async def _open(self) -> None:
@@ -143,17 +152,22 @@ class Visitor:
             raise VisitError(f"{self.jid} was refused: {element.tag}")
 
     async def _send(self, xml: str) -> None:
-        await self._stream.send(xml.encode())
+        try:
+            await self._stream.send(xml.encode())
+        except _ENDED as error:
+            raise VisitError(f"the connection of {self.jid} ended") from error
 
     async def _element(self) -> Element:
         while not self._elements:
             try:
                 data = await self._stream.receive(_READ)
-            except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            except _ENDED as error:
                 raise VisitError(f"the connection of {self.jid} ended") from error
             for event in self._parser.receive(data):
                 if isinstance(event, ElementReceived):
                     self._elements.append(event.element)
+                elif isinstance(event, StreamClosed) and not self._elements:
+                    raise VisitError(f"the connection of {self.jid} ended")
                 elif isinstance(event, ParserFailed):
                     raise VisitError(f"the server sent no XMPP: {event.error}")
         return self._elements.popleft()
