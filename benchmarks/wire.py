@@ -1,7 +1,8 @@
 """The stream parser against the bare XML parser it stands on: what framing and limits cost.
 
-`python -m benchmarks.wire` prints stanzas per second of CPU time. The peer is `XMLPullParser` alone: it reads
-the same chunks and gives up its events, but knows no limits, refuses nothing and sizes nothing.
+`python -m benchmarks.wire` prints stanzas per second of CPU time. The peer is `XMLPullParser`
+alone: it reads the same chunks and gives up its events, but knows no limits, refuses nothing and
+sizes nothing.
 """
 
 from __future__ import annotations
