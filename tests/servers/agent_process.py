@@ -54,13 +54,21 @@ class AgentProcess:
     """One `xmpp-agent run`, from `start` to `close`; it may be started again in between.
 
     `directory` holds its agent.toml and its data. `secret` is what the process believes the
-    server's to be. `settings` are overrides, as `environment` takes them.
+    server's to be. `toml` stands in for the server's file. `settings` are overrides, as
+    `environment` takes them.
     """
 
     def __init__(
-        self, server: Attachable, directory: Path, *, secret: str | None = None, **settings: object
+        self,
+        server: Attachable,
+        directory: Path,
+        *,
+        secret: str | None = None,
+        toml: str | None = None,
+        **settings: object,
     ) -> None:
         self.server = server
+        self._toml = toml
         self.directory = directory
         self.domain = str(settings.get("server__component_domain", server.component_domain))
         self.secret = server.secret if secret is None else secret
@@ -79,7 +87,7 @@ class AgentProcess:
     def start(self) -> Self:
         """Start the process; it is not connected yet."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "agent.toml").write_text(self.server.agent_toml())
+        (self.directory / "agent.toml").write_text(self._toml or self.server.agent_toml())
         self._ended = False
         self._process = process = subprocess.Popen(
             [PROGRAM, "run", "--config", "agent.toml"],

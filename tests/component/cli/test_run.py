@@ -1,0 +1,125 @@
+import importlib.util
+import signal
+from pathlib import Path
+
+import pytest
+
+from component.cli.exit_codes import ExitCode
+from component.cli.run import event_loop
+from tests.component.cli.conftest import RunCommand
+from tests.component.cli.embedded import Embedded
+from tests.servers.agent_process import AgentProcess
+from tests.servers.talk import execute, output
+
+LOOP_SKILL = '''
+import trio
+from component.skills import skill
+
+@skill(read_only=True)
+async def loop() -> str:
+    """Tell which event loop this runs on."""
+    return "trio" if trio.lowlevel.in_trio_run() else "asyncio"
+'''
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_stop(
+    embedded: Embedded, tmp_path: Path, backend: str, number: signal.Signals
+) -> None:
+    (tmp_path / "own.py").write_text(LOOP_SKILL)
+    service = AgentProcess(
+        embedded, tmp_path, backend=backend, skills__modules=["./own.py"], log__level="info"
+    )
+    with service, embedded.login() as juliet:
+        line = service.wait_log("connected")
+        assert (line["host"], line["port"]) == ("127.0.0.1", embedded.port)
+        for domain in (embedded.component_domain, f"assistant@{embedded.component_domain}"):
+            assert output(juliet.iq(domain, execute("loop"), "set")) == backend
+            assert output(juliet.iq(domain, execute("echo", text="hello"), "set")) == "hello"
+        service.send(number)
+        assert service.wait() == ExitCode.OK
+        # All that a quiet day leaves in the log.
+        assert [entry["event"] for entry in service.log()] == ["connected", "stopping"]
+
+
+def test_uvloop_is_for_asyncio_alone() -> None:
+    """trio refuses an option that it does not know."""
+    assert event_loop("trio") == {}
+    there = importlib.util.find_spec("uvloop") is not None
+    assert event_loop("asyncio") == {"use_uvloop": there}
+
+
+def test_a_notice_of_what_is_left_unread(embedded: Embedded, tmp_path: Path) -> None:
+    later = '[llm]\napi_key = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
+    with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + later) as service:
+        line = service.wait_log(
+            "not served by this release and left unread: llm, skills.web_search"
+        )
+        assert line["level"] == "warning"
+        service.connected()
+        assert service.stop() == ExitCode.OK
+
+
+# What stops the start: sentences on stderr, and an exit code that says whose fault it is.
+
+
+def refusal(command: RunCommand, *arguments: str, **settings: object) -> tuple[int, list[str]]:
+    result = command("run", *arguments, **settings)
+    assert result.stdout == ""
+    return result.exit_code, result.stderr.splitlines()
+
+
+def test_no_file(command: RunCommand) -> None:
+    code, (line,) = refusal(command, "--config", "nosuch.toml")
+    assert code == ExitCode.CONFIG
+    assert line.startswith("error: nosuch.toml: there is no such file; `xmpp-agent init` writes")
+
+
+def test_mistakes_in_the_file_and_in_the_environment(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(path.read_text() + "hots = 1\n")
+    code, lines = refusal(command, server__port="many")
+    assert code == ExitCode.CONFIG
+    assert sorted(lines) == [
+        "error: agent.toml, line 6: server.hots is not a setting; did you mean server.host?",
+        "error: environment: XMPP_AGENT_SERVER__PORT must be a whole number",
+    ]
+
+
+def test_entries_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
+    code, lines = refusal(
+        command,
+        agent__allowed_jids=["juliet@localhost/phone", "a@b@c/d"],
+        agent__allowed_domains=["localhost", "*"],
+    )
+    assert code == ExitCode.CONFIG
+    assert len(lines) == 3
+    (phone,) = [line for line in lines if "phone" in line]
+    assert phone.startswith("error: agent.allowed_jids: 'juliet@localhost/phone': It has a ")
+    assert phone.endswith("Write 'juliet@localhost'.")
+
+
+def test_a_module_that_is_not_there(command: RunCommand) -> None:
+    code, (line,) = refusal(command, skills__modules=["nosuch_skills"])
+    assert code == ExitCode.CONFIG
+    assert line.startswith("error: There is no module nosuch_skills: install it")
+
+
+def test_two_skills_of_one_name(command: RunCommand) -> None:
+    Path("own.py").write_text(
+        "from component.skills import skill\n\n@skill(inline=True)\n"
+        'def echo(text: str) -> str:\n    """Say it again."""\n    return text\n'
+    )
+    code, (line,) = refusal(command, skills__modules=["./own.py"])
+    assert code == ExitCode.CONFIG
+    assert "echo" in line
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_storage_that_is_no_directory(command: RunCommand, backend: str) -> None:
+    Path("data").write_text("")
+    code, (line,) = refusal(command, backend=backend)
+    assert code == ExitCode.FAILURE
+    assert line.startswith("error: The data directory needs data, which cannot be made or opened:")
+    assert "there is a file where a directory should be" in line
