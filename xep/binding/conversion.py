@@ -21,20 +21,24 @@ class Conversion(Generic[T]):
     """How values of one type are read from text and written to it.
 
     ``decode`` raises ValueError with a reason such as "expected an integer". A ``decode`` of
-    None means that the text itself is the value.
+    None means that the text itself is the value. ``plain`` says that what ``encode`` writes never
+    holds anything to escape.
     """
 
-    __slots__ = ("decode", "encode", "expected")
+    __slots__ = ("decode", "encode", "expected", "plain")
 
     def __init__(
         self,
         expected: str,
         decode: Callable[[str], T] | None,
         encode: Callable[[T], str] | None,
+        *,
+        plain: bool = False,
     ) -> None:
         self.expected = expected
         self.decode = decode
         self.encode = encode
+        self.plain = plain
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -173,10 +177,12 @@ def _json(text: str) -> msgspec.Raw:
 
 _SCALARS: dict[Any, Conversion[Any]] = {
     str: Conversion("text", None, None),
-    int: Conversion("an integer", _integer, _write_integer),
+    int: Conversion("an integer", _integer, _write_integer, plain=True),
     float: Conversion("a number", _number, _write_number),
     Decimal: Conversion("a decimal number", _decimal, _write_decimal),
-    bool: Conversion("true or false", _boolean, lambda value: "true" if value else "false"),
+    bool: Conversion(
+        "true or false", _boolean, lambda value: "true" if value else "false", plain=True
+    ),
     datetime: Conversion("a date and time", _datetime, format_datetime),
     timezone: Conversion("an offset from UTC", _offset, _write_offset),
     bytes: Conversion("base64", _base64, lambda value: base64.b64encode(value).decode("ascii")),
