@@ -1,12 +1,13 @@
 """Stanzas (RFC 6120 §8): what arrives, decoded as far as asked, and what is sent, as XML text."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, cast
 from xml.etree.ElementTree import Element
 
 import msgspec
 
 from xep.binding import ContentError, Opaque, Payload, decode, encode
+from xep.binding.decoder import decoder_for
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -38,11 +39,10 @@ class Incoming:
         id: the ``id`` attribute.
         sender: the ``from`` attribute, byte for byte as the server passed it.
         to: the ``to`` attribute, likewise.
-        lang: ``xml:lang`` of the stanza.
         size: bytes the stanza took on the stream.
     """
 
-    __slots__ = ("_element", "id", "kind", "lang", "sender", "size", "to", "type")
+    __slots__ = ("_element", "id", "kind", "sender", "size", "to", "type")
 
     def __init__(self, element: Element, size: int) -> None:
         get = element.get
@@ -53,8 +53,12 @@ class Incoming:
         self.id = get("id")
         self.sender = get("from")
         self.to = get("to")
-        self.lang = get(_LANG)
         self.size = size
+
+    @property
+    def lang(self) -> str | None:
+        """``xml:lang`` of the stanza."""
+        return self._element.get(_LANG)
 
     @property
     def name(self) -> str:
@@ -73,6 +77,14 @@ class Incoming:
         """
         element = self._element
         return element[0].tag if len(element) == 1 else None
+
+    def sole_payload(self, cls: type[P]) -> P:
+        """The only child, decoded as ``cls``; that ``sole_child`` is its name is not checked again.
+
+        Raises:
+            ContentError: it does not fit its declaration.
+        """
+        return cast("P", decoder_for(cls)(self._element[0]))
 
     def payload(self, cls: type[P], *, strict: bool = False) -> P | None:
         """The first child that is a ``cls``; None when there is none.

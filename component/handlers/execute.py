@@ -1,6 +1,6 @@
 """Execution (urn:fluux:agent:0#execute): a skill by name, its parameters, its result."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -62,7 +62,7 @@ class ExecuteHandler:
             raise errors.unknown_skill()
         if asked.mode == "async":
             raise errors.mode_unavailable(asked.mode)
-        remaining = self._remaining(asked)
+        remaining = None if asked.deadline is None else self._remaining(asked.deadline)
         texts = [(param.name, param.text) for param in asked.params]
         json = None if asked.json_params is None else bytes(asked.json_params.json)
         try:
@@ -96,11 +96,9 @@ class ExecuteHandler:
             raise errors.timed_out(repeatable=skill.annotations.repeatable) from error
         return _payload(skill, result)
 
-    def _remaining(self, asked: Execute) -> float | None:
-        """Seconds until the deadline; None without one."""
-        if asked.deadline is None:
-            return None
-        remaining = (asked.deadline - self._now()).total_seconds()
+    def _remaining(self, deadline: datetime) -> float:
+        """Seconds until the deadline."""
+        remaining = (deadline - self._now()).total_seconds()
         if remaining <= 0:
             raise errors.deadline_expired()
         return remaining
@@ -114,15 +112,18 @@ def _payload(skill: AnySkill, result: SkillResult) -> Result:
     return Result(
         skill=skill.name,
         is_error=result.is_error,
-        outputs=tuple(_outputs(result)),
+        outputs=tuple(
+            [
+                Output(name=made.name or _name(number), type=made.media_type, text=made.text)
+                for number, made in enumerate(result.outputs)
+            ]
+        ),
         usage=Usage(duration_ms=round(result.duration * 1000)),
     )
 
 
-def _outputs(result: SkillResult) -> Iterator[Output]:
-    for number, output in enumerate(result.outputs, start=1):
-        name = output.name or ("output" if number == 1 else f"output-{number}")
-        yield Output(name=name, type=output.media_type, text=output.text)
+def _name(number: int) -> str:
+    return f"output-{number + 1}" if number else "output"
 
 
 def _invalid(error: InvalidParam) -> StanzaError:

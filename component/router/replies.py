@@ -1,11 +1,13 @@
 """Replies to IQs and errors to messages, as text on their way out."""
 
+from functools import lru_cache
 from typing import Protocol
 
 import structlog
 
 from component.router.table import Answer
-from xep.binding import EncodingError, encode
+from xep.binding import EncodingError
+from xep.binding.encoder import encoder_for
 from xep.binding.escaping import escape_attribute
 from xep.fluux_agent import errors
 from xep.stanza import NAMESPACE, Incoming
@@ -42,16 +44,18 @@ class Replies:
         self._output = output
         self._domain = domain
         self._limit = max_stanza_bytes
+        self._surely_fits = max_stanza_bytes // 4  # no character takes more than four bytes
 
     def result(self, stanza: Incoming, answer: Answer) -> None:
         """Answer an IQ with a result, or with the error that sending it would be."""
         try:
-            content = "" if answer is None else encode(answer, NAMESPACE)
+            content = "" if answer is None else encoder_for(type(answer))(answer, NAMESPACE)
         except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
             self.error(stanza, _unsendable(error))
             return
-        reply = self._iq("result", stanza.id, stanza.sender, stanza.to, content)
-        if self._fits(reply):
+        head = self._head("iq", "result", stanza.id, stanza.sender, stanza.to)
+        reply = f"{head}>{content}</iq>" if content else head + "/>"
+        if len(reply) <= self._surely_fits or self._fits(reply):
             self._output.put(reply)
         else:
             self.error(stanza, errors.too_big(self._limit))
@@ -64,9 +68,10 @@ class Replies:
         self, id_: str | None, sender: str | None, to: str | None, error: StanzaError
     ) -> None:
         """Answer an IQ of which no more is known than its id and addresses."""
-        reply = self._iq("error", id_, sender, to, _encoded(error))
+        head = self._head("iq", "error", id_, sender, to)
+        reply = f"{head}>{_encoded(error)}</iq>"
         if not self._fits(reply):
-            reply = self._iq("error", id_, sender, to, StanzaError("policy-violation").encode())
+            reply = f"{head}>{StanzaError('policy-violation').encode()}</iq>"
         if self._fits(reply):
             self._output.put(reply)
         else:
@@ -80,24 +85,26 @@ class Replies:
             self._output.put(bounced)
 
     def _fits(self, xml: str) -> bool:
-        # No character takes more than four bytes, so short ones need no count.
-        return len(xml) * 4 <= self._limit or len(xml.encode()) <= self._limit
-
-    def _iq(
-        self, type_: str, id_: str | None, to: str | None, from_: str | None, content: str
-    ) -> str:
-        head = self._head("iq", type_, id_, to, from_)
-        return f"{head}>{content}</iq>" if content else head + "/>"
+        return len(xml) <= self._surely_fits or len(xml.encode()) <= self._limit
 
     def _head(
         self, name: str, type_: str, id_: str | None, to: str | None, from_: str | None
     ) -> str:
-        head = f"<{name} type='{type_}' from='{escape_attribute(from_ or self._domain)}'"
+        head = f"<{name} type='{type_}' from='{_address(from_ or self._domain)}'"
         if to is not None:
-            head += f" to='{escape_attribute(to)}'"
+            head += f" to='{_address(to)}'"
         if id_ is not None:
             head += f" id='{escape_attribute(id_)}'"
         return head
+
+
+# Escaped once: there are few senders, and each sends many stanzas.
+_escaped_once = lru_cache(maxsize=1024)(escape_attribute)
+
+
+def _address(text: str) -> str:
+    # What is long is hostile, and not to be kept.
+    return _escaped_once(text) if len(text) <= 256 else escape_attribute(text)
 
 
 def _encoded(error: StanzaError) -> str:

@@ -235,7 +235,7 @@ class Router:
         if busy is not None:
             raise busy
         try:
-            payload = stanza.require(route.payload)
+            payload = stanza.sole_payload(route.payload)
         except ContentError as error:
             raise errors.malformed(str(error)) from error
         return route.handler(Request(stanza, sender.jid, sender.principal, to, host, payload))
