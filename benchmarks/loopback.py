@@ -1,0 +1,82 @@
+"""A loopback acceptor against the component: the whole path, and nothing of a server's."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.report import Line, Target
+from benchmarks.traffic import Traffic, canonical
+from benchmarks.wire_end import DOMAIN, Acceptor, drive
+
+LOOPS = ("trio", "asyncio", "uvloop")
+_TARGETS = {
+    64: dict.fromkeys(LOOPS, Target(4, "at least")),
+    1: {"trio": Target(1.5, "at least")},
+}
+_COUNTS = {64: 10_000, 1: 2_000}
+
+
+def measure(runs: int) -> Iterator[Line]:
+    """Yield execute IQs answered in a second, and the CPU time that one takes."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        ends = {
+            loop: _connected(stack, Path(name), loop) for loop in (*LOOPS, "slixmpp")
+        }
+        _check_alike([acceptor for acceptor, _ in ends.values()])
+        for in_flight, count in _COUNTS.items():
+            traffic = Traffic(DOMAIN, count)
+            rates: dict[str, list[float]] = {loop: [] for loop in ends}
+            costs: dict[str, list[float]] = {loop: [] for loop in ends}
+            for loop, (acceptor, _) in ends.items():  # to warm up
+                drive(acceptor.socket, Traffic(DOMAIN, count // 10), in_flight)
+            for _ in range(runs):
+                for loop, (acceptor, pid) in ends.items():
+                    before = processes.cpu_seconds(pid)
+                    seconds, replies = drive(acceptor.socket, traffic, in_flight)
+                    used = processes.cpu_seconds(pid) - before
+                    traffic.check(replies)
+                    rates[loop].append(count / seconds)
+                    costs[loop].append(used / count * 1e6)
+            for loop in LOOPS:
+                yield Line(
+                    f"loopback, {in_flight} in flight, {loop}",
+                    "IQ/s",
+                    rates[loop],
+                    rates["slixmpp"],
+                    _TARGETS[in_flight].get(loop),
+                )
+            for loop in LOOPS:
+                yield Line(
+                    f"loopback, {in_flight} in flight, {loop}, CPU",
+                    "µs/IQ",
+                    costs[loop],
+                    costs["slixmpp"],
+                )
+
+
+def _connected(stack: contextlib.ExitStack, directory: Path, loop: str) -> tuple[Acceptor, int]:
+    """Start the component in a process of its own; its acceptor and its process id."""
+    acceptor = stack.enter_context(Acceptor())
+    if loop == "slixmpp":
+        command = processes.slixmpp(acceptor.port)
+    else:
+        backend = "trio" if loop == "trio" else "asyncio"
+        config = processes.agent_toml(directory, acceptor.port, backend=backend)
+        command = processes.service(config, loop)
+    process = stack.enter_context(processes.running(command))
+    acceptor.accept()
+    return acceptor, process.pid
+
+
+def _check_alike(acceptors: list[Acceptor]) -> None:
+    """Raise AssertionError unless all give the same replies, but for quotes and their order."""
+    traffic = Traffic(DOMAIN, 50)
+    replies = [
+        canonical(drive(acceptor.socket, traffic, in_flight=1)[1]) for acceptor in acceptors
+    ]
+    for other in replies[1:]:
+        assert other == replies[0], f"not the same replies: {other[0]} and {replies[0][0]}"

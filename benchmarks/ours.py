@@ -1,0 +1,107 @@
+"""The service as `xmpp-agent run` runs it, on an event loop of choice, with a tap if asked for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from component import logs
+from component.cli.frame import load_settings
+from component.cli.run import make_service, serve
+from component.connection import transport
+
+_LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "trio": ("trio", {}),
+    "asyncio": ("asyncio", {"use_uvloop": False}),
+    "uvloop": ("asyncio", {"use_uvloop": True}),
+}
+
+
+class Tap:
+    """Sits between the socket and everything else, and times the IQs whose ids begin with b.
+
+    From the moment at which a read has brought the first byte of one to the moment at which the
+    kernel has the last byte of its answer. An IQ or an answer that is cut by a read or a write is
+    left out.
+    """
+
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self._since: float | None = None
+
+    def received(self, data: bytes) -> None:
+        """Look at what was read."""
+        at = data.find(b" id='b")
+        self._since = perf_counter() if at >= 0 and data.find(b"</iq>", at) >= 0 else self._since
+
+    def sent(self, data: bytes | memoryview, count: int) -> None:
+        """Look at what was written."""
+        if self._since is None:
+            return
+        taken = bytes(data[:count])
+        at = taken.find(b" id='b")
+        if at >= 0 and taken.find(b"</iq>", at) >= 0:
+            self.latencies.append(perf_counter() - self._since)
+            self._since = None
+
+
+def tapped(tap: Tap) -> type[transport.Transport]:
+    """Return a transport that shows everything to the tap."""
+
+    class Tapped(transport.Transport):
+        async def receive(self, max_bytes: int) -> bytes:
+            data = await super().receive(max_bytes)
+            tap.received(data)
+            return data
+
+        def try_send(self, data: bytes | memoryview) -> int:
+            count = super().try_send(data)
+            tap.sent(data, count)
+            return count
+
+    return Tapped
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--loop", choices=_LOOPS, default="trio")
+    parser.add_argument("--tap", type=Path)
+    parser.add_argument("--profile", type=Path)
+    asked = parser.parse_args()
+
+    settings = load_settings(asked.config)
+    logs.configure(settings.log.level, settings.log.format)
+    tap = Tap()
+    if asked.tap is not None:
+        transport.Transport = tapped(tap)  # type: ignore[misc]
+    backend, options = _LOOPS[asked.loop]
+
+    def run() -> None:
+        anyio.run(serve, make_service(settings), backend=backend, backend_options=options)
+
+    if asked.profile is None:
+        run()
+    else:
+        profiled(run, asked.profile)
+    if asked.tap is not None:
+        asked.tap.write_text(json.dumps(tap.latencies))
+
+
+def profiled(work: Callable[[], None], file: Path) -> None:
+    """Do the work under cProfile; `python -m pstats FILE` shows what it saw."""
+    import cProfile
+
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    profile.dump_stats(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The other end of the wire: blocking sockets that send what was made before and count the answers.
+
+They look for `</iq>` and nothing else, so that what is measured is the component and not them. What
+came is kept and read properly when the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import socket
+import struct
+from time import perf_counter
+from typing import Self
+
+from benchmarks.traffic import END, Traffic
+from xep.component_stream import AcceptorStream, HandshakeReceived
+from xep.stream import StreamOpened
+
+_PATIENCE_S = 60
+_MOST = 1 << 18
+DOMAIN = "agent.localhost"
+SECRET = "secret of the component"
+
+
+class Acceptor:
+    """The server's end of a component stream (XEP-0114) on a loopback port of its own.
+
+    `accept` waits for a component and shakes hands; `socket` is then its stream.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(_PATIENCE_S)
+        self.port: int = self._listener.getsockname()[1]
+        self.socket: socket.socket
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def accept(self) -> float:
+        """Let a component in; give the moment at which it had proved that it knows the secret."""
+        self.socket, _ = self._listener.accept()
+        _be_patient(self.socket)
+        stream = AcceptorStream()
+        while True:
+            for event in stream.receive(self.socket.recv(_MOST)):
+                if isinstance(event, StreamOpened):
+                    self.socket.sendall(stream.open(secrets.token_hex(8), SECRET))
+                elif isinstance(event, HandshakeReceived):
+                    seen = perf_counter()
+                    self.socket.sendall(stream.accept())
+                    return seen
+                else:
+                    raise AssertionError(f"the component did not shake hands: {event}")
+
+    def hang_up(self) -> None:
+        """Close the stream without a word, so that another component may come."""
+        self.socket.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self._listener.close()
+        if hasattr(self, "socket"):
+            self.socket.close()
+
+
+def log_in(port: int, user: str, password: str) -> socket.socket:
+    """Log in to a server on the loopback in the clear (SASL PLAIN) and bind a resource."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    _be_patient(sock)
+    head = (
+        b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'"
+        b" to='localhost' version='1.0'>"
+    )
+    proof = base64.b64encode(f"\0{user}\0{password}".encode())
+    for said, expected in (
+        (head, b"</stream:features>"),
+        (
+            b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>" + proof + b"</auth>",
+            b"<success",
+        ),
+        (head, b"</stream:features>"),
+        (
+            b"<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>",
+            END,
+        ),
+    ):
+        sock.sendall(said)
+        heard = b""
+        while expected not in heard:
+            more = sock.recv(_MOST)
+            assert more, f"the server closed instead of sending {expected!r}: {heard!r}"
+            heard += more
+    return sock
+
+
+def drive(sock: socket.socket, traffic: Traffic, in_flight: int) -> tuple[float, bytes]:
+    """Send all of `traffic`, never more than `in_flight` unanswered; seconds taken, and replies."""
+    count = traffic.count
+    sent = min(in_flight, count)
+    answered = 0
+    heard: list[bytes] = []
+    tail = b""
+    start = perf_counter()
+    sock.sendall(traffic[0:sent])
+    while answered < count:
+        data = sock.recv(_MOST)
+        assert data, f"the stream ended after {answered} of {count} answers"
+        heard.append(data)
+        piece = tail + data
+        new = piece.count(END)
+        tail = piece[1 - len(END) :]
+        if new:
+            answered += new
+            upto = min(sent + new, count)
+            if upto > sent:
+                sock.sendall(traffic[sent:upto])
+                sent = upto
+    return perf_counter() - start, b"".join(heard)
+
+
+_LOOKED_FOR = b"id='b"  # no longer than END, so that one tail serves both
+
+
+def beside(
+    sock: socket.socket, crowd: Traffic | None, in_flight: int, one: Traffic
+) -> tuple[list[float], int]:
+    """Send `one`, whose ids begin with b, an IQ at a time, while `in_flight` of `crowd` are under
+    way all the time. Seconds from each IQ of `one` sent to its reply received, and how many of the
+    crowd were answered meanwhile.
+    """
+    latencies: list[float] = []
+    sent = in_flight
+    answered = 0
+    tail = b""
+    if crowd is not None:
+        sock.sendall(crowd[0:in_flight])
+    asked = perf_counter()
+    sock.sendall(one[0:1])
+    while len(latencies) < one.count:
+        data = sock.recv(_MOST)
+        now = perf_counter()
+        assert data, "the stream ended"
+        assert b"type='error'" not in data, f"an IQ was refused: {data[:2000]!r}"
+        piece = tail + data
+        new = piece.count(END)
+        tail = piece[1 - len(END) :]
+        begun = piece.find(_LOOKED_FOR)
+        mine = begun >= 0 and piece.find(END, begun) >= 0
+        if begun >= 0 and not mine:
+            tail = piece[begun:]
+        new -= mine
+        answered += new
+        if crowd is not None and new:
+            sent = _send_round(sock, crowd, sent, new)
+        if mine:
+            latencies.append(now - asked)
+            number = len(latencies)
+            if number < one.count:
+                asked = perf_counter()
+                sock.sendall(one[number : number + 1])
+    _drain(sock, sent - answered, tail)
+    return latencies, answered
+
+
+def _send_round(sock: socket.socket, crowd: Traffic, sent: int, new: int) -> int:
+    """Send `new` more, from the beginning again after the last one; how many were sent so far."""
+    at = sent % crowd.count
+    first = min(new, crowd.count - at)
+    sock.sendall(crowd[at : at + first])
+    if first < new:
+        sock.sendall(crowd[0 : new - first])
+    return sent + new
+
+
+def _drain(sock: socket.socket, under_way: int, tail: bytes) -> None:
+    while under_way > 0:
+        data = sock.recv(_MOST)
+        assert data, "the stream ended"
+        piece = tail + data
+        under_way -= piece.count(END)
+        tail = piece[1 - len(END) :]
+
+
+def _be_patient(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A time-out of the kernel's: one of Python's costs another system call for each read.
+    patience = struct.pack("ll", _PATIENCE_S, 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
