@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from xep.stanza import Incoming
 from xep.stream import (
     STANZA_TAGS,
@@ -155,8 +157,8 @@ class HandshakeReceived:
     """Whether it knows the secret."""
 
 
-@dataclass(slots=True)
-class StanzaReceived:
+# A Struct, because its constructor is written in C.
+class StanzaReceived(msgspec.Struct):
     """A stanza, whole and within the limits."""
 
     stanza: Incoming
@@ -218,7 +220,8 @@ class _Stream(ABC):
         try:
             for event in self._parser.receive(data):
                 if type(event) is ElementReceived and event.element.tag in STANZA_TAGS:
-                    self._step_of_peer(Step.RECEIVE_STANZA)
+                    if self._state is not State.READY:  # where a stanza changes nothing
+                        self._step_of_peer(Step.RECEIVE_STANZA)
                     events.append(StanzaReceived(Incoming(event.element, event.size)))
                 else:
                     events.append(self._event(event))

@@ -20,7 +20,7 @@ class Forest:
     deferral (expat 2.6 and later) has nothing to hold back.
     """
 
-    __slots__ = ("_builder", "_fed", "_header", "_parser", "_prefixes", "_root")
+    __slots__ = ("_builder", "_canonical", "_fed", "_header", "_parser", "_prefixes", "_root")
 
     _builder: TreeBuilder
     _parser: XMLParser
@@ -37,6 +37,12 @@ class Forest:
         self._prefixes = tuple(
             prefix for name in content_namespaces if (prefix := f"{{{name}}}") != CANONICAL
         )
+        # Nearly everything that comes is a stanza.
+        self._canonical = {
+            f"{prefix}{name}": f"{CANONICAL}{name}"
+            for prefix in self._prefixes
+            for name in ("iq", "message", "presence")
+        }
         self._renew()
 
     def _renew(self) -> None:
@@ -66,11 +72,14 @@ class Forest:
         if len(elements) != count:
             self._renew()
             return None
-        prefixes = self._prefixes
+        prefixes, canonical = self._prefixes, self._canonical
         for element in elements:
             element.tail = None  # white space between stanzas depends on the chunks
             if prefixes:
-                if element.tag.startswith(prefixes):
+                tag = canonical.get(element.tag)
+                if tag is not None:
+                    element.tag = tag
+                elif element.tag.startswith(prefixes):
                     element.tag = CANONICAL + element.tag.partition("}")[2]
                 for child in element:
                     if child.tag.startswith(prefixes):
