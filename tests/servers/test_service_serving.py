@@ -233,7 +233,9 @@ def test_presence_and_its_capabilities(juliet: SlixClient) -> None:
 def test_chat(juliet: SlixClient, address: str) -> None:
     def ask(body: str) -> str:
         juliet.send_raw(f"<message to='{address}' type='chat'><body>{body}</body></message>")
-        return juliet.messages.take(from_(address, "chat")).findtext("{*}body", "")
+        answer = juliet.messages.take(from_(address, "chat"))
+        assert answer.get("from") == address
+        return answer.findtext("{*}body", "")
 
     assert ask("/ping") == "pong"
     for command in ("/help", "/skills", "/ping"):
