@@ -61,6 +61,13 @@ def _domain(value: str) -> str:
     return value
 
 
+def _shown(value: str) -> str:
+    if not value.isprintable() or "<" in value:
+        # XML cannot carry the one, and the hash of XEP-0115 is ambiguous with the other.
+        raise refusal("is shown to people and cannot hold '<' or characters that do not print")
+    return value
+
+
 def _present(value: object) -> bool:
     # What a section of a later release holds is dropped here: nothing of it (an api_key, say) can
     # reach a repr or a log.
@@ -198,7 +205,7 @@ class Server(Section):
 class Agent(Section):
     """Who the agent is and who may talk to it. A sender must pass both lists."""
 
-    name: str = Field(
+    name: Annotated[str, AfterValidator(_shown)] = Field(
         default="Assistant",
         min_length=1,
         description="Name shown to people and in service discovery.",

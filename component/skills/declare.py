@@ -24,6 +24,8 @@ from component.skills.docstrings import read_docstring
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT
 from component.skills.schema import Inputs, Outputs, inputs_of, outputs_of
+from xep.binding import EncodingError
+from xep.binding.escaping import escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -93,7 +95,8 @@ class Skill(Generic[P, R_co]):
     searched: str = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Compute once what discovery asks for again and again."""
+        """Compute once what discovery asks for again and again. Raises DeclarationError."""
+        _check_texts(self)
         words = (self.name, self.title, self.description, *self.tags)
         object.__setattr__(self, "searched", "\n".join(words).casefold())
         object.__setattr__(self, "digest", hashlib.sha256(_described(self)).digest())
@@ -275,6 +278,18 @@ def _check(declared: AnySkill) -> None:
     for media_type in (*declared.input_media_types, *declared.output_media_types):
         if not _MEDIA_TYPE.fullmatch(media_type):
             raise DeclarationError(f"{where} names {media_type!r}, which is no media type.")
+
+
+def _check_texts(declared: AnySkill) -> None:
+    """Raise DeclarationError for what no reply could carry."""
+    shown = (declared.title, declared.description, *declared.tags, *declared.examples)
+    for text in (*shown, *(param.description or "" for param in declared.inputs.params)):
+        try:
+            escape_text(text)
+        except EncodingError as exc:
+            raise DeclarationError(
+                f"The skill {declared.name!r} is described by a text that cannot be sent: {exc}."
+            ) from exc
 
 
 def _described(declared: AnySkill) -> bytes:

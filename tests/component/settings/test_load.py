@@ -132,6 +132,13 @@ def test_a_variable_of_a_later_section_gets_the_notice_too(read: Any) -> None:
     assert read(SMALLEST, XMPP_AGENT_LLM__API_KEY="x").later == ("llm",)
 
 
+@pytest.mark.parametrize("name", ["a < b", "a\\u0007b"])
+def test_a_name_that_cannot_be_shown_is_refused(problems: Any, name: str) -> None:
+    (problem,) = problems(SMALLEST + f'[agent]\nname = "{name}"\n')
+    assert "agent.name" in problem
+    assert "is shown to people" in problem
+
+
 def test_every_problem_is_told_at_once_with_line_key_and_mend(problems: Any) -> None:
     assert problems(
         """\
