@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def run(config: Path) -> None:
     """Connect to the XMPP server and serve until SIGTERM or Ctrl-C.
 
-    Work under way is answered before the stream is closed; a second signal ends it at once.
+    Work under way is answered before the stream is closed; a second signal ends it at once, with
+    exit code 1.
 
     \b
     Examples:
@@ -36,11 +38,13 @@ def run(config: Path) -> None:
     logs.configure(settings.log.level, settings.log.format)
     service = make_service(settings)
     try:
-        anyio.run(
+        orderly = anyio.run(
             serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)
         )
     except* StorageError as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
+    if not orderly:
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def make_service(settings: "Settings") -> "Service":
@@ -64,14 +68,21 @@ def event_loop(backend: str) -> dict[str, Any]:
     return {}
 
 
-async def serve(service: "Service") -> None:
-    """Run the service; the first signal stops it in order, the second at once."""
+async def serve(service: "Service") -> bool:
+    """Run the service; the first signal stops it in order, the second at once.
+
+    Returns whether it came to its end in order.
+    """
     import anyio  # noqa: PLC0415
+    import structlog  # noqa: PLC0415
+
+    log = structlog.get_logger("component.cli")
 
     async def watch() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 if service.stopping:
+                    log.warning("ended at once by a second signal: not all work was answered")
                     tasks.cancel_scope.cancel()
                 service.stop()
 
@@ -79,3 +90,5 @@ async def serve(service: "Service") -> None:
         tasks.start_soon(watch)
         await service.run()
         tasks.cancel_scope.cancel()
+        return True
+    return False

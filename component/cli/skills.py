@@ -24,7 +24,7 @@ def skills() -> None:
     "--for",
     "principal",
     metavar="JID",
-    help="Only what this address sees and may execute; all skills otherwise.",
+    help="Only what this address sees and may execute; otherwise all but hidden ones.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the schemas.")
 @click.argument("words", nargs=-1)

@@ -119,7 +119,7 @@ def test_a_second_signal_ends_it_at_once(
         agent.send(number)
         agent.wait_log("stopping")
         agent.send(number)
-        agent.wait()
+        assert agent.wait() == 1
 
 
 def test_killed_it_can_be_started_again(xmpp_server: Server, make_agent: MakeAgent) -> None:
