@@ -12,12 +12,13 @@ expat would be left with half a tag, and count one element less.
 
 import math
 import re
+from itertools import repeat
 from typing import Final
 
 from xep.stream.scanner import Limits
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
-_LESS, _SLASH = b"</"
+_SLASH: Final = ord("/")
 
 # What begins a stanza, what another one inside begins with, what ends it.
 _PLAIN: Final = {
@@ -25,6 +26,9 @@ _PLAIN: Final = {
     ord("m"): (b"<message ", b"<message", b"</message>"),
     ord("p"): (b"<presence ", b"<presence", b"</presence>"),
 }
+_END: Final = b"</iq>"
+_WORTH_IT: Final = 1024
+"""Bytes from which on it pays to look for all IQs at once."""
 _SHORTEST_ELEMENT: Final = len("<a/>")
 _SHORTEST_LEVEL: Final = len("<a></a>")
 
@@ -42,6 +46,10 @@ def frame(data: bytes, pos: int, limits: Limits, *, odd: bool) -> tuple[list[int
     harmless = min(
         limits.bytes, limits.elements * _SHORTEST_ELEMENT, limits.depth * _SHORTEST_LEVEL
     )
+    if not odd and length - pos > _WORTH_IT and data.startswith(b"<iq ", pos):
+        sizes = _only_iqs(data, pos, harmless)
+        end = pos + sum(sizes)
+        pos = _skip_space(data, end)
     while pos + 1 < length:
         plain = _PLAIN.get(data[pos + 1])
         if plain is None or not data.startswith(plain[0], pos):
@@ -62,11 +70,34 @@ def frame(data: bytes, pos: int, limits: Limits, *, odd: bool) -> tuple[list[int
         if odd and (data.find(b"<!", pos, stop) > 0 or data.find(b"<?", pos, stop) > 0):
             break
         sizes.append(size)
-        end = pos = stop
-        if pos < length and data[pos] != _LESS:
-            space = _SPACE.match(data, pos)
-            pos = space.end() if space else pos
+        end = stop
+        pos = _skip_space(data, stop)
     return sizes, end, True
+
+
+def _skip_space(data: bytes, pos: int) -> int:
+    if data[pos : pos + 1] in (b"<", b""):
+        return pos
+    space = _SPACE.match(data, pos)
+    return space.end() if space else pos
+
+
+def _only_iqs(data: bytes, pos: int, harmless: int) -> list[int]:
+    """The sizes of the IQs from `pos` to the last `</iq>`, if there is nothing else.
+
+    It finds what the loop above finds, at once: there are as many pieces as `<iq`, each of them
+    begins with one, so none holds another.
+    """
+    after = data.rfind(_END) + len(_END)
+    pieces = data[pos:after].split(_END)[:-1]
+    sizes = [len(piece) + len(_END) for piece in pieces]
+    if (
+        data.count(b"<iq", pos, after) != len(pieces)
+        or not all(map(bytes.startswith, pieces, repeat(b"<iq ")))
+        or max(sizes, default=0) > harmless
+    ):
+        return []
+    return sizes
 
 
 def _is_within(stanza: bytes, limits: Limits) -> bool:
