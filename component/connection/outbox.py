@@ -65,7 +65,7 @@ class Outbox:
         data = xml.encode()
         self._entries.append(data)
         self.waiting_bytes += len(data)
-        if self.over_bound:
+        if self.waiting_bytes > 2 * self.limit_bytes:
             self.on_full()
             self._drop_oldest()
         self.on_put()

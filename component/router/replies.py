@@ -14,6 +14,8 @@ from xep.stanza import NAMESPACE, Incoming
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.router")
+_LONGEST_KEPT = 512
+_escaped_once = lru_cache(maxsize=1024)(escape_attribute)
 
 
 class Output(Protocol):
@@ -90,21 +92,15 @@ class Replies:
     def _head(
         self, name: str, type_: str, id_: str | None, to: str | None, from_: str | None
     ) -> str:
-        head = f"<{name} type='{type_}' from='{_address(from_ or self._domain)}'"
+        from_ = from_ or self._domain
+        # Escaped once: there are few senders, and each sends many stanzas. What is long is hostile
+        # and not to be kept.
+        short = len(from_) + len(to or "") <= _LONGEST_KEPT
+        escape = _escaped_once if short else escape_attribute
+        head = f"<{name} type='{type_}' from='{escape(from_)}'"
         if to is not None:
-            head += f" to='{_address(to)}'"
-        if id_ is not None:
-            head += f" id='{escape_attribute(id_)}'"
-        return head
-
-
-# Escaped once: there are few senders, and each sends many stanzas.
-_escaped_once = lru_cache(maxsize=1024)(escape_attribute)
-
-
-def _address(text: str) -> str:
-    # What is long is hostile, and not to be kept.
-    return _escaped_once(text) if len(text) <= 256 else escape_attribute(text)
+            head = f"{head} to='{escape(to)}'"
+        return head if id_ is None else f"{head} id='{escape_attribute(id_)}'"
 
 
 def _encoded(error: StanzaError) -> str:
