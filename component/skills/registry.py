@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections import OrderedDict
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,8 @@ class View:
     ) -> None:
         """Take all skills by name, the decision about each, and what lists those seen."""
         self._skills = skills
-        self._visible = visible
+        # Decided once for each skill: the key of a view stands for the decisions.
+        self._visible = lru_cache(maxsize=None)(visible)
         self._list = list_seen
         self._listing: _Listing | None = None
 
