@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from xep.binding import Attr, Child, ContentError, Flag, Name, Payload, TextChild
 from xep.binding.conversion import conversion_for
+from xep.form_validation import Validate
 from xep.jid import JID
 
 NAMESPACE: Final = "jabber:x:data"
@@ -57,6 +58,7 @@ class Field(Payload, frozen=True, kw_only=True):
     required: Annotated[bool, Flag()] = False
     values: Annotated[tuple[str, ...], TextChild("value")] = ()
     options: Annotated[tuple[Option, ...], Child()] = ()
+    validate: Annotated[Validate | None, Child()] = None
 
     def read(self, kind: Kind[V]) -> V | None:
         """The only value as ``kind``: str, bool, int, float, Decimal, datetime or JID.

@@ -60,6 +60,11 @@ class ExecuteHandler:
         skill = self._view(request.principal).get(asked.skill)
         if skill is None:
             raise errors.unknown_skill()
+        if asked.delegation is not None:
+            # Its limits are not kept yet, and work that runs without them is not what was asked.
+            raise errors.delegation_unavailable()
+        if asked.earlier:
+            raise errors.unknown_task()  # there are no tasks yet, so none that could be meant
         if asked.mode == "async":
             raise errors.mode_unavailable(asked.mode)
         remaining = None if asked.deadline is None else self._remaining(asked.deadline)

@@ -8,6 +8,7 @@ import msgspec
 from xep.binding import Attr, Child, Name, Payload, Text, TextChild
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.hashes import Hash
+from xep.jid import JID
 
 NAMESPACE: Final = f"{AGENT}#confirm"
 
@@ -31,11 +32,15 @@ class ActionParams(Payload, frozen=True, kw_only=True):
 
 
 class Action(Payload, frozen=True, kw_only=True):
-    """What would be done: ``type`` is the skill."""
+    """What would be done: ``type`` is the skill, in ``version``.
+
+    A parameter whose value is a text stands in ``params``, every other one in ``json_params``.
+    """
 
     xml = Name(NAMESPACE, "action")
 
     type: Annotated[str, Attr()]
+    version: Annotated[str | None, Attr()] = None
     params: Annotated[tuple[ActionParam, ...], Child()] = ()
     json_params: Annotated[ActionParams | None, Child()] = None
 
@@ -51,7 +56,8 @@ class Risk(Payload, frozen=True, kw_only=True):
 class Confirm(Payload, frozen=True, kw_only=True):
     """May this be done? Sent in a message whose body asks the same in words.
 
-    ``hash`` covers exactly what would run. After ``expires`` no answer counts; the first public
+    ``principal`` is the bare JID for whom it would be done. ``hash`` covers exactly what would run.
+    After ``expires`` no answer counts; the first public
     draft always gives one, and without it the question stays open as long as its task.
     """
 
@@ -59,6 +65,7 @@ class Confirm(Payload, frozen=True, kw_only=True):
 
     id: Annotated[str, Attr()]
     task: Annotated[str | None, Attr()] = None
+    principal: Annotated[JID | None, Attr()] = None
     action: Annotated[Action, Child()]
     risk: Annotated[Risk | None, Child()] = None
     hash: Annotated[Hash | None, Child()] = None

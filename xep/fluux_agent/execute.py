@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from xep.binding import Attr, Child, ContentError, Name, Payload, Text
+from xep.file_sharing import FileSharing
 from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.delegation import Delegation
 
 NAMESPACE: Final = f"{AGENT}#execute"
 
@@ -45,13 +47,23 @@ class Params(Payload, frozen=True, kw_only=True):
     json: Annotated[msgspec.Raw, Text()]
 
 
+class Earlier(Payload, frozen=True, kw_only=True):
+    """A task of the same principal that this one goes on from."""
+
+    xml = Name(NAMESPACE, "earlier")
+
+    task: Annotated[str, Attr()]
+
+
 class Execute(Payload, frozen=True, kw_only=True):
     """Run ``skill``.
 
     ``mode``: ``inline`` wants the result in the answer to this IQ, ``async`` a task, ``auto``
     leaves it to the agent. ``request`` is the caller's own id, by which a repetition is known.
-    ``deadline`` is when the result has lost its use. ``context`` joins tasks of one matter,
-    ``thread`` is the message thread that talk about it belongs to.
+    ``deadline`` is when the result has lost its use. ``priority`` orders the caller's own tasks
+    that wait for their turn. ``context`` joins tasks of one matter, ``earlier`` names some of
+    them, ``thread`` is the message thread that talk about it belongs to. ``delegation`` is there
+    when an agent asks for somebody else.
     """
 
     xml = Name(NAMESPACE, "execute")
@@ -60,10 +72,13 @@ class Execute(Payload, frozen=True, kw_only=True):
     mode: Annotated[Literal["auto", "inline", "async"], Attr()] = "auto"
     request: Annotated[str | None, Attr()] = None
     deadline: Annotated[datetime | None, Attr()] = None
+    priority: Annotated[Literal["low", "normal", "high"], Attr()] = "normal"
     context: Annotated[str | None, Attr()] = None
     thread: Annotated[str | None, Attr()] = None
     params: Annotated[tuple[Param, ...], Child()] = ()
     json_params: Annotated[Params | None, Child()] = None
+    earlier: Annotated[tuple[Earlier, ...], Child()] = ()
+    delegation: Annotated[Delegation | None, Child()] = None
 
     def texts(self) -> dict[str, list[str]]:
         """The texts given for each parameter name, in order."""
@@ -90,13 +105,20 @@ class Execute(Payload, frozen=True, kw_only=True):
 
 
 class Output(Payload, frozen=True, kw_only=True):
-    """One named artifact of a result; JSON is text too."""
+    """One named artifact of a result; JSON is text too. ``file`` is there instead of a text.
+
+    Before the end of a task an artifact may come in parts: ``part`` counts them from 0, and only
+    the ``last`` one is so marked.
+    """
 
     xml = Name(NAMESPACE, "output")
 
     name: Annotated[str, Attr()]
     type: Annotated[str, Attr(always=True)] = "text/plain"
+    part: Annotated[int | None, Attr()] = None
+    last: Annotated[bool, Attr()] = True
     text: Annotated[str, Text()] = ""
+    file: Annotated[FileSharing | None, Child()] = None
 
 
 class Usage(Payload, frozen=True, kw_only=True):

@@ -22,7 +22,9 @@ from component.skills import (
 from tests.component.handlers.world import ALICE, BOB, NOW, World, all_skills, result, xml
 from tests.component.router.wire import AGENT, condition, error_of, iq, until
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Execute, Param, Params, Result
+from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.execute import Earlier, Execute, Param, Params, Result
+from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio
@@ -396,6 +398,28 @@ def test_nothing_can_be_run_as_a_task_yet() -> None:
         "feature-not-implemented",
         (errors.ModeUnavailable(),),
     )
+
+
+def test_delegated_work_is_refused_while_its_limits_cannot_be_kept() -> None:
+    ran: list[int] = []
+    delegation = Delegation(
+        origin=JID.parse("carol@c.example"), max_hops=4, via=(JID.parse("alice@a.example"),)
+    )
+    world = World([_inline(lambda: ran.append(1))])
+    error = refused(Execute(skill="it", delegation=delegation), world)
+    assert (error.condition, error.application) == (
+        "feature-not-implemented",
+        (errors.DelegationUnavailable(),),
+    )
+    # Whoever may not use the skill does not learn even that.
+    error = refused(Execute(skill="never-was", delegation=delegation), world)
+    assert error.application == (errors.UnknownSkill(),)
+    assert ran == []
+
+
+def test_there_is_no_earlier_task_to_go_on_from() -> None:
+    error = refused(Execute(skill="time", earlier=(Earlier(task="9f"),)))
+    assert (error.condition, error.application) == ("item-not-found", (errors.UnknownTask(),))
 
 
 def test_what_destroys_is_refused_while_nobody_can_confirm_it() -> None:

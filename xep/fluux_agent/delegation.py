@@ -1,0 +1,29 @@
+"""urn:fluux:agent:0#delegation, delegation: for whom, and by which way, work came here."""
+
+from decimal import Decimal
+from typing import Annotated, Final
+
+from xep.binding import Attr, Name, Payload, TextChild
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.jid import JID
+
+NAMESPACE: Final = f"{AGENT}#delegation"
+
+
+class Delegation(Payload, frozen=True, kw_only=True):
+    """Stands inside ``<execute/>`` when an agent asks on behalf of somebody else.
+
+    ``origin`` is the bare JID of who wanted it first; it narrows what the sender may do and never
+    widens it. ``via`` are the bare JIDs of the agents so far, in order: the last one is the
+    sender. ``max_hops`` bounds how many there may be in all. The budgets are what is left: US
+    dollars and model tokens. ``trace`` is a W3C ``traceparent``.
+    """
+
+    xml = Name(NAMESPACE, "delegation")
+
+    origin: Annotated[JID, Attr()]
+    max_hops: Annotated[int, Attr()]
+    budget_usd: Annotated[Decimal | None, Attr()] = None
+    budget_tokens: Annotated[int | None, Attr()] = None
+    trace: Annotated[str | None, Attr()] = None
+    via: Annotated[tuple[JID, ...], TextChild(at_least=1)]

@@ -1,0 +1,201 @@
+"""urn:fluux:agent:0#task, durable work: its state and events, questions to its caller, its end."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Final, Literal, get_args
+
+import msgspec
+
+from xep.binding import Attr, Child, Lang, Name, Payload, Text, TextChild
+from xep.binding.escaping import without_forbidden
+from xep.data_forms import Form
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.errors import Condition
+from xep.fluux_agent.execute import Output, Result, State
+from xep.result_sets import ResultSet
+from xep.stanza_error import StanzaError
+
+NAMESPACE: Final = f"{AGENT}#task"
+
+
+class Progress(Payload, frozen=True, kw_only=True):
+    """How far the work is, from 0 to 1 if that is known, and what it is at."""
+
+    xml = Name(NAMESPACE, "progress")
+
+    fraction: Annotated[Decimal | None, Attr()] = None
+    text: Annotated[str, Text()] = ""
+    lang: Lang = None
+
+
+class Question(Payload, frozen=True, kw_only=True):
+    """What is asked, for a person to read; one per language."""
+
+    xml = Name(NAMESPACE, "question")
+
+    text: Annotated[str, Text()]
+    lang: Lang = None
+
+
+class InputSchema(Payload, frozen=True, kw_only=True):
+    """The JSON Schema that an answer has to fit; its type is ``object``."""
+
+    xml = Name(NAMESPACE, "schema")
+
+    type: Annotated[Literal["application/schema+json"], Attr(always=True)] = (
+        "application/schema+json"
+    )
+    json: Annotated[msgspec.Raw, Text()]
+
+
+class Input(Payload, frozen=True, kw_only=True):
+    """What a task in state ``input-required`` waits for.
+
+    ``id`` is never used again. ``revision`` is that of the event that asked, and an answer names
+    it. After ``expires`` no answer counts. ``form`` asks the same as ``schema``.
+    """
+
+    xml = Name(NAMESPACE, "input")
+
+    id: Annotated[str, Attr()]
+    revision: Annotated[int, Attr()]
+    expires: Annotated[datetime | None, Attr()] = None
+    questions: Annotated[tuple[Question, ...], Child(at_least=1)]
+    schema: Annotated[InputSchema, Child()]
+    form: Annotated[Form | None, Child()] = None
+
+
+class AnswerParams(Payload, frozen=True, kw_only=True):
+    """The answer as one JSON object."""
+
+    xml = Name(NAMESPACE, "params")
+
+    type: Annotated[Literal["application/json"], Attr(always=True)] = "application/json"
+    json: Annotated[msgspec.Raw, Text()]
+
+
+class InputAnswer(Payload, frozen=True, kw_only=True):
+    """The answer to the question ``input`` of a task: JSON, or the form filled in or given up.
+
+    Exactly one of ``params`` and ``form`` is there. A form of type ``cancel`` declines.
+    """
+
+    xml = Name(NAMESPACE, "answer")
+
+    task: Annotated[str, Attr()]
+    input: Annotated[str, Attr()]
+    revision: Annotated[int, Attr()]
+    params: Annotated[AnswerParams | None, Child()] = None
+    form: Annotated[Form | None, Child()] = None
+
+
+class FailureText(Payload, frozen=True, kw_only=True):
+    """What went wrong, for a person to read; one per language. Never a traceback or a secret."""
+
+    xml = Name(NAMESPACE, "text")
+
+    text: Annotated[str, Text()]
+    lang: Lang = None
+
+
+class Failure(Payload, frozen=True, kw_only=True):
+    """Why a task failed or was rejected, by the conditions that a stanza error would hold.
+
+    ``repeatable`` says that the same work may be asked for again without anything happening
+    twice.
+    """
+
+    xml = Name(NAMESPACE, "failure")
+
+    repeatable: Annotated[bool, Attr(always=True)] = False
+    conditions: Annotated[tuple[Condition, ...], Child()] = ()
+    texts: Annotated[tuple[FailureText, ...], Child()] = ()
+
+    @classmethod
+    def of(cls, error: StanzaError, *, repeatable: bool = False) -> "Failure":
+        """What ``error`` says of a request, said of a task."""
+        known = tuple([one for one in error.application if isinstance(one, get_args(Condition))])
+        text = FailureText(text=without_forbidden(error.text), lang=error.lang)
+        return cls(repeatable=repeatable, conditions=known, texts=(text,) if error.text else ())
+
+
+class Task(Payload, frozen=True, kw_only=True):
+    """A task. With nothing but its ``id`` the question for it; else the answer, or an event.
+
+    ``revision`` counts the changes from 0, which is its admission. ``retain_until`` is until when
+    it can be asked for at least. ``outputs`` are parts of artifacts that are there before the end:
+    in an event one part each, in the answer to ``get`` everything up to that part.
+    """
+
+    xml = Name(NAMESPACE, "task")
+
+    id: Annotated[str, Attr()]
+    skill: Annotated[str | None, Attr()] = None
+    state: Annotated[State | None, Attr()] = None
+    revision: Annotated[int | None, Attr()] = None
+    created: Annotated[datetime | None, Attr()] = None
+    updated: Annotated[datetime | None, Attr()] = None
+    retain_until: Annotated[datetime | None, Attr()] = None
+    deadline: Annotated[datetime | None, Attr()] = None
+    poll_after: Annotated[int | None, Attr()] = None
+    request: Annotated[str | None, Attr()] = None
+    context: Annotated[str | None, Attr()] = None
+    thread: Annotated[str | None, Attr()] = None
+    progress: Annotated[Progress | None, Child()] = None
+    outputs: Annotated[tuple[Output, ...], Child()] = ()
+    input: Annotated[Input | None, Child()] = None
+    confirm: Annotated[Confirm | None, Child()] = None
+    result: Annotated[Result | None, Child()] = None
+    failure: Annotated[Failure | None, Child()] = None
+
+
+class Tasks(Payload, frozen=True, kw_only=True):
+    """The requester's own tasks, oldest first: the question and its answer.
+
+    In the question ``state``, ``context`` and ``since`` (changed then or later) narrow the list.
+    In the answer a task holds its attributes and its progress; the rest is asked for one by one.
+    """
+
+    xml = Name(NAMESPACE, "tasks")
+
+    state: Annotated[State | None, Attr()] = None
+    context: Annotated[str | None, Attr()] = None
+    since: Annotated[datetime | None, Attr()] = None
+    tasks: Annotated[tuple[Task, ...], Child(malformed="drop")] = ()
+    page: Annotated[ResultSet | None, Child()] = None
+
+
+class Gap(Payload, frozen=True, kw_only=True):
+    """Events that are no longer kept: the revisions ``first`` to ``last``, both included."""
+
+    xml = Name(NAMESPACE, "gap")
+
+    first: Annotated[int, Attr("from")]
+    last: Annotated[int, Attr("to")]
+
+
+class Events(Payload, frozen=True, kw_only=True):
+    """The events of the task ``id`` after the revision ``since``: the question and its answer.
+
+    In the answer ``revision`` is the task's present one, and every revision in between is an event
+    or lies in a gap.
+    """
+
+    xml = Name(NAMESPACE, "events")
+
+    id: Annotated[str, Attr()]
+    since: Annotated[int, Attr()]
+    revision: Annotated[int | None, Attr()] = None
+    gaps: Annotated[tuple[Gap, ...], Child()] = ()
+    tasks: Annotated[tuple[Task, ...], Child()] = ()
+    page: Annotated[ResultSet | None, Child()] = None
+
+
+class Cancel(Payload, frozen=True, kw_only=True):
+    """Please end the task ``id``. It may be completed all the same."""
+
+    xml = Name(NAMESPACE, "cancel")
+
+    id: Annotated[str, Attr()]
+    reason: Annotated[str | None, TextChild()] = None
