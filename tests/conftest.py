@@ -1,10 +1,15 @@
 """What every test shares: both event loops, the hypothesis budgets, the real servers."""
 
 import os
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from component.connection.outbox import Outbox
+from tests import schemas
+from tests.component.router.wire import ListOutput
 from tests.servers.fixtures import (
     ejabberd_server,
     make_ejabberd,
@@ -43,3 +48,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run every `pytest.mark.anyio` test on both event loops."""
     return str(request.param)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _what_is_sent_is_valid() -> Iterator[None]:
+    """Every element of urn:fluux:agent:0 that any test makes the component send fits its schema."""
+
+    def checked(put: Callable[..., Any]) -> Callable[..., Any]:
+        def put_checked(self: Any, stanza: str, *args: Any, **kwargs: Any) -> Any:
+            schemas.check(stanza)
+            return put(self, stanza, *args, **kwargs)
+
+        return put_checked
+
+    with pytest.MonkeyPatch.context() as patch:
+        for output in (Outbox, ListOutput):
+            patch.setattr(output, "put", checked(output.put))
+        yield

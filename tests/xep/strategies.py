@@ -100,26 +100,46 @@ def _payloads(package: str) -> Iterator[type[Payload]]:
 PAYLOADS = payloads_of(xep.__name__)
 
 
+class Fit:
+    """What is drawn where a declaration allows more than is wanted; this one wants it all."""
+
+    def field(
+        self, cls: type[Payload], field: Field, anything: st.SearchStrategy[Any]
+    ) -> st.SearchStrategy[Any]:
+        """What to draw for a field, where ``anything`` is all that it allows."""
+        return anything
+
+    def whole(self, payload: Any) -> Any:
+        """The payload, or what should be drawn in its place."""
+        return payload
+
+
+ANYTHING = Fit()
+
+
 @functools.cache
-def payloads(cls: type[Payload], depth: int = 3) -> st.SearchStrategy[Any]:
-    """Instances of ``cls``, with each field anything its declaration allows."""
+def payloads(cls: type[Payload], depth: int = 3, fit: Fit = ANYTHING) -> st.SearchStrategy[Any]:
+    """Instances of ``cls``, with each field anything its declaration allows and ``fit`` wants."""
     plan = read_plan(cls)
     declared = {info.name: info.type for info in msgspec.structs.fields(cls)}
     fields = [*plan.attributes, *(field for _, field in plan.children)]
     fields += [field for field in (plan.text, plan.rest) if field is not None]
     return st.fixed_dictionaries(
-        {field.name: _values(field, declared[field.name], depth) for field in fields}
-    ).map(lambda values: cls(**values))
+        {
+            field.name: fit.field(cls, field, _values(field, declared[field.name], depth, fit))
+            for field in fields
+        }
+    ).map(lambda values: fit.whole(cls(**values)))
 
 
-def _values(field: Field, declared: Any, depth: int) -> st.SearchStrategy[Any]:
+def _values(field: Field, declared: Any, depth: int, fit: Fit) -> st.SearchStrategy[Any]:
     if get_origin(declared) is Annotated:
         declared = get_args(declared)[0]
     if field.payloads:
         if depth == 0 and not field.required and not field.at_least:
             return st.just(field.default)
         one: st.SearchStrategy[Any] = st.deferred(
-            lambda: st.one_of([payloads(member, depth - 1) for member in field.payloads])
+            lambda: st.one_of([payloads(member, depth - 1, fit) for member in field.payloads])
         )
     else:
         one = _scalars(field, declared)
