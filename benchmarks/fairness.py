@@ -43,9 +43,7 @@ def measure(runs: int) -> Iterator[Line]:
             acceptor = stack.enter_context(Acceptor())
             config = processes.agent_toml(directory, acceptor.port)
             tap = directory / f"{acceptor.port}.json"
-            process = stack.enter_context(
-                processes.running(processes.service(config, tap=tap))
-            )
+            process = stack.enter_context(processes.running(processes.service(config, tap=tap)))
             acceptor.accept()
             ends[scene] = (acceptor, process, tap)
         for _ in range(runs):

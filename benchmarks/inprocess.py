@@ -28,7 +28,7 @@ from component.skills.threads import Threads
 from xep.component_stream import AcceptorStream, ComponentStream
 from xep.jid import JID
 
-_READ = 16384  # as much as the connection takes from the kernel at once
+_READ = 65536  # as much as the connection takes from the kernel at once
 
 
 class InProcess:
@@ -69,9 +69,10 @@ class InProcess:
         """Take what came in, a read at a time; give what goes out."""
         for start in range(0, len(data), _READ):
             events = self._stream.receive(bytes(data[start : start + _READ]))
-            if events:
-                self._router.received(events)  # type: ignore[arg-type]
-                self._flush()
+            waiting = self._router.received(events)  # type: ignore[arg-type]
+            while waiting:
+                waiting = self._router.received(())
+            self._flush()
         sent = b"".join(self._written)
         self._written.clear()
         return sent

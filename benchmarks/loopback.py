@@ -23,15 +23,13 @@ _COUNTS = {64: 10_000, 1: 2_000}
 def measure(runs: int) -> Iterator[Line]:
     """Yield execute IQs answered in a second, and the CPU time that one takes."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        ends = {
-            loop: _connected(stack, Path(name), loop) for loop in (*LOOPS, "slixmpp")
-        }
+        ends = {loop: _connected(stack, Path(name), loop) for loop in (*LOOPS, "slixmpp")}
         _check_alike([acceptor for acceptor, _ in ends.values()])
         for in_flight, count in _COUNTS.items():
             traffic = Traffic(DOMAIN, count)
             rates: dict[str, list[float]] = {loop: [] for loop in ends}
             costs: dict[str, list[float]] = {loop: [] for loop in ends}
-            for loop, (acceptor, _) in ends.items():  # to warm up
+            for acceptor, _ in ends.values():  # to warm up
                 drive(acceptor.socket, Traffic(DOMAIN, count // 10), in_flight)
             for _ in range(runs):
                 for loop, (acceptor, pid) in ends.items():
@@ -75,8 +73,6 @@ def _connected(stack: contextlib.ExitStack, directory: Path, loop: str) -> tuple
 def _check_alike(acceptors: list[Acceptor]) -> None:
     """Raise AssertionError unless all give the same replies, but for quotes and their order."""
     traffic = Traffic(DOMAIN, 50)
-    replies = [
-        canonical(drive(acceptor.socket, traffic, in_flight=1)[1]) for acceptor in acceptors
-    ]
+    replies = [canonical(drive(acceptor.socket, traffic, in_flight=1)[1]) for acceptor in acceptors]
     for other in replies[1:]:
         assert other == replies[0], f"not the same replies: {other[0]} and {replies[0][0]}"

@@ -60,6 +60,12 @@ def tapped(tap: Tap) -> type[transport.Transport]:
             tap.received(data)
             return data
 
+        def receive_now(self, max_bytes: int) -> bytes | None:
+            data = super().receive_now(max_bytes)
+            if data is not None:
+                tap.received(data)
+            return data
+
         def try_send(self, data: bytes | memoryview) -> int:
             count = super().try_send(data)
             tap.sent(data, count)

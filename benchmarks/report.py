@@ -72,7 +72,7 @@ def cells(line: Line) -> tuple[str, ...]:
         _number(statistics.median(line.ours)),
         _number(statistics.median(line.peer)) if line.peer else "",
         "" if line.ratio is None else f"{line.ratio:.2f}",
-        f"{min(ratios):.2f}–{max(ratios):.2f}" if ratios else "",
+        f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "",
         "" if target is None else f"{target.sense} {target.bound:g}",
         {None: "", True: "yes", False: "NO"}[line.met],
     )

@@ -46,9 +46,7 @@ def _quartets(costs: list[float], runs: int) -> list[float]:
     return [min(costs[run * 4 : run * 4 + 4]) for run in range(runs)]
 
 
-def _paging(
-    services: dict[int, InProcess], runs: int, face: str, payload: str
-) -> Iterator[Line]:
+def _paging(services: dict[int, InProcess], runs: int, face: str, payload: str) -> Iterator[Line]:
     """Pages from the middle of the list; each is asked for by somebody who has not seen it."""
     asked = {size: _requests(size, payload) for size in _SIZES}
     first = {size: _cost(services[size], asked[size][:1][0], 1) for size in _SIZES}
@@ -66,8 +64,8 @@ def _paging(
             costs[size],
             costs[_SIZES[0]],
             Target(1.1, "at most"),
-            note=f"{face}: the first page ever of {size:,} skills takes {first[size] / 1000:.1f} ms,"
-            f" of {_SIZES[0]} {first[_SIZES[0]] / 1000:.1f} ms: the list is made then, once.",
+            note=f"{face}: the first page ever of {size:,} skills took {first[size] / 1000:.1f} ms"
+            f" (of {_SIZES[0]} {first[_SIZES[0]] / 1000:.1f} ms): the list is made then, once.",
         )
 
 

@@ -50,12 +50,11 @@ class Acceptor:
             for event in stream.receive(self.socket.recv(_MOST)):
                 if isinstance(event, StreamOpened):
                     self.socket.sendall(stream.open(secrets.token_hex(8), SECRET))
-                elif isinstance(event, HandshakeReceived):
+                else:
+                    assert isinstance(event, HandshakeReceived), f"no handshake: {event}"
                     seen = perf_counter()
                     self.socket.sendall(stream.accept())
                     return seen
-                else:
-                    raise AssertionError(f"the component did not shake hands: {event}")
 
     def hang_up(self) -> None:
         """Close the stream without a word, so that another component may come."""
@@ -80,7 +79,9 @@ def log_in(port: int, user: str, password: str) -> socket.socket:
     for said, expected in (
         (head, b"</stream:features>"),
         (
-            b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>" + proof + b"</auth>",
+            b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
+            + proof
+            + b"</auth>",
             b"<success",
         ),
         (head, b"</stream:features>"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
 import anyio
+import anyio.lowlevel
 
 from component.connection import failure
 from component.connection.failure import ConnectionFailed
@@ -22,6 +23,12 @@ Event: TypeAlias = StanzaReceived | StanzaSkipped
 _STANZAS: Final = (StanzaReceived, StanzaSkipped)
 _GRACE_S: Final = 1.0
 _SPACE: Final = " "
+_SLICES: Final = 8
+"""Times the receiver goes on with what waits before other tasks get to run."""
+_SIP: Final = 16384
+"""Bytes that are read meanwhile at a time; to decode them must not take long."""
+_ENOUGH: Final = 512
+"""Stanzas that wait; as long as there are more, nothing is read, so that memory is bounded."""
 
 
 class Receiver(Protocol):
@@ -30,9 +37,12 @@ class Receiver(Protocol):
     def connected(self) -> None:
         """A stream is established: stanzas put into the outbox are sent from now on."""
 
-    def received(self, events: Sequence[Event]) -> None:
-        """All that one read of the socket completed, in order; what was put into the outbox
-        meanwhile is sent as soon as this returns.
+    def received(self, events: Sequence[Event]) -> int | None:
+        """All that one read of the socket completed, in order.
+
+        It may leave some of it for later and return how many stanzas wait. Then it is called again
+        soon, with what has arrived by then, if anything; when nothing waits any more, what was put
+        into the outbox is sent.
         """
 
     def disconnected(self, reason: str) -> None:
@@ -72,6 +82,7 @@ class LiveStream:
         self._scope = anyio.CancelScope()
         self._wake = anyio.Event()
         self._handing_over = False
+        self._waiting = 0  # stanzas that the receiver has yet to handle
         self._closing = False
         self._failure: ConnectionFailed | None = None
         self._send_failure: ConnectionFailed | None = None
@@ -123,24 +134,36 @@ class LiveStream:
 
     async def _read(self) -> None:
         transport, stream, size = self._transport, self._stream, self._options.read_bytes
+        slices = 0
         try:
             while self._failure is None:
-                data = await transport.receive(size)
-                if not data:
+                if not self._waiting:
+                    data: bytes | None = await transport.receive(size)
+                else:
+                    slices += 1
+                    if slices % _SLICES == 0:  # others want to run, too
+                        self.flush()
+                        await anyio.lowlevel.checkpoint()
+                    data = None
+                    if self._waiting < _ENOUGH:
+                        data = transport.receive_now(_SIP)
+                if data is None:
+                    self._hand_over([])
+                elif data:
+                    self._last_read = anyio.current_time()
+                    self._probed_at = None
+                    self._hand_over(stream.receive(data))
+                else:
                     self._end(failure.closed(self._options, established=True))
-                    return
-                self._last_read = anyio.current_time()
-                self._probed_at = None
-                self._hand_over(stream.receive(data))
         except ConnectionFailed as error:
             self._end(error)
+        finally:
+            self._finish()
 
     def _hand_over(self, events: list[StreamEvent]) -> None:
-        if not events:
-            return
         # Nothing but the end of the stream can follow the end of the stream: only the last event
         # has to be looked at.
-        ended = not isinstance(events[-1], _STANZAS)
+        ended = bool(events) and not isinstance(events[-1], _STANZAS)
         if ended or self._probes.used:
             stanzas = [
                 event
@@ -149,13 +172,20 @@ class LiveStream:
             ]
         else:
             stanzas = cast("list[Event]", events)
-        if stanzas:
+        if stanzas or self._waiting:
             self._handing_over = True
-            self._receiver.received(stanzas)
+            self._waiting = self._receiver.received(stanzas) or 0
             self._handing_over = False
-            self._flush(self._last_read)
+            if not self._waiting:
+                self._flush(self._last_read)
         if ended:
+            self._finish()
             self._answer_end(next(event for event in events if not isinstance(event, _STANZAS)))
+
+    def _finish(self) -> None:
+        """Let everything be handled that has arrived: it is not to be lost with the stream."""
+        while self._waiting:
+            self._hand_over([])
 
     def _answer_end(self, event: StreamEvent) -> None:
         reply = b""

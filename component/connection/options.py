@@ -54,7 +54,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_s: float = 60.0
     read_timeout_s: float = 120.0
     probe_timeout_s: float = 30.0
-    read_bytes: int = 16384
+    read_bytes: int = 65536
     max_stanza_bytes: int = 262_144
     max_depth: int = 64
     max_elements: int = 4096

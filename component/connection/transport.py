@@ -66,6 +66,22 @@ class Transport:
         self._more = len(data) == max_bytes or (self._tls is not None and self._tls.pending() > 0)
         return data
 
+    def receive_now(self, max_bytes: int) -> bytes | None:
+        """What has arrived, up to ``max_bytes``; None if nothing has. Empty at the end.
+
+        Raises:
+            ConnectionFailed: the connection broke.
+        """
+        try:
+            data = self._socket.recv(max_bytes)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._more = False
+            return None
+        except OSError as error:
+            raise failure.lost(self._options, error) from error
+        self._more = len(data) == max_bytes or (self._tls is not None and self._tls.pending() > 0)
+        return data
+
     def try_send(self, data: bytes | memoryview) -> int:
         """Hand over what the kernel takes at once; how many bytes that was, 0 if it is full.
 

@@ -5,9 +5,9 @@ encoded at once, what suspends gets a task. So the stream is always read, whoeve
 """
 
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from time import perf_counter
+from typing import Any, Literal, TypeVar
 
 import anyio
 import msgspec
@@ -19,8 +19,8 @@ from component.router.calls import Calls, expect
 from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
 from component.router.table import Answer, Host, Request, Route, Table
+from component.router.turns import Event, Turns
 from xep.binding import ContentError, Payload
-from xep.component_stream import StanzaReceived
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID, JIDError
@@ -28,8 +28,9 @@ from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 from xep.stream import StanzaSkipped
 
+__all__ = ["Event", "Router", "RouterOptions"]
+
 P = TypeVar("P", bound=Payload)
-Event: TypeAlias = StanzaReceived | StanzaSkipped
 
 _log = structlog.get_logger("component.router")
 _MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
@@ -38,6 +39,11 @@ _BOUNCED = frozenset(("chat", "normal"))
 
 _STRAIGHT_THROUGH = 4
 """A read of so few stanzas is handled in its own order; sorting it by principal gains nothing."""
+_SLICE = 16
+_SLICE_S = 0.001
+"""Stanzas, and seconds, of work after which what has come meanwhile is looked at."""
+_LONGEST_ROUND = 8
+"""Stanzas between two looks at the clock."""
 
 
 class RouterOptions(msgspec.Struct, frozen=True):
@@ -76,6 +82,7 @@ class Router:
         admits: Callable[[JID], bool],
         output: Output,
         flush: Callable[[], None],
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.table = Table(routes)
         self.options = options
@@ -83,10 +90,12 @@ class Router:
         self._output = output
         self._replies = Replies(output, options.domain, options.max_stanza_bytes)
         self._flush = flush
+        self._clock = clock
         self._senders = Senders(admits, self.domain.domain)
         self._admission = Admission(options.shares)
         self._calls = Calls(output.put)
         self._tasks: TaskGroup | None = None
+        self._turns = Turns()
         self._draining = False
         self._idle = anyio.Event()
         self._ended = anyio.Event()
@@ -110,6 +119,8 @@ class Router:
         What still runs after ``timeout_s`` seconds is cancelled, which answers it too. Returns how
         many requests that were.
         """
+        while self.received(()):
+            pass
         self._draining = True
         if self._admission.total:
             with anyio.move_on_after(timeout_s):
@@ -159,29 +170,30 @@ class Router:
 
     # -- in --------------------------------------------------------------------------------------
 
-    def received(self, events: Sequence[Event]) -> None:
-        """Handle everything that one read of the stream brought.
+    def received(self, events: Sequence[Event]) -> int:
+        """Take what one read of the stream brought, and handle a slice of what waits.
 
-        Stanzas of one sender keep their order. Of several senders each gets its turn: one of
-        each per round, and what the first round answered is on its way before the second begins.
+        Stanzas of one principal keep their order. Of several each gets its turn, one of each per
+        round; who then has all answers is not kept waiting for them by the rest.
+
+        Returns how many stanzas still wait. While there are any it is to be called again, with what
+        has come meanwhile or with nothing: so that a turn of somebody new is never far away.
         """
-        if len(events) <= _STRAIGHT_THROUGH:
+        turns = self._turns
+        if not turns.waiting and len(events) <= _STRAIGHT_THROUGH:
             for event in events:
                 self._handle(event)
-            return
-        turns = _by_principal(events)
-        if len(turns) == 1:
-            turns, events = [], turns[0]
-            for event in events:
+            return 0
+        turns.add(events)
+        rest = max(0, turns.waiting - _SLICE)
+        over = self._clock() + _SLICE_S
+        while turns.waiting > rest and self._clock() < over:
+            principals = turns.principals
+            for event in turns.round(_LONGEST_ROUND):
                 self._handle(event)
-        first = True
-        while turns:
-            for queue in turns:
-                self._handle(queue.popleft())
-            turns = [queue for queue in turns if queue]
-            if first and turns:
+            if 0 < turns.principals < principals:
                 self._flush()
-            first = False
+        return turns.waiting
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, StanzaSkipped):
@@ -363,19 +375,6 @@ class Router:
             self._idle.set()
             self._idle = anyio.Event()
         self._flush()
-
-
-def _by_principal(events: Sequence[Event]) -> list[deque[Event]]:
-    """The events of one read, a queue for each bare address, in order of first appearance."""
-    queues: dict[str, deque[Event]] = {}
-    for event in events:
-        sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
-        principal = (sender or "").partition("/")[0]
-        queue = queues.get(principal)
-        if queue is None:
-            queues[principal] = queue = deque()
-        queue.append(event)
-    return list(queues.values())
 
 
 def _over_limit(event: StanzaSkipped) -> StanzaError:

@@ -71,3 +71,19 @@ def test_one_principal_alone_is_not_flushed_for() -> None:
     bench.receive(*(request(id_=str(n)) for n in range(20)))
     assert [id_ for _, id_ in _put(bench)] == [str(n) for n in range(20)]
     assert bench.output.flushed == []
+
+
+@given(backlog=st.integers(40, 200))
+def test_who_comes_while_a_flood_waits_has_the_next_turn(backlog: int) -> None:
+    bench = Bench([do(echo)])
+    stanzas = [request(id_=str(n), from_=f"{_FLOOD}/phone") for n in range(backlog)]
+    waiting = bench.router.received(bench.wire.events("".join(stanzas)))
+    assert waiting > 0, "a flood is handled a slice at a time"
+    handled = len(bench.replies)
+    bench.router.received(bench.wire.events(request(id_="one", from_="other@b.example")))
+    senders = [principal for principal, _ in _put(bench)[handled:]]
+    assert senders.index("other@b.example") <= 1
+    while bench.router.received(()):
+        pass
+    mine = [number for principal, number in _put(bench) if principal == _FLOOD]
+    assert mine == [str(n) for n in range(backlog)]

@@ -115,7 +115,9 @@ class Bench:
 
     def receive(self, *stanzas: str) -> None:
         """Hand over all the stanzas as one read."""
-        self.router.received(self.wire.events("".join(stanzas)))
+        waiting = self.router.received(self.wire.events("".join(stanzas)))
+        while waiting:
+            waiting = self.router.received(())
 
     def answer(self, stanza: str) -> ET.Element:
         """The one reply to a stanza that is answered at once."""
