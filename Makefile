@@ -1,13 +1,14 @@
 # make run     the main job on the embedded defaults: a server, the component, a client's view of both
 # make test    every check: format, lint, types, doors between rooms, tests
 # make bench   what is measured, against which peer
+# make docs    the specification as HTML: docs/specification.html
 # make thorough  the long campaigns: more generated stanzas, every split of every stream
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: run test thorough bench check servers reference format clean
+.PHONY: run test thorough bench check servers reference docs format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
@@ -32,6 +33,9 @@ servers: $(STAMP)
 
 reference: $(STAMP)
 	$(BIN)/python -m component.cli.reference > docs/configuration.md
+
+docs: $(STAMP)
+	$(BIN)/python docs/specification.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .
