@@ -48,7 +48,8 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: xml_text,
     int: st.integers(-(10**19) + 1, 10**19 - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
-    Decimal: st.decimals(-(10**20), 10**20, allow_nan=False, places=12),
+    # XML Schema asks processors for 18 digits, and libxml2 knows 24.
+    Decimal: st.decimals(-(10**9), 10**9, allow_nan=False, places=9),
     bool: st.booleans(),
     datetime: st.datetimes(
         datetime(1, 1, 3),  # noqa: DTZ001 - the strategy adds the time zone
