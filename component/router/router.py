@@ -187,12 +187,14 @@ class Router:
         turns.add(events)
         rest = max(0, turns.waiting - _SLICE)
         over = self._clock() + _SLICE_S
-        while turns.waiting > rest and self._clock() < over:
+        while turns.waiting > rest:
             principals = turns.principals
             for event in turns.round(_LONGEST_ROUND):
                 self._handle(event)
             if 0 < turns.principals < principals:
                 self._flush()
+            if self._clock() > over:
+                break
         return turns.waiting
 
     def _handle(self, event: Event) -> None:

@@ -27,7 +27,7 @@ class Recorder:
         self.batches: list[int] = []
         self.pauses = 0
         self.on_connected: Callable[[], None] = lambda: None
-        self.on_received: Callable[[Sequence[Event]], None] = lambda _: None
+        self.on_received: Callable[[Sequence[Event]], int | None] = lambda _: None
         self._changed = anyio.Event()
 
     def connected(self) -> None:
@@ -35,11 +35,12 @@ class Recorder:
         self.on_connected()
         self._change()
 
-    def received(self, events: Sequence[Event]) -> None:
+    def received(self, events: Sequence[Event]) -> int | None:
         self.events += events
         self.batches.append(len(events))
-        self.on_received(events)
+        left = self.on_received(events)
         self._change()
+        return left
 
     def disconnected(self, reason: str) -> None:
         self.downs.append(reason)

@@ -41,6 +41,66 @@ async def test_what_one_read_brings_is_handed_over_at_once_and_answered_in_one_p
             assert ids == [f"answer-{n}" for n in range(50)]
 
 
+async def test_what_is_left_for_later_is_asked_for_again_with_what_came_meanwhile() -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            # Something is left until the second stanza is there.
+            it.recorder.on_received = lambda _: 1 if it.recorder.ids() == ["first"] else 0
+            link = await server.component()
+            await link.send(iq("first"))
+            await it.recorder.until(lambda: len(it.recorder.batches) > 20)
+            assert set(it.recorder.batches) == {0, 1}
+            await link.send(iq("second"))
+            await it.recorder.until(lambda: it.recorder.ids() == ["first", "second"])
+            # Nothing is left: it is not asked again before something comes.
+            calls = len(it.recorder.batches)
+            await link.send(iq("third"))
+            await it.recorder.until(lambda: it.recorder.ids() == ["first", "second", "third"])
+            assert len(it.recorder.batches) == calls + 1
+
+
+async def test_while_something_is_left_answers_leave_and_others_run() -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            answered = anyio.Event()
+            it.recorder.on_received = lambda _: not answered.is_set()
+            link = await server.component()
+            await link.send(iq("first"))
+            await it.recorder.until(lambda: it.recorder.ids() == ["first"])
+            it.outbox.put(iq("answer"))
+            assert (await link.stanza()).id == "answer"
+            answered.set()
+
+
+async def test_nothing_is_read_while_much_is_left() -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            caught_up = anyio.Event()
+            it.recorder.on_received = lambda _: 0 if caught_up.is_set() else 512
+            link = await server.component()
+            await link.send(iq("first"))
+            await it.recorder.until(lambda: it.recorder.ids() == ["first"])
+            await link.send(iq("second"))
+            calls = len(it.recorder.batches)
+            await it.recorder.until(lambda: len(it.recorder.batches) > calls + 50)
+            assert it.recorder.ids() == ["first"]
+            caught_up.set()
+            await it.recorder.until(lambda: it.recorder.ids() == ["first", "second"])
+
+
+@pytest.mark.parametrize("polite", [True, False])
+async def test_what_is_left_is_handled_before_the_stream_is_gone(polite: bool) -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            left = iter([3, 2, 1])
+            it.recorder.on_received = lambda _: next(left, 0)
+            link = await server.component()
+            await link.send(iq("last").encode() + (link.stream.close() if polite else b""))
+            link.close()
+            await it.recorder.until(lambda: len(it.recorder.downs) == 1)
+            assert it.recorder.batches == [1, 0, 0, 0]
+
+
 async def test_the_receiver_may_flush_before_it_returns() -> None:
     with Acceptor() as server:
         async with running(server) as it:
