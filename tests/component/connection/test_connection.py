@@ -62,21 +62,22 @@ async def test_what_is_left_for_later_is_asked_for_again_with_what_came_meanwhil
 async def test_while_something_is_left_answers_leave_and_others_run() -> None:
     with Acceptor() as server:
         async with running(server) as it:
-            answered = anyio.Event()
-            it.recorder.on_received = lambda _: not answered.is_set()
+            left = iter([1] * 10_000)
+            it.recorder.on_received = lambda _: next(left, 0)
             link = await server.component()
             await link.send(iq("first"))
             await it.recorder.until(lambda: it.recorder.ids() == ["first"])
             it.outbox.put(iq("answer"))
             assert (await link.stanza()).id == "answer"
-            answered.set()
+            assert next(left, None) is not None, "it was sent only when nothing was left"
+            left = iter([])
 
 
 async def test_nothing_is_read_while_much_is_left() -> None:
     with Acceptor() as server:
         async with running(server) as it:
-            caught_up = anyio.Event()
-            it.recorder.on_received = lambda _: 0 if caught_up.is_set() else 512
+            left = iter([512] * 10_000)  # an end, so that a failure does not go on for ever
+            it.recorder.on_received = lambda _: next(left, 0)
             link = await server.component()
             await link.send(iq("first"))
             await it.recorder.until(lambda: it.recorder.ids() == ["first"])
@@ -84,7 +85,7 @@ async def test_nothing_is_read_while_much_is_left() -> None:
             calls = len(it.recorder.batches)
             await it.recorder.until(lambda: len(it.recorder.batches) > calls + 50)
             assert it.recorder.ids() == ["first"]
-            caught_up.set()
+            left = iter([])
             await it.recorder.until(lambda: it.recorder.ids() == ["first", "second"])
 
 
