@@ -1,6 +1,7 @@
 """The shape of the database, as the steps that lead to it.
 
-A step that has been released is never changed; a new shape is a new step at the end.
+A step that has been released is never changed; a new shape is a new step at the end. One text
+serves both databases: `{T}` is `WITHOUT ROWID` on SQLite, `{C}` is `COLLATE "C"` on PostgreSQL.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,116 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             state TEXT NOT NULL CHECK (state IN ('none', 'from', 'to', 'both')),
             ask INTEGER NOT NULL CHECK (ask IN (0, 1)),
             PRIMARY KEY (owner, contact)
-        ) WITHOUT ROWID
+        ) {T}
         """,
+    ),
+    # 2: durable tasks (docs/design/durable-tasks.md)
+    (
+        """
+        CREATE TABLE tasks (
+            id TEXT PRIMARY KEY,
+            principal TEXT {C} NOT NULL,
+            requester TEXT NOT NULL,
+            target TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            version TEXT NOT NULL,
+            request TEXT NOT NULL,
+            context TEXT,
+            state TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            priority INTEGER NOT NULL,
+            owner TEXT,
+            token INTEGER NOT NULL,
+            progress TEXT,
+            result TEXT,
+            failure TEXT,
+            visible INTEGER NOT NULL,
+            untold INTEGER,
+            due BIGINT,
+            deadline BIGINT,
+            created BIGINT NOT NULL,
+            updated BIGINT NOT NULL,
+            retain_until BIGINT NOT NULL
+        )
+        """,
+        """
+        CREATE INDEX tasks_queue ON tasks (principal, priority DESC, created, id)
+        WHERE owner IS NULL AND state IN ('accepted', 'running')
+        """,
+        "CREATE INDEX tasks_owned ON tasks (owner) WHERE owner IS NOT NULL",
+        "CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL",
+        "CREATE INDEX tasks_untold ON tasks (updated) WHERE untold IS NOT NULL",
+        "CREATE INDEX tasks_list ON tasks (principal, created DESC, id)",
+        "CREATE INDEX tasks_retain ON tasks (retain_until)",
+        """
+        CREATE TABLE journal (
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            step TEXT {C} NOT NULL,
+            token INTEGER NOT NULL,
+            done INTEGER NOT NULL,
+            result TEXT,
+            PRIMARY KEY (task, step)
+        ) {T}
+        """,
+        """
+        CREATE TABLE events (
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            revision INTEGER NOT NULL,
+            state TEXT NOT NULL,
+            at BIGINT NOT NULL,
+            retain BIGINT NOT NULL,
+            detail TEXT,
+            PRIMARY KEY (task, revision)
+        ) {T}
+        """,
+        """
+        CREATE TABLE parts (
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            name TEXT {C} NOT NULL,
+            part INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            output TEXT NOT NULL,
+            PRIMARY KEY (task, name, part)
+        ) {T}
+        """,
+        """
+        CREATE TABLE replay (
+            key TEXT PRIMARY KEY,
+            digest TEXT NOT NULL,
+            task TEXT,
+            answer TEXT,
+            owner TEXT,
+            expires BIGINT NOT NULL
+        ) {T}
+        """,
+        "CREATE INDEX replay_expires ON replay (expires)",
+        "CREATE INDEX replay_task ON replay (task) WHERE task IS NOT NULL",
+        """
+        CREATE TABLE inputs (
+            id TEXT PRIMARY KEY,
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            step TEXT {C} NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('confirm', 'input')),
+            question TEXT NOT NULL,
+            hash TEXT,
+            revision INTEGER NOT NULL,
+            expires BIGINT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('open', 'answered', 'expired', 'withdrawn')),
+            answer TEXT,
+            answered_by TEXT,
+            answered_at BIGINT
+        ) {T}
+        """,
+        "CREATE INDEX inputs_task ON inputs (task)",
+        """
+        CREATE TABLE asked (
+            input TEXT NOT NULL REFERENCES inputs ON DELETE CASCADE,
+            jid TEXT {C} NOT NULL,
+            PRIMARY KEY (jid, input)
+        ) {T}
+        """,
+        "CREATE INDEX asked_input ON asked (input)",
+        "CREATE TABLE instances (id TEXT PRIMARY KEY, beat BIGINT NOT NULL)",
     ),
 )
 
@@ -61,5 +170,5 @@ def migrate(
     for number, statements in enumerate(migrations[version:], start=version + 1):
         with transaction(connection, "IMMEDIATE"):
             for statement in statements:
-                connection.execute(statement)
+                connection.execute(statement.format(T="WITHOUT ROWID", C=""))
             connection.execute(f"PRAGMA user_version = {number}")

@@ -1,7 +1,8 @@
 """The data directory and its database, behind an async face."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import to_thread
 
+from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.errors import StorageError, explained
 from component.storage.lock import DirectoryLock
 from component.storage.migrations import migrate, transaction
@@ -22,10 +24,27 @@ T = TypeVar("T")
 _BUSY_SECONDS = 5.0
 
 
+class SQLite:
+    """One transaction on SQLite."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self.now = time.time_ns() // 1_000_000
+
+    def execute(self, sql: str, parameters: Sequence[Value] = ()) -> Rows:
+        """Run one statement."""
+        return self._connection.execute(sql, parameters)
+
+    def notify(self, channel: str) -> None:
+        """Nobody listens: there is one process to a data directory."""
+
+
 class Storage:
     """The data directory, open and locked; made by `Storage.open`.
 
-    Stores bring functions that take a `sqlite3.Connection` to `read` and `write`. They run one at
+    Stores bring functions that take a `Database` to `read` and `write`. They run one at
     a time in a worker thread, so the event loop never waits for the disk. A call that has begun
     runs to its end even if its caller is cancelled.
     """
@@ -54,23 +73,23 @@ class Storage:
             with anyio.CancelScope(shield=True):
                 await storage._run(closing.close)
 
-    async def read(self, work: Callable[["Connection"], T]) -> T:
-        """Return `work(connection)`, which sees one state of the database throughout.
+    async def read(self, work: Callable[[Database], T]) -> T:
+        """Return `work(database)`, which sees one state of the database throughout.
 
         Raises StorageError if the database cannot be read.
         """
         return await self._run(lambda: self._inside("DEFERRED", work))
 
-    async def write(self, work: Callable[["Connection"], T]) -> T:
-        """Return `work(connection)` after all it changed is on disk; if it raises, nothing is.
+    async def write(self, work: Callable[[Database], T]) -> T:
+        """Return `work(database)` after all it changed is on disk; if it raises, nothing is.
 
         Raises StorageError if the change cannot be written: a full disk, a lock, damage.
         """
         return await self._run(lambda: self._inside("IMMEDIATE", work))
 
-    def _inside(self, mode: str, work: Callable[["Connection"], T]) -> T:
+    def _inside(self, mode: str, work: Callable[[Database], T]) -> T:
         with explained(_database(self.directory)), transaction(self._connection, mode):
-            return work(self._connection)
+            return work(SQLite(self._connection))
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await to_thread.run_sync(call, limiter=self._one_at_a_time)

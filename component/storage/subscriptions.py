@@ -4,16 +4,14 @@ Nobody keeps a roster for a component, so it keeps its own side of each subscrip
 and announces itself to its subscribers after each connect.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
+from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.jid import JID, JIDError
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 SubscriptionState = Literal["none", "from", "to", "both"]
 """Seen from the agent, as a roster says it (RFC 6121 §2.1.2.5): `from` means that the contact
@@ -49,8 +47,8 @@ class SubscriptionStore:
             subscription.ask,
         )
 
-        def work(connection: "Connection") -> None:
-            connection.execute(
+        def work(database: Database) -> None:
+            database.execute(
                 "REPLACE INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)", row
             )
 
@@ -60,8 +58,8 @@ class SubscriptionStore:
         """Forget what is between the two; return whether there was anything."""
         key = (str(owner.bare), str(contact.bare))
 
-        def work(connection: "Connection") -> bool:
-            done = connection.execute(
+        def work(database: Database) -> bool:
+            done = database.execute(
                 "DELETE FROM subscriptions WHERE owner = ? AND contact = ?", key
             )
             return done.rowcount > 0
@@ -86,8 +84,8 @@ class SubscriptionStore:
     async def _select(self, which: str, *values: str) -> list[Subscription]:
         query = f"SELECT owner, contact, state, ask FROM subscriptions {which}"  # noqa: S608 ours
 
-        def work(connection: "Connection") -> list[Subscription]:
-            return [_subscription(*row) for row in connection.execute(query, values)]
+        def work(database: Database) -> list[Subscription]:
+            return [_subscription(*row) for row in database.execute(query, values).fetchall()]
 
         return await self._storage.read(work)
 

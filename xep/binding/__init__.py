@@ -21,6 +21,7 @@ from xep.binding.declaration import (
 from xep.binding.decoder import decode
 from xep.binding.encoder import encode
 from xep.binding.errors import ContentError, DeclarationError, EncodingError
+from xep.binding.kept import read
 from xep.binding.opaque import Opaque
 
 __all__ = [
@@ -39,4 +40,5 @@ __all__ = [
     "TextChild",
     "decode",
     "encode",
+    "read",
 ]

@@ -1,0 +1,46 @@
+"""What work inside one transaction may do, on either database."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+Value: TypeAlias = str | int | float | bytes | None
+Dialect: TypeAlias = Literal["sqlite", "postgresql"]
+
+
+class Rows(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or None."""
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+
+
+class Database(Protocol):
+    """One transaction of either database, for the time of one operation.
+
+    An operation may run again, after a failure in its surroundings: it draws random values and
+    reads the monotonic clock before, not inside, and keeps nothing from a run but what it returns.
+
+    Attributes:
+        dialect: which SQL is understood, where the two differ.
+        now: the time of this transaction, in milliseconds since 1970, UTC. One clock for all
+            instances: the process's on SQLite, the database's on PostgreSQL.
+    """
+
+    dialect: Dialect
+    now: int
+
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
+        """Run one statement; `?` stands for a parameter on both databases."""
+
+    def notify(self, channel: str, /) -> None:
+        """Wake who listens to the channel in other processes, once this is committed.
+
+        Nothing on SQLite, where there is no other process.
+        """

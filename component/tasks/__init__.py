@@ -1,0 +1,1 @@
+"""Durable work: tasks, their questions and their records of repetition."""

@@ -1,0 +1,161 @@
+"""What others ask of the durable work, and what it tells them. No rows, no engine.
+
+Importing this module costs nothing: the engine is loaded by whoever first needs it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from component.skills.declare import AnySkill
+from xep.data_forms import Form
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.task import Cancel, Events, Input, InputAnswer, Task
+from xep.fluux_agent.task import Tasks as TaskList
+from xep.jid import JID
+
+Origin = Literal["iq", "message", "command"]
+"""By which face work came: an execute IQ, a chat message, an ad-hoc command."""
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """Somebody has to be asked before the work begins.
+
+    `asked` are the bare JIDs, any one of whom can answer; `expires_s` are seconds from admission.
+    """
+
+    asked: tuple[JID, ...]
+    risk: Literal["low", "medium", "high"] = "medium"
+    expires_s: float = 86400.0
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to run a skill that has passed every check but that of repetition and room.
+
+    `principal` is the bare JID of `requester`, the full one; `target` is the address of ours it
+    was sent to. `execute` is the request as it came, `arguments` are its parameters as the skill
+    wants them. `key` and `digest` know a repetition (see `component.tasks.replay`). `lang` is the
+    language of the request.
+    """
+
+    principal: JID
+    requester: JID
+    target: JID
+    skill: AnySkill
+    arguments: msgspec.Struct
+    execute: Execute
+    key: str
+    digest: str
+    origin: Origin = "iq"
+    lang: str | None = None
+    confirmation: Confirmation | None = None
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A confirmation or an input that is open, and to whom it was put.
+
+    `asked` are bare JIDs; `agent` is the address that asks, `thread` that of the talk about it.
+    """
+
+    id: str
+    task: str
+    revision: int
+    agent: JID
+    principal: JID
+    requester: JID
+    asked: tuple[JID, ...]
+    thread: str
+    content: Confirm | Input
+    conversational: bool
+    lang: str | None = None
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed revision, with all that its message needs (specification, "Events").
+
+    `thread` is what the request named, or else the task's id. `question` is there when the change
+    put one: besides the event, it is to be sent to those who are asked.
+    """
+
+    task: Task
+    agent: JID
+    principal: JID
+    requester: JID
+    thread: str
+    conversational: bool
+    final: bool
+    question: Question | None = None
+    lang: str | None = None
+
+
+class Listener(Protocol):
+    """Who sends messages about tasks. Called on the event loop after the commit, never before."""
+
+    def changed(self, notice: Notice) -> bool:
+        """A task has changed. Must neither wait nor raise; whether the message is on its way.
+
+        What has to be told (a final event, a question) and could not be is told again later.
+        """
+
+
+class Tasks(Protocol):
+    """The durable work, for the handlers.
+
+    `who` is a bare JID and `at` the address of ours it turned to: what was not accepted at that
+    address, or belongs to another principal, is not there. Every method but `remembered` raises
+    StorageError if the database refuses, and those that judge raise the StanzaError of the
+    specification's table.
+    """
+
+    def remembered(self, key: str, digest: str) -> Result | Accepted | None:
+        """The recorded answer to a repetition, if it is in memory. Never waits.
+
+        Raises StanzaError: the recorded error, or `conflict` for other content.
+        """
+
+    async def repeated(self, key: str, digest: str) -> Result | Accepted | None:
+        """The recorded answer to a repetition, from memory or disk; None if this is new work.
+
+        Waits for the first request, if that is still being worked on.
+        Raises StanzaError: the recorded error, `conflict`, `busy`, or `outcome-unknown`.
+        """
+
+    def remember(self, key: str, digest: str, answer: Result) -> None:
+        """Record the answer of an inline skill that is repeatable. Never waits."""
+
+    async def execute(self, call: Call) -> Result | Accepted:
+        """Run a skill, within the inline limit or as a task (specification, "Execution").
+
+        Raises StanzaError, whose record is kept where the work had begun.
+        """
+
+    async def earlier(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
+        """Whether all of these are tasks of the principal."""
+
+    async def get(self, who: JID, at: JID, task: str) -> Task:
+        """The whole task. Raises StanzaError: `unknown-task`."""
+
+    async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
+        """One page of the principal's tasks, the latest first."""
+
+    async def events(self, who: JID, at: JID, query: Events) -> Events:
+        """One page of a task's events since a revision. Raises StanzaError: `unknown-task`."""
+
+    async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
+        """Ask a task to end; the task after that. Raises StanzaError: `unknown-task`."""
+
+    async def answer(self, who: JID, at: JID, answer: InputAnswer) -> Task:
+        """Answer a question of a task (INP-010); the task after that. Raises StanzaError."""
+
+    async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None = None) -> None:
+        """Decide a confirmation (CNF-032). Raises StanzaError."""
+
+    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
+        """The questions that this address has open with the bare JID `who`."""
+
+
+def form_of(question: Question) -> Form | None:
+    """The form of an input; None for a confirmation."""
+    return question.content.form if isinstance(question.content, Input) else None
