@@ -1,0 +1,92 @@
+"""What was asked for, as the row of a task keeps it, and whom a change of it is to be told to."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from component.tasks.protocol import Notice, Origin, Question
+from component.tasks.rows import Change, Row
+from component.tasks.states import TERMINAL
+from xep.binding import read
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.execute import Execute
+from xep.fluux_agent.task import Input
+from xep.jid import JID
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The request behind a task: the JSON of `tasks.request`. The row has all that is looked for.
+
+    `execute` is the XML of the `Execute` as it came, `arguments` the JSON of its parameters as the
+    skill takes them. `id` is the caller's own name for the request, `thread` the one it named.
+    `poll_after` is in how many seconds `<accepted/>` said that asking makes sense. `lang` is the
+    language of the request. Fields may be added with a default: rows of a release before are read.
+    """
+
+    execute: str
+    arguments: msgspec.Raw
+    id: str | None = None
+    thread: str | None = None
+    poll_after: int | None = None
+    origin: Origin = "iq"
+    lang: str | None = None
+
+    @property
+    def conversational(self) -> bool:
+        """Whether a person follows it in a conversation (specification, "Events")."""
+        return self.thread is not None or self.origin != "iq"
+
+    @property
+    def asked(self) -> Execute:
+        """The request as it came."""
+        return read(self.execute, Execute)
+
+    def encoded(self) -> str:
+        """The JSON to keep."""
+        return msgspec.json.encode(self).decode()
+
+
+def request_of(row: Row) -> Request:
+    """The request behind a task.
+
+    Raises:
+        msgspec.DecodeError: the database holds something else.
+    """
+    return msgspec.json.decode(row.request, type=Request)
+
+
+def question_of(
+    row: Row, content: Confirm | Input, revision: int, asked: Iterable[JID]
+) -> Question:
+    """A question of a task, put by its change `revision` to the bare JIDs `asked`."""
+    request = request_of(row)
+    return Question(
+        id=content.id,
+        task=row.id,
+        revision=revision,
+        agent=JID.parse(row.target),
+        principal=JID.parse(row.principal),
+        requester=JID.parse(row.requester),
+        asked=tuple(asked),
+        thread=request.thread or row.id,
+        content=content,
+        conversational=request.conversational,
+        lang=request.lang,
+    )
+
+
+def notice_of(change: Change, question: Question | None = None) -> Notice:
+    """What the listener is told of a committed change. `question` is the one it put, if any."""
+    row = change.row
+    request = request_of(row)
+    return Notice(
+        task=change.event,
+        agent=JID.parse(row.target),
+        principal=JID.parse(row.principal),
+        requester=JID.parse(row.requester),
+        thread=request.thread or row.id,
+        conversational=request.conversational,
+        final=row.state in TERMINAL,
+        question=question,
+        lang=request.lang,
+    )
