@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from component.skills.declare import AnySkill
     from component.skills.readers import Reader
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _convert = msgspec.convert
 
@@ -44,8 +46,16 @@ def prepare(
 
     Raises InvalidParam and nothing else, whatever the caller sent.
     """
-    inputs = skill.inputs
-    readers = inputs.readers
+    return fill(skill.inputs.struct, skill.inputs.readers, texts, json)
+
+
+def fill(
+    struct: type[S],
+    readers: Mapping[str, Reader],
+    texts: Iterable[tuple[str, str]] = (),
+    json: bytes | str | None = None,
+) -> S:
+    """Return an instance of `struct`, whose fields `readers` read; otherwise as `prepare`."""
     values: dict[str, Any] = {}
     arrays: dict[str, list[str]] = {}
     name = ""
@@ -67,7 +77,7 @@ def prepare(
     if json is not None:
         _add_json(values, json, readers)
     try:
-        return _convert(values, inputs.struct)
+        return _convert(values, struct)
     except msgspec.ValidationError as exc:
         raise _explained(str(exc), readers) from None
     except Exception as exc:

@@ -1,0 +1,154 @@
+"""What a command is: defined once, for ad-hoc commands, slash commands and the command line.
+
+The fields of `params` are the form, the words after the slash and the options of the command line;
+`run` is the work; the answer is a text for people and a value for programs.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect as types
+
+from component.skills.errors import InvalidParam
+from component.skills.params import fill
+from component.skills.readers import Reader, reader_of
+from xep.jid import JID
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+Who = Literal["everybody", "admin"]
+"""Whom a command is for."""
+
+Value: TypeAlias = msgspec.Struct | Sequence[msgspec.Struct] | None
+"""What a command gives to programs."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: a principal, or the operator of this machine, who is nobody on XMPP.
+
+    `at` is the address of ours that was written to, `lang` the language of the request, `admin`
+    whether commands for admins are there for the one who asks. `Commands.asking` makes it.
+    """
+
+    principal: JID | None = None
+    at: JID | None = None
+    lang: str | None = None
+    admin: bool = False
+
+
+OPERATOR = Asking(admin=True)
+"""Who can open the data directory may do everything."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a command says: a text for people, and the same as a value, one row or several."""
+
+    text: str
+    value: Value = None
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked for: one sentence for the one who asked.
+
+    `param` names the parameter to blame, if it is one.
+    """
+
+    def __init__(self, sentence: str, param: str | None = None) -> None:
+        """Take the sentence, and the name of the parameter."""
+        super().__init__(sentence)
+        self.param = param
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a command that takes nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Command(Generic[P]):
+    """A command.
+
+    Attributes:
+        name: one word, in lower case; the slash command is `/name`.
+        title: what a menu shows.
+        about: one line on what it does, without a full stop.
+        params: a Struct with `forbid_unknown_fields`, whose fields say with
+            `Annotated[…, msgspec.Meta(title=…, description=…)]` what they are.
+        run: does the work. Raises CommandError.
+        who: whom it is for. For anybody else it does not exist.
+    """
+
+    name: str
+    title: str
+    about: str
+    params: type[P]
+    run: Callable[[Asking, P], Awaitable[Answer]]
+    who: Who = "everybody"
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the parameters, an object with its properties in order."""
+        schema = msgspec.json.schema(self.params)
+        definitions: dict[str, Any] = schema.pop("$defs")
+        found: dict[str, Any] = definitions.pop(self.params.__name__)
+        return {**found, "$defs": definitions} if definitions else found
+
+    @cached_property
+    def readers(self) -> Mapping[str, Reader]:
+        """How the text of each parameter becomes its value, in the order of the parameters."""
+        declared = types.type_info(self.params)
+        assert isinstance(declared, types.StructType), f"{self.params} is no Struct"
+        return {field.encode_name: reader_of(field.type) for field in declared.fields}
+
+    def read(self, texts: Iterable[tuple[str, str]] = (), json: bytes | str | None = None) -> P:
+        """The parameters, from (name, text) pairs, or from one JSON object, or both.
+
+        A name that comes more than once is an array. Raises CommandError, naming the parameter.
+        """
+        try:
+            return fill(self.params, self.readers, texts, json)
+        except InvalidParam as error:
+            raise CommandError(f"{str(error).rstrip('.')}.", error.name) from None
+
+
+AnyCommand: TypeAlias = Command[Any]
+
+
+class Commands:
+    """Every command of a service, by name, and who may use it.
+
+    Args:
+        commands: the commands.
+        admins: the bare JIDs of the admins.
+
+    Raises:
+        ValueError: two commands have one name.
+    """
+
+    def __init__(self, commands: Iterable[AnyCommand], admins: Iterable[JID] = ()) -> None:
+        self.admins = frozenset(jid.bare for jid in admins)
+        self._commands: dict[str, AnyCommand] = {}
+        for command in commands:
+            if command.name in self._commands:
+                raise ValueError(f"two commands are called {command.name}")
+            self._commands[command.name] = command
+
+    def asking(self, principal: JID, at: JID | None = None, lang: str | None = None) -> Asking:
+        """Who asks, when a principal does."""
+        bare = principal.bare
+        return Asking(principal=bare, at=at, lang=lang, admin=bare in self.admins)
+
+    def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
+        """The commands that are there for the one who asks, in their own order."""
+        return tuple(each for each in self._commands.values() if _may(asking, each))
+
+    def get(self, name: str, asking: Asking) -> AnyCommand | None:
+        """A command by its name; None if there is none, as far as the one who asks is concerned."""
+        command = self._commands.get(name)
+        return command if command is not None and _may(asking, command) else None
+
+
+def _may(asking: Asking, command: AnyCommand) -> bool:
+    return asking.admin or command.who == "everybody"
