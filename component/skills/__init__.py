@@ -8,6 +8,7 @@ from component.skills.context import Context
 from component.skills.declare import Annotations, AnySkill, Skill, skill
 from component.skills.errors import (
     DeclarationError,
+    Denied,
     DuplicateSkillError,
     InvalidParam,
     SearchError,
@@ -15,6 +16,8 @@ from component.skills.errors import (
     SkillFailed,
     SkillLoadError,
     SkillTimeout,
+    StepFailed,
+    UsageError,
 )
 from component.skills.loading import load_module, skills_of
 from component.skills.native import call, call_inline
@@ -27,6 +30,7 @@ __all__ = [
     "AnySkill",
     "Context",
     "DeclarationError",
+    "Denied",
     "DuplicateSkillError",
     "InvalidParam",
     "Output",
@@ -38,6 +42,8 @@ __all__ = [
     "SkillLoadError",
     "SkillResult",
     "SkillTimeout",
+    "StepFailed",
+    "UsageError",
     "View",
     "call",
     "call_inline",

@@ -68,7 +68,8 @@ class Skill(Generic[P, R_co]):
 
     `kind` is how it runs: `inline` at once on the event loop, `thread` in a worker thread, `async`
     as a coroutine. `timeout` and `typical_duration` are seconds, `cost_usd` is US dollars a call.
-    A `hidden` skill is in nobody's view. `invoke` calls the function with validated arguments (an
+    A `hidden` skill is in nobody's view. All effects of a `durable` one are inside its steps, so
+    the code between them may run again. `invoke` calls the function with validated arguments (an
     instance of `inputs.struct`) and, where `wants_context`, the call's context. `digest` is a hash
     over all that a caller can be shown, the same in every process.
     """
@@ -86,6 +87,7 @@ class Skill(Generic[P, R_co]):
     cost_usd: float | None
     timeout: float
     hidden: bool
+    durable: bool
     kind: Kind
     function: Callable[P, R_co]
     inputs: Inputs
@@ -138,6 +140,7 @@ def skill(
     timeout: float = DEFAULT_TIMEOUT,
     inline: bool = False,
     hidden: bool = False,
+    durable: bool = False,
 ) -> Callable[[Callable[P, R_co]], Skill[P, R_co]]: ...
 
 
@@ -162,6 +165,7 @@ def skill(
     timeout: float = DEFAULT_TIMEOUT,
     inline: bool = False,
     hidden: bool = False,
+    durable: bool = False,
 ) -> Skill[P, R_co] | Callable[[Callable[P, R_co]], Skill[P, R_co]]:
     """Declare a function as a skill.
 
@@ -172,6 +176,10 @@ def skill(
     The name is the function's unless given; the description is its docstring, the parameters'
     descriptions are `Annotated[…, msgspec.Meta(description=…)]` or the lines under `Args:`. A skill
     is destructive unless it says `destructive=False` or `read_only=True`.
+
+    `durable=True` promises that all effects are inside `context.step`: after an interruption, or an
+    answer to `context.ask`, the function begins anew and passes the steps it has done. What is not
+    durable, read-only or idempotent is one step of its own.
 
     Raises DeclarationError, in a sentence that names the function and what to change.
     """
@@ -206,6 +214,7 @@ def skill(
             cost_usd=cost_usd,
             timeout=timeout,
             hidden=hidden,
+            durable=durable,
             kind=_kind_of(function, inline=inline),
             function=function,
             inputs=inputs,
@@ -270,6 +279,10 @@ def _check(declared: AnySkill) -> None:
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if declared.annotations.read_only and declared.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
+    if declared.durable and (declared.kind == "inline" or not declared.wants_context):
+        raise DeclarationError(
+            f"{where} is durable and has no steps: take a Context, and leave inline=True out."
+        )
     if not 0 < declared.timeout < float("inf"):
         raise DeclarationError(f"{where} has a time-out that is no number of seconds above 0.")
     for value, what in ((declared.typical_duration, "duration"), (declared.cost_usd, "cost")):

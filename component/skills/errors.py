@@ -52,6 +52,26 @@ class SkillError(Exception):
     """
 
 
+class UsageError(Exception):
+    """A skill used its Context in a way that cannot be kept: a mistake of its author."""
+
+
+class StepFailed(Exception):
+    """A step of a skill raised what is no SkillError. It is recorded, and not tried again."""
+
+
+class Denied(Exception):
+    """Who was asked declined to answer. `reason` is in their own words, if they gave one.
+
+    A skill that cannot do without lets it pass: its task then fails with `denied`.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        """Take the reason."""
+        self.reason = reason
+        super().__init__(reason or "The person asked declined to answer.")
+
+
 class SkillFailed(Exception):
     """A skill broke: it raised what it should not, or returned what no reply can carry.
 
