@@ -6,7 +6,7 @@ inside an operation of the storage (`Storage.write`), take its `Database`, and n
 Payloads are kept as the XML that is sent, so what a task says of itself is declared once.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
 
 import msgspec
@@ -81,15 +81,17 @@ class Change(msgspec.Struct, frozen=True):
         )
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def moment(milliseconds: int) -> datetime:
     """The time of so many milliseconds since 1970."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def milliseconds(time: datetime) -> int:
     """The milliseconds since 1970 of an aware time, rounded up: an instant is never early."""
-    whole, rest = divmod((time - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000, 1)
-    return int(whole) + (rest > 0)
+    return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
 def load(database: Database, task: str) -> Row | None:
@@ -112,6 +114,10 @@ def load_owned(database: Database, task: str, token: int) -> Row:
         raise LostError(task)
     return row
 
+
+EVENTS_KEPT: Final = 500
+"""How many of the last events of a task are kept at least (EVT-017)."""
+_TRIM_EVERY: Final = 50
 
 KEEP: Final[Any] = object()
 """Leave it as it is."""
@@ -172,6 +178,8 @@ def change(
         "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
         (row.id, row.revision, row.state, row.updated, row.retain_until, encoded(detail)),
     )
+    if row.revision % _TRIM_EVERY == 0:
+        _trim(database, row)
     return Change(msgspec.structs.replace(row), detail)
 
 
@@ -185,6 +193,17 @@ _UPDATE: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGE
 def _update(database: Database, row: Row) -> None:
     values: list[Value] = [getattr(row, name) for name in _CHANGED]
     database.execute(_UPDATE, (*values, row.id))
+
+
+def _trim(database: Database, row: Row) -> None:
+    """Drop the oldest events, so that work which reports for days does not fill the disk.
+
+    All up to one revision: what is gone is then one gap, however long it is.
+    """
+    last = row.revision - EVENTS_KEPT
+    if row.untold is not None:
+        last = min(last, row.untold - 1)
+    database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
 
 
 def _close(database: Database, row: Row) -> None:
