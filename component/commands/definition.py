@@ -66,9 +66,9 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a command that takes nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Command(Generic[P]):
-    """A command.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outline(Generic[P]):
+    """All of a command but who does it: what help, forms and the command line are made from.
 
     Attributes:
         name: one word, in lower case; the slash command is `/name`.
@@ -76,7 +76,6 @@ class Command(Generic[P]):
         about: one line on what it does, without a full stop.
         params: a Struct with `forbid_unknown_fields`, whose fields say with
             `Annotated[…, msgspec.Meta(title=…, description=…)]` what they are.
-        run: does the work. Raises CommandError.
         who: whom it is for. For anybody else it does not exist.
     """
 
@@ -84,7 +83,6 @@ class Command(Generic[P]):
     title: str
     about: str
     params: type[P]
-    run: Callable[[Asking, P], Awaitable[Answer]]
     who: Who = "everybody"
 
     @cached_property
@@ -112,43 +110,69 @@ class Command(Generic[P]):
         except InvalidParam as error:
             raise CommandError(f"{str(error).rstrip('.')}.", error.name) from None
 
+    def done_by(self, run: "Run[P]") -> "Command[P]":
+        """The command, when `run` does the work."""
+        return Command(
+            name=self.name,
+            title=self.title,
+            about=self.about,
+            params=self.params,
+            who=self.who,
+            run=run,
+        )
 
+
+Run: TypeAlias = Callable[[Asking, P], Awaitable[Answer]]
+"""Does the work of a command. Raises CommandError."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Command(Outline[P]):
+    """A command; `run` does its work."""
+
+    run: Run[P]
+
+
+AnyOutline: TypeAlias = Outline[Any]
 AnyCommand: TypeAlias = Command[Any]
 
 
 class Commands:
     """Every command of a service, by name, and who may use it.
 
+    A name can stand for two commands: one for everybody, and another in its place for admins.
+
     Args:
         commands: the commands.
         admins: the bare JIDs of the admins.
 
     Raises:
-        ValueError: two commands have one name.
+        ValueError: two commands for the same people have one name.
     """
 
     def __init__(self, commands: Iterable[AnyCommand], admins: Iterable[JID] = ()) -> None:
         self.admins = frozenset(jid.bare for jid in admins)
-        self._commands: dict[str, AnyCommand] = {}
+        self._for_all: dict[str, AnyCommand] = {}
+        self._for_admins: dict[str, AnyCommand] = {}
         for command in commands:
-            if command.name in self._commands:
+            known = self._for_admins if command.who == "admin" else self._for_all
+            if command.name in known:
                 raise ValueError(f"two commands are called {command.name}")
-            self._commands[command.name] = command
+            known[command.name] = command
 
     def asking(self, principal: JID, at: JID | None = None, lang: str | None = None) -> Asking:
-        """Who asks, when a principal does."""
+        """Who asks, when a principal does; `at` is the address of ours that was written to."""
         bare = principal.bare
         return Asking(principal=bare, at=at, lang=lang, admin=bare in self.admins)
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
-        """The commands that are there for the one who asks, in their own order."""
-        return tuple(each for each in self._commands.values() if _may(asking, each))
+        """The commands that are there for the one who asks, in the order they were given."""
+        if not asking.admin:
+            return tuple(self._for_all.values())
+        return tuple({**self._for_all, **self._for_admins}.values())
 
     def get(self, name: str, asking: Asking) -> AnyCommand | None:
         """A command by its name; None if there is none, as far as the one who asks is concerned."""
-        command = self._commands.get(name)
-        return command if command is not None and _may(asking, command) else None
-
-
-def _may(asking: Asking, command: AnyCommand) -> bool:
-    return asking.admin or command.who == "everybody"
+        if asking.admin and name in self._for_admins:
+            return self._for_admins[name]
+        return self._for_all.get(name)
