@@ -25,10 +25,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        why = _explain(getattr(error, "sqlite_errorcode", None))
-        if why is None:
+        if (sentence := sqlite_sentence(path, error)) is None:
             raise
-        raise StorageError(f"The database {path} {why} (SQLite says: {error}).") from error
+        raise StorageError(sentence) from error
     except OSError as error:
         raise StorageError(
             f"The data directory needs {path}, which cannot be made or opened:"
@@ -37,17 +36,24 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
+def sqlite_sentence(path: Path, error: BaseException) -> str | None:
+    """Say what the disk did to the database at `path`; None if the error is of another kind."""
+    code = getattr(error, "sqlite_errorcode", None)
+    why = None if code is None else _explain(code)
+    return None if why is None else f"The database {path} {why} (SQLite says: {error})."
+
+
 def _what_is_there(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "there is a file where a directory should be"
     return error.strerror or str(error)
 
 
-def _explain(code: int | None) -> str | None:
+def _explain(code: int) -> str | None:
     import sqlite3  # noqa: PLC0415
 
     # The primary result code is the low byte, https://www.sqlite.org/rescode.html
-    match (code or 0) & 0xFF:
+    match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return "cannot grow: the disk or the quota is full. Free some space"
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:

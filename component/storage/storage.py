@@ -1,105 +1,95 @@
 """The data directory and its database, behind an async face."""
 
-import os
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 from anyio import to_thread
 
-from component.storage.database import Database, Dialect, Rows, Value
-from component.storage.errors import StorageError, explained
+from component.storage import writes
+from component.storage.database import Database
+from component.storage.errors import explained
 from component.storage.lock import DirectoryLock
-from component.storage.migrations import migrate, transaction
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from component.storage.sqlite import SQLite, process_clock
 
 T = TypeVar("T")
 
-# Somebody may look into the database with the sqlite3 shell; a backup holds it for moments.
-_BUSY_SECONDS = 5.0
 
+class Engine(writes.Engine, Protocol):
+    """One of the two databases, used by one thread that writes and one that reads."""
 
-class SQLite:
-    """One transaction on SQLite."""
+    def read(self, op: Callable[[Database], T]) -> T:
+        """Run an operation that reads. Raises StorageError."""
 
-    dialect: Dialect = "sqlite"
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self.now = time.time_ns() // 1_000_000
-
-    def execute(self, sql: str, parameters: Sequence[Value] = ()) -> Rows:
-        """Run one statement."""
-        return self._connection.execute(sql, parameters)
-
-    def notify(self, channel: str) -> None:
-        """Nobody listens: there is one process to a data directory."""
+    def close(self) -> None:
+        """Give everything back."""
 
 
 class Storage:
     """The data directory, open and locked; made by `Storage.open`.
 
-    Stores bring functions that take a `Database` to `read` and `write`. They run one at
-    a time in a worker thread, so the event loop never waits for the disk. A call that has begun
-    runs to its end even if its caller is cancelled.
+    Stores bring functions that take a `Database` to `read` and `write`. They run in worker
+    threads, so the event loop never waits for the disk: one that writes and one that reads.
     """
 
-    def __init__(self, directory: Path, connection: "Connection") -> None:
-        """Take over an open connection; use `Storage.open`."""
+    def __init__(self, directory: Path, engine: Engine) -> None:
+        """Take over an open database; use `Storage.open`."""
         self.directory = directory
         """Where others may keep files of their own beside `agent.db`."""
-        self._connection = connection
-        self._one_at_a_time = anyio.CapacityLimiter(1)
+        self._engine = engine
+        self._writer = writes.Writer(engine)
+        self._reading = anyio.CapacityLimiter(1)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path) -> "AsyncIterator[Storage]":
+    async def open(
+        cls, directory: Path, *, now: Callable[[], int] = process_clock
+    ) -> "AsyncIterator[Storage]":
         """Open the directory (made with mode 0700 if it is missing) for the time of the context.
+
+        `now` is the clock of SQLite, in milliseconds since 1970, UTC.
 
         Raises StorageError if it is no directory or cannot be written to, if another process has
         it, or if its database is damaged or was written by a newer release.
         """
         closing = ExitStack()
-        connection = await to_thread.run_sync(_open, directory, closing)
-        storage = cls(directory, connection)
+        engine = await to_thread.run_sync(_open, directory, now, closing)
+        storage = cls(directory, engine)
         try:
             yield storage
         finally:
             with anyio.CancelScope(shield=True):
-                await storage._run(closing.close)
+                await storage._writer.idle()
+                await to_thread.run_sync(closing.close, limiter=storage._reading)
 
-    async def read(self, work: Callable[[Database], T]) -> T:
-        """Return `work(database)`, which sees one state of the database throughout.
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """Return `op(database)`, which sees one state of the database throughout.
+
+        Reads run one after another, and beside writes. One that has begun runs to its end even if
+        its caller is cancelled.
 
         Raises StorageError if the database cannot be read.
         """
-        return await self._run(lambda: self._inside("DEFERRED", work))
+        return await to_thread.run_sync(self._engine.read, op, limiter=self._reading)
 
-    async def write(self, work: Callable[[Database], T]) -> T:
-        """Return `work(database)` after all it changed is on disk; if it raises, nothing is.
+    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
+        """Return `op(database)` after all it changed is on disk; if it raises, nothing is.
 
-        Raises StorageError if the change cannot be written: a full disk, a lock, damage.
+        Writes run one after another in the order in which they were given. Those that wait at the
+        same time share one commit, and none hurts another by failing. A write that has begun runs
+        to its end and returns its value even if its caller is cancelled; Cancelled means that
+        nothing is written.
+
+        Raises StorageError if the surroundings fail: a full disk, a lock, damage, a server that is
+        away. Nothing is written then; with `keep_trying` it is tried again instead, after 0.2 s
+        and up to 5 s, until it is written or the caller is cancelled.
         """
-        return await self._run(lambda: self._inside("IMMEDIATE", work))
-
-    def _inside(self, mode: str, work: Callable[[Database], T]) -> T:
-        with explained(_database(self.directory)), transaction(self._connection, mode):
-            return work(SQLite(self._connection))
-
-    async def _run(self, call: Callable[[], T]) -> T:
-        return await to_thread.run_sync(call, limiter=self._one_at_a_time)
+        return await self._writer.write(op, keep_trying)
 
 
-def _database(directory: Path) -> Path:
-    return directory / "agent.db"
-
-
-def _open(directory: Path, closing: ExitStack) -> "Connection":
+def _open(directory: Path, now: Callable[[], int], closing: ExitStack) -> Engine:
     """Do the blocking part of `Storage.open`; `closing` undoes it."""
     with ExitStack() as stack:
         with explained(directory):
@@ -107,33 +97,7 @@ def _open(directory: Path, closing: ExitStack) -> "Connection":
         with explained(directory / "agent.lock"):
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)
-        connection = _connect(_database(directory))
-        stack.callback(connection.close)
+        engine = SQLite.open(directory / "agent.db", now)
+        stack.callback(engine.close)
         closing.push(stack.pop_all())
-    return connection
-
-
-def _connect(path: Path) -> "Connection":
-    import sqlite3  # noqa: PLC0415 - only who stores something pays for it
-
-    with explained(path), ExitStack() as stack:
-        # SQLite gives its own files beside this one the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(
-            path,
-            timeout=_BUSY_SECONDS,
-            isolation_level=None,  # transactions are begun and ended by `transaction` alone
-            check_same_thread=False,  # the limiter sees to it that one thread has it at a time
-        )
-        stack.callback(connection.close)
-        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if journal != "wal":
-            raise StorageError(
-                f"The database {path} cannot keep a write-ahead log (SQLite offers {journal!r})."
-                " Set path in [storage] to a directory on a local disk."
-            )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        migrate(connection, path)
-        stack.pop_all()
-    return connection
+    return engine

@@ -14,7 +14,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from component.storage import Storage, StorageError
-from component.storage import storage as storage_module
+from component.storage import sqlite as sqlite_module
 from component.storage.migrations import MIGRATIONS
 
 pytestmark = pytest.mark.anyio
@@ -225,15 +225,20 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_database(tmp_path: Path) -> None:
-    def fill(connection: sqlite3.Connection) -> None:
+    def fill(connection: sqlite3.Connection) -> tuple[int, int]:
         make_table(connection)
-        connection.execute("INSERT INTO numbers VALUES (zeroblob(20000))")
+        insert(connection)
+        where = "SELECT rootpage FROM sqlite_master WHERE name = 'numbers'"
+        (page,) = connection.execute(where).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        return page, size
 
     async with Storage.open(tmp_path) as storage:
-        await storage.write(fill)
-    database = tmp_path / "agent.db"
-    content = database.read_bytes()
-    database.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+        page, size = await storage.write(fill)
+    # The table's own page: the shape of the database can still be read, its content cannot.
+    with (tmp_path / "agent.db").open("r+b") as database:
+        database.seek((page - 1) * size)
+        database.write(b"\xff" * size)
     async with Storage.open(tmp_path) as storage:
         with pytest.raises(StorageError, match="is damaged or no SQLite database"):
             await storage.read(count)
@@ -249,7 +254,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 
     async with Storage.open(tmp_path) as storage:
         await storage.write(make_table)
-        await storage.read(no_room)
+        await storage.write(no_room)
         with pytest.raises(StorageError, match="the disk or the quota is full"):
             await storage.write(fill)
         assert await storage.read(count) == 0
@@ -259,7 +264,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 async def test_a_database_held_by_another_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "_BUSY_SECONDS", 0)
+    monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
     async with Storage.open(tmp_path) as storage:
         other = sqlite3.connect(tmp_path / "agent.db", isolation_level=None)
         try:
