@@ -15,7 +15,6 @@ from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.router")
 _LONGEST_KEPT = 512
-_escaped_once = lru_cache(maxsize=1024)(escape_attribute)
 
 
 class Output(Protocol):
@@ -93,14 +92,19 @@ class Replies:
         self, name: str, type_: str, id_: str | None, to: str | None, from_: str | None
     ) -> str:
         from_ = from_ or self._domain
-        # Escaped once: there are few senders, and each sends many stanzas. What is long is hostile
+        # Written once: there are few senders, and each sends many stanzas. What is long is hostile
         # and not to be kept.
         short = len(from_) + len(to or "") <= _LONGEST_KEPT
-        escape = _escaped_once if short else escape_attribute
-        head = f"<{name} type='{type_}' from='{escape(from_)}'"
-        if to is not None:
-            head = f"{head} to='{escape(to)}'"
+        head = (_written_once if short else _addressed)(name, type_, to, from_)
         return head if id_ is None else f"{head} id='{escape_attribute(id_)}'"
+
+
+def _addressed(name: str, type_: str, to: str | None, from_: str) -> str:
+    head = f"<{name} type='{type_}' from='{escape_attribute(from_)}'"
+    return head if to is None else f"{head} to='{escape_attribute(to)}'"
+
+
+_written_once = lru_cache(maxsize=1024)(_addressed)
 
 
 def _encoded(error: StanzaError) -> str:

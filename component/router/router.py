@@ -16,14 +16,15 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from component.router.admission import Admission, Shares
 from component.router.calls import Calls, expect
+from component.router.doors import Door, Doors
 from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
-from component.router.table import Answer, Host, Request, Route, Table
-from component.router.turns import Event, Turns
+from component.router.table import Answer, Request, Route, Table
+from component.router.turns import Event, Turns, of_one_sender
 from xep.binding import ContentError, Payload
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
-from xep.jid import JID, JIDError
+from xep.jid import JID
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 from xep.stream import StanzaSkipped
@@ -92,6 +93,7 @@ class Router:
         self._flush = flush
         self._clock = clock
         self._senders = Senders(admits, self.domain.domain)
+        self._doors = Doors(self._senders, self.domain, options.agents, self.table)
         self._admission = Admission(options.shares)
         self._calls = Calls(output.put)
         self._tasks: TaskGroup | None = None
@@ -180,7 +182,9 @@ class Router:
         has come meanwhile or with nothing: so that a turn of somebody new is never far away.
         """
         turns = self._turns
-        if not turns.waiting and len(events) <= _STRAIGHT_THROUGH:
+        if not turns.waiting and (
+            len(events) <= _STRAIGHT_THROUGH or (len(events) <= _SLICE and of_one_sender(events))
+        ):
             for event in events:
                 self._handle(event)
             return 0
@@ -215,34 +219,33 @@ class Router:
                 _log.warning("ignored an element that is no stanza", name=stanza.name)
 
     def _handle_request(self, stanza: Incoming) -> None:
-        sender = self._senders.of(stanza.sender or "")
+        door = self._doors.of(stanza)
         try:
-            answer = self._answer(stanza, sender)
+            answer = self._answer(stanza, door)
         except StanzaError as error:
             self._replies.error(stanza, error)
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
             self._replies.error(stanza, _internal(stanza, error))
         else:
             if answer is not None and not isinstance(answer, Payload):
-                self._start(stanza, sender, answer)
+                self._start(stanza, door.sender, answer)
             else:
                 self._replies.result(stanza, answer)
 
-    def _answer(self, stanza: Incoming, sender: Sender) -> Answer | Awaitable[Answer]:
+    def _answer(self, stanza: Incoming, door: Door) -> Answer | Awaitable[Answer]:
         """The handler's answer, or an awaitable of it, after everything that may refuse it."""
+        sender = door.sender
         if sender.jid is None or sender.principal is None:
             raise StanzaError("jid-malformed", sender.refusal)
         if not sender.admitted:
             raise StanzaError("service-unavailable")
         if stanza.id is None or stanza.type not in ("get", "set"):
             raise StanzaError("bad-request", "an IQ needs an id and a type (RFC 6120 §8.2.3)")
-        child = stanza.sole_child
-        if child is None:
+        if door.child is None:
             raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
-        to, host = self._our_address(stanza)
-        if host is None:
+        if door.host is None:
             raise StanzaError("service-unavailable", "there is nobody of that address here")
-        route = self.table.iq(host, stanza.type, child)
+        route = door.route
         if route is None:
             raise StanzaError("service-unavailable", "no such service here")
         busy = self._busy(sender)
@@ -252,7 +255,9 @@ class Router:
             payload = stanza.sole_payload(route.payload)
         except ContentError as error:
             raise errors.malformed(str(error)) from error
-        return route.handler(Request(stanza, sender.jid, sender.principal, to, host, payload))
+        return route.handler(
+            Request(stanza, sender.jid, sender.principal, door.to, door.host, payload)
+        )
 
     def _busy(self, sender: Sender) -> StanzaError | None:
         """Why nothing more can be taken on for this sender now; None when it can."""
@@ -273,7 +278,7 @@ class Router:
         sender = self._senders.of(stanza.sender or "")
         if sender.jid is None or sender.principal is None or not sender.admitted:
             return
-        to, host = self._our_address(stanza)
+        to, host = self._doors.address(stanza.to)
         if host is None or stanza.kind is None:
             return
         type_ = stanza.type
@@ -295,19 +300,6 @@ class Router:
             return
         if working is not None:
             self._spawn(self._finish_silent, stanza, sender, working)
-
-    def _our_address(self, stanza: Incoming) -> tuple[JID, Host | None]:
-        if stanza.to is None:
-            return self.domain, "component"
-        try:
-            to = JID.parse(stanza.to)
-        except JIDError:
-            return self.domain, None
-        if to.domain != self.domain.domain:
-            return to, None
-        if to.local is None:
-            return to, "component"
-        return to, "agent" if to.local in self.options.agents else None
 
     def _refuse_skipped(self, event: StanzaSkipped) -> None:
         _log.warning("skipped a stanza over a limit", sender=event.from_, limit=event.limit)

@@ -67,6 +67,18 @@ class Turns:
         return taken
 
 
+def of_one_sender(events: Sequence[Event]) -> bool:
+    """Whether one address sent all of them, so that there is nobody to take turns with."""
+    first: str | None = None
+    for event in events:
+        sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
+        if first is None:
+            first = sender
+        if sender != first or sender is None:
+            return False
+    return True
+
+
 def _principal(event: Event) -> str:
     sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
     return (sender or "").partition("/")[0]
