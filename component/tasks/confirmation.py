@@ -1,0 +1,180 @@
+"""What a person is asked to confirm, and the digest over exactly that (CNF-011 to CNF-019).
+
+Everything here can be worked out by whoever has the message; no rows, no clock.
+"""
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from component.skills.declare import AnySkill
+from xep.binding import EncodingError
+from xep.binding.conversion import format_datetime
+from xep.binding.escaping import escape_text
+from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm, Risk
+from xep.hashes import Hash
+from xep.jid import JID
+
+ALGORITHM: Final = "sha-256"
+_LARGEST: Final = 2**53 - 1
+"""Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
+
+
+def confirm_for(
+    agent: JID,
+    task: str,
+    principal: JID,
+    skill: AnySkill,
+    arguments: msgspec.Struct,
+    *,
+    id: str,  # noqa: A002 - the attribute's own name
+    expires: datetime,
+    risk: Literal["low", "medium", "high"],
+) -> Confirm:
+    """The question whether `skill` may be run with `arguments` for `principal`.
+
+    `agent` is the address that asks, `id` is new for every question, `expires` is aware.
+    Raises StanzaError: `invalid-param` (CNF-019).
+    """
+    confirm = Confirm(
+        id=id,
+        task=task,
+        principal=principal.bare,
+        action=action_of(skill, arguments),
+        risk=Risk(level=risk),
+        expires=expires,
+    )
+    digest = Hash(algo=ALGORITHM, digest=digest_of(agent, confirm))
+    return msgspec.structs.replace(confirm, hash=digest)
+
+
+def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
+    """The skill and all its parameters as the input schema made them, defaults included (CNF-013).
+
+    Worth calling before anything is committed: raises StanzaError, `invalid-param`, for a value
+    that has no RFC 8785 form, because no digest could cover it (CNF-019).
+    """
+    texts: list[ActionParam] = []
+    others: dict[str, Any] = {}
+    # In one order whatever the process: sets have none of their own.
+    values = msgspec.to_builtins(arguments, str_keys=True, order="deterministic")
+    for name in arguments.__struct_fields__:
+        value = values[name]
+        _refuse_unless_canonical(name, value)
+        if isinstance(value, str) and _fits_xml(value):
+            texts.append(ActionParam(name=name, text=value))
+        else:
+            others[name] = value
+    return Action(
+        type=skill.name,
+        version=skill.version,
+        params=tuple(texts),
+        json_params=ActionParams(json=_json(others)) if others else None,
+    )
+
+
+def digest_of(agent: JID, confirm: Confirm) -> bytes:
+    """SHA-256 over what CNF-018 lists, from nothing but the message.
+
+    `agent` is where the message came from. Anybody who holds it gets the same; what is missing in
+    a `confirm` counts as null.
+    Raises ValueError if a parameter has no RFC 8785 form.
+    """
+    import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
+
+    expires = confirm.expires
+    covered = {
+        "agent": str(agent.bare),
+        "confirmation": confirm.id,
+        "expires": None if expires is None else format_datetime(expires),
+        "params": parameters_of(confirm.action),
+        "principal": None if confirm.principal is None else str(confirm.principal),
+        "skill": confirm.action.type,
+        "task": confirm.task,
+        "version": confirm.action.version,
+    }
+    return hashlib.sha256(rfc8785.dumps(covered)).digest()
+
+
+def covers(
+    agent: JID, confirm: Confirm, principal: JID, skill: AnySkill, arguments: msgspec.Struct
+) -> bool:
+    """Whether what would run now is exactly what was confirmed (CNF-040, CNF-041)."""
+    now = msgspec.structs.replace(
+        confirm, principal=principal.bare, action=action_of(skill, arguments)
+    )
+    return confirm.hash is not None and digest_of(agent, now) == confirm.hash.digest
+
+
+def parameters_of(action: Action) -> dict[str, Any]:
+    """All parameters of an action, those given as text first.
+
+    Raises ValueError if its JSON is no object.
+    """
+    values: dict[str, Any] = {param.name: param.text for param in action.params}
+    if action.json_params is not None:
+        # As RFC 8785 §3.1 wants it read: a number that is no safe integer is a double.
+        more = json.loads(
+            bytes(action.json_params.json), parse_int=_number, parse_constant=_no_number
+        )
+        if not isinstance(more, dict):
+            raise ValueError("the parameters of the action are no JSON object")
+        values |= more
+    return values
+
+
+def lapses(now: int, seconds: float, deadline: int | None) -> int:
+    """When a question that is put at `now` lapses; all but `seconds` in milliseconds since 1970.
+
+    On a whole second, so that people and programs read the same; never after the deadline of the
+    request (CNF-015, INP-014).
+    """
+    wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
+    if deadline is None:
+        return wanted
+    # Rows keep deadlines rounded up to a millisecond, which may be after the real one.
+    return min(wanted, deadline - (deadline % 1000 != 0))
+
+
+def _refuse_unless_canonical(name: str, value: Any) -> None:
+    import rfc8785  # noqa: PLC0415
+
+    try:
+        rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        reason = f"holds an integer beyond {_LARGEST}, which no digest can cover; send it as text"
+    except rfc8785.FloatDomainError:
+        reason = "holds a number that is not finite, which no digest can cover"
+    except (ValueError, RecursionError):
+        reason = "holds what has no canonical JSON form (RFC 8785), so no digest can cover it"
+    else:
+        return
+    raise errors.invalid_param(name, reason)
+
+
+def _fits_xml(text: str) -> bool:
+    try:
+        escape_text(text)
+    except EncodingError:
+        return False
+    return True
+
+
+def _json(values: dict[str, Any]) -> msgspec.Raw:
+    """JSON that XML can carry: what JSON need not escape and XML forbids is escaped too."""
+    text = msgspec.json.encode(values).decode()
+    return msgspec.Raw(text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff").encode())
+
+
+def _number(text: str) -> int | float:
+    # Longer ones than these have no exact double, and reading them takes its time.
+    number = int(text) if len(text) <= len(str(_LARGEST)) + 1 else 2 * _LARGEST
+    return number if abs(number) <= _LARGEST else float(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
