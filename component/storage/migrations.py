@@ -60,6 +60,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         CREATE INDEX tasks_queue ON tasks (principal, priority DESC, created, id)
         WHERE owner IS NULL AND state IN ('accepted', 'running')
         """,
+        """
+        CREATE INDEX tasks_open ON tasks (principal)
+        WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')
+        """,
         "CREATE INDEX tasks_owned ON tasks (owner) WHERE owner IS NOT NULL",
         "CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL",
         "CREATE INDEX tasks_untold ON tasks (updated) WHERE untold IS NOT NULL",
@@ -134,6 +138,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX asked_input ON asked (input)",
         "CREATE TABLE instances (id TEXT PRIMARY KEY, beat BIGINT NOT NULL)",
+    ),
+    # 3: who wants to hear nothing more (specification, FAC-012)
+    (
+        """
+        CREATE TABLE stopped (
+            owner TEXT {C} NOT NULL,
+            contact TEXT {C} NOT NULL,
+            PRIMARY KEY (owner, contact)
+        ) {T}
+        """,
     ),
 )
 
