@@ -116,13 +116,13 @@ def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
         elif isinstance(member, types.EnumType):
             choices.update((str(item.value), item.value) for item in member.cls)
         elif isinstance(member, types.IntType):
-            ranked.append((2, _integer))
+            ranked.append((2, read_integer))
             words.append("an integer")
         elif isinstance(member, types.FloatType):
-            ranked.append((3, _number))
+            ranked.append((3, read_number))
             words.append("a number")
         elif isinstance(member, types.BoolType):
-            ranked.append((4, _boolean))
+            ranked.append((4, read_boolean))
             words.append("true or false")
         elif isinstance(member, _TEXTS):
             ranked.append((5, str))
@@ -161,7 +161,8 @@ def _choice(choices: dict[str, Any]) -> Scalar:
     return read
 
 
-def _integer(text: str) -> int:
+def read_integer(text: str) -> int:
+    """Read xs:integer of at most 4300 characters. Raises ValueError."""
     if len(text) < 20 and text.isascii() and text.isdigit():
         return int(text)
     if len(text) > _LONGEST_NUMBER or not _INTEGER.fullmatch(text := text.strip(_SPACE)):
@@ -169,7 +170,8 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _number(text: str) -> float:
+def read_number(text: str) -> float:
+    """Read xs:double, but for INF and NaN. Raises ValueError."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text := text.strip(_SPACE)):
         raise ValueError(text)
     value = float(text)
@@ -178,7 +180,8 @@ def _number(text: str) -> float:
     return value
 
 
-def _boolean(text: str) -> bool:
+def read_boolean(text: str) -> bool:
+    """Read xs:boolean. Raises ValueError."""
     value = _BOOLEANS.get(text.strip(_SPACE))
     if value is None:
         raise ValueError(text)
