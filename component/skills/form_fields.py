@@ -257,9 +257,12 @@ def _shape(members: list[Schema], nullable: bool, root: Schema) -> dict[str, Any
 def _array(items: object, root: Schema) -> dict[str, Any] | None:
     members = list(_members(items, root)) if isinstance(items, Mapping) else []
     values = [value for member in members for value in _enumerated(member) or ()]
-    item = _shape(members, False, root)
-    if None in values or not members:
+    # Arrays of arrays go as JSON, and may hold themselves without end.
+    if None in values or any(
+        member.get("type") in ("array", None) for member in members if _enumerated(member) is None
+    ):
         return None
+    item = _shape(members, False, root)
     if item["kind"] == "choice":
         return {**item, "kind": "choices"}
     if item["kind"] in ("text", "integer", "number"):

@@ -7,7 +7,6 @@ has checked: `values_of` finds every field that does not fit, and why.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,10 +143,14 @@ def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
     """Why values do not fit their properties, those that do not; required ones are seen before."""
     # Nobody pays for it who is never sent a form.
     from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.exceptions import UnknownType, best_match  # noqa: PLC0415
+    from jsonschema.exceptions import SchemaError, best_match  # noqa: PLC0415
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
     found: dict[str, str] = {}
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError:
+        return found  # nothing can be held against a schema that cannot be read
     validator = Draft202012Validator({**schema, "required": []})
     for name, value in values.items():
         try:
@@ -156,8 +159,8 @@ def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
         except RecursionError:
             found[name] = "is nested too deeply"
             continue
-        except (Unresolvable, UnknownType, re.error):
-            continue  # nothing can be held against a schema that cannot be read
+        except Unresolvable:
+            continue  # it refers to what is not there
         if worst is not None:
             where = worst.json_path.removeprefix(f"$.{name}").removeprefix(".")
             reason = f"{where}: {worst.message}" if where else worst.message
