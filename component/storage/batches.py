@@ -14,9 +14,15 @@ class Transaction(Database, Protocol):
 
     Attributes:
         changed: whether anything but a SELECT was run since this was last set to False.
+        failed: whether an error has left nothing to do but to go back, though an operation may
+            have caught it.
     """
 
     changed: bool
+
+    @property
+    def failed(self) -> bool:
+        """See above."""
 
     def savepoint(self) -> None:
         """Let `back` return to here."""
@@ -57,7 +63,7 @@ def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
             for write in writes:
                 _run(transaction, write)
     except _SpoiltError:
-        if len(writes) == 1:
+        if len(writes) == 1 and writes[0].error is not None:
             return
         with engine.transaction() as transaction:
             for write in writes:
@@ -71,8 +77,11 @@ def _run(transaction: Transaction, write: Write[Any]) -> None:
     except BaseException as error:
         if (why := transaction.surroundings(error)) is not None:
             raise why from error
-        if transaction.changed:
+        if transaction.changed or transaction.failed:
             raise _SpoiltError from error
+    else:
+        if transaction.failed:
+            raise _SpoiltError
 
 
 def _run_apart(transaction: Transaction, write: Write[Any]) -> None:

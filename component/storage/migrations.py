@@ -2,6 +2,9 @@
 
 A step that has been released is never changed; a new shape is a new step at the end. One text
 serves both databases: `{T}` is `WITHOUT ROWID` on SQLite, `{C}` is `COLLATE "C"` on PostgreSQL.
+
+Two releases may run beside each other on one PostgreSQL, for the time of an upgrade: a step says
+whether the release before it can live with what it does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +17,27 @@ from component.storage.errors import StorageError
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    import psycopg
+
+
+class Step:
+    """One change of the shape. `breaks` says that earlier releases cannot live with it.
+
+    They can with a new table, and with a new column that has a default.
+    """
+
+    def __init__(self, *statements: str, breaks: bool = False) -> None:
+        self.statements = statements
+        self.breaks = breaks
+
+
+MIGRATIONS: tuple[Step, ...] = (
     # 1: presence subscriptions (RFC 6121 §3)
-    (
+    Step(
         """
         CREATE TABLE subscriptions (
-            owner TEXT NOT NULL,
-            contact TEXT NOT NULL,
+            owner TEXT {C} NOT NULL,
+            contact TEXT {C} NOT NULL,
             state TEXT NOT NULL CHECK (state IN ('none', 'from', 'to', 'both')),
             ask INTEGER NOT NULL CHECK (ask IN (0, 1)),
             PRIMARY KEY (owner, contact)
@@ -28,7 +45,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     # 2: durable tasks (docs/design/durable-tasks.md)
-    (
+    Step(
         """
         CREATE TABLE tasks (
             id TEXT PRIMARY KEY,
@@ -140,7 +157,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE instances (id TEXT PRIMARY KEY, beat BIGINT NOT NULL)",
     ),
     # 3: who wants to hear nothing more (specification, FAC-012)
-    (
+    Step(
         """
         CREATE TABLE stopped (
             owner TEXT {C} NOT NULL,
@@ -166,23 +183,68 @@ def transaction(connection: "Connection", mode: str) -> Iterator[None]:
         raise
 
 
-def migrate(
-    connection: "Connection", path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS
-) -> None:
+def migrate(connection: "Connection", path: Path, steps: Sequence[Step] = MIGRATIONS) -> None:
     """Bring the database to the shape of this release, one transaction for each step.
 
     Its version is the number of steps it has taken, kept in SQLite's `user_version`. Raises
     StorageError, and changes nothing, if the database has taken more steps than are known here.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(migrations):
-        raise StorageError(
-            f"The database {path} was written by a newer release: it is of version {version}, and"
-            f" this release knows versions up to {len(migrations)}. Install the newer release, or"
-            " put back a backup from before the upgrade."
-        )
-    for number, statements in enumerate(migrations[version:], start=version + 1):
+    if version > len(steps):
+        raise _newer(f"The database {path}", version, len(steps))
+    for number, step in enumerate(steps[version:], start=version + 1):
         with transaction(connection, "IMMEDIATE"):
-            for statement in statements:
+            for statement in step.statements:
                 connection.execute(statement.format(T="WITHOUT ROWID", C=""))
             connection.execute(f"PRAGMA user_version = {number}")
+
+
+# Any number will do, as long as every release uses it.
+_LOCK = 0x786D7070  # "xmpp"
+
+
+def migrate_postgres(
+    connection: "psycopg.Connection", name: str, steps: Sequence[Step] = MIGRATIONS
+) -> None:
+    """Bring the database to the shape of this release, all in one transaction.
+
+    `name` begins the sentence of an error. Another instance that does the same at this time is
+    waited for. The table `versions` has one row: how many steps have been taken, and how many a
+    release must know to live with that.
+
+    Raises StorageError, and changes nothing, if that is more than are known here.
+    """
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        # The version, and how to tell after a lost connection what was committed (postgres.py).
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS versions"
+            " (version INTEGER NOT NULL, oldest INTEGER NOT NULL)"
+        )
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS writers"
+            " (id TEXT PRIMARY KEY, batch BIGINT NOT NULL, at BIGINT NOT NULL)"
+        )
+        found = connection.execute("SELECT version, oldest FROM versions").fetchone()
+        version, oldest = found or (0, 0)
+        if oldest > len(steps):
+            raise _newer(name, version, len(steps))
+        for number, step in enumerate(steps[version:], start=version + 1):
+            for statement in step.statements:
+                text = statement.format(T="", C='COLLATE "C"')
+                connection.execute(text)
+            version, oldest = number, number if step.breaks else oldest
+        connection.execute("DELETE FROM versions")
+        connection.execute("INSERT INTO versions VALUES (%s, %s)", (version, oldest))
+        # Rows of processes that were killed, long ago.
+        connection.execute(
+            "DELETE FROM writers WHERE at < extract(epoch FROM now() - interval '30 days') * 1000"
+        )
+
+
+def _newer(name: str, version: int, known: int) -> StorageError:
+    return StorageError(
+        f"{name} was written by a newer release: it is of version {version}, and this release"
+        f" knows versions up to {known}. Install the newer release, or put back a backup from"
+        " before the upgrade."
+    )

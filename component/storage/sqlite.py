@@ -85,6 +85,7 @@ class _Transaction:
     """One transaction."""
 
     dialect: Dialect = "sqlite"
+    failed = False
 
     def __init__(self, connection: "Connection", path: Path, now: int) -> None:
         self.now = now

@@ -45,17 +45,20 @@ class Storage:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, directory: Path, *, now: Callable[[], int] = process_clock
+        cls, directory: Path, *, postgres: str = "", now: Callable[[], int] = process_clock
     ) -> "AsyncIterator[Storage]":
         """Open the directory (made with mode 0700 if it is missing) for the time of the context.
 
-        `now` is the clock of SQLite, in milliseconds since 1970, UTC.
+        The database is the file `agent.db` in it, or, if `postgres` is a connection string of
+        libpq, one on a PostgreSQL server; the directory is still this process's alone. `now` is
+        the clock of SQLite, in milliseconds since 1970, UTC; PostgreSQL has its own.
 
         Raises StorageError if it is no directory or cannot be written to, if another process has
-        it, or if its database is damaged or was written by a newer release.
+        it, if the database is damaged or was written by a newer release, or if the server cannot
+        be reached or does not let us in.
         """
         closing = ExitStack()
-        engine = await to_thread.run_sync(_open, directory, now, closing)
+        engine = await to_thread.run_sync(_open, directory, postgres, now, closing)
         storage = cls(directory, engine)
         try:
             yield storage
@@ -89,7 +92,7 @@ class Storage:
         return await self._writer.write(op, keep_trying)
 
 
-def _open(directory: Path, now: Callable[[], int], closing: ExitStack) -> Engine:
+def _open(directory: Path, postgres: str, now: Callable[[], int], closing: ExitStack) -> Engine:
     """Do the blocking part of `Storage.open`; `closing` undoes it."""
     with ExitStack() as stack:
         with explained(directory):
@@ -97,7 +100,13 @@ def _open(directory: Path, now: Callable[[], int], closing: ExitStack) -> Engine
         with explained(directory / "agent.lock"):
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)
-        engine = SQLite.open(directory / "agent.db", now)
+        engine: Engine
+        if postgres:
+            from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only who chose it
+
+            engine = PostgreSQL.open(postgres)
+        else:
+            engine = SQLite.open(directory / "agent.db", now)
         stack.callback(engine.close)
         closing.push(stack.pop_all())
     return engine

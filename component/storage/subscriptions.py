@@ -44,12 +44,15 @@ class SubscriptionStore:
             str(subscription.owner.bare),
             str(subscription.contact.bare),
             subscription.state,
-            subscription.ask,
+            int(subscription.ask),
         )
 
         def work(database: Database) -> None:
             database.execute(
-                "REPLACE INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)", row
+                "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (owner, contact)"
+                " DO UPDATE SET state = excluded.state, ask = excluded.ask",
+                row,
             )
 
         await self._storage.write(work)

@@ -86,9 +86,9 @@ class Writer:
         wait = FIRST_WAIT_S
         while True:
             await self._once(write)
-            if write.error is not None:
-                raise write.error
             if write.refused is None:
+                if write.error is not None:
+                    raise write.error
                 return cast("T", write.value)
             if not keep_trying:
                 raise write.refused
@@ -158,7 +158,6 @@ class Writer:
             self._engine.write(batch)
         except StorageError as error:
             for write in batch:
-                write.error = None
                 write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
                 write.refused.__cause__ = error.__cause__
         except BaseException as error:  # noqa: BLE001 - everybody who waits has to hear of it

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from component.storage import StorageError
-from component.storage.migrations import MIGRATIONS, migrate
+from component.storage.migrations import MIGRATIONS, Step, migrate
 
 PATH = Path("agent.db")
-FIRST = ("CREATE TABLE a (x)", "INSERT INTO a VALUES (1)")
-SECOND = ("ALTER TABLE a ADD COLUMN y DEFAULT 2", "CREATE TABLE b (z)")
+FIRST = Step("CREATE TABLE a (x)", "INSERT INTO a VALUES (1)")
+SECOND = Step("ALTER TABLE a ADD COLUMN y DEFAULT 2", "CREATE TABLE b (z)")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_steps_are_taken_once_and_in_order(connection: sqlite3.Connection) -> No
 
 
 def test_a_step_that_fails_leaves_the_shape_before_it(connection: sqlite3.Connection) -> None:
-    broken = (*SECOND, "INSERT INTO missing VALUES (1)")
+    broken = Step(*SECOND.statements, "INSERT INTO missing VALUES (1)")
     with pytest.raises(sqlite3.OperationalError, match="missing"):
         migrate(connection, PATH, [FIRST, broken])
     assert version(connection) == 1

@@ -1,0 +1,254 @@
+"""PostgreSQL: one connection that writes and one that reads, both made again when they break.
+
+Only imported when `postgres` is set in `[storage]`; psycopg only when a database is opened.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from component.storage.batches import run_together
+from component.storage.database import Database, Dialect, Rows, Value
+from component.storage.errors import StorageError
+from component.storage.migrations import migrate_postgres
+from component.storage.placeholders import Placeholders
+from component.storage.server import LostError, Server
+from component.storage.writes import Doubt, Write
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+T = TypeVar("T")
+
+_ATTEMPTS: Final = 4
+"""How often a transaction is run that fails by no fault of its own: a broken connection, a
+deadlock with another instance."""
+_DOUBT_S: Final = 10.0
+"""How long the callers of a transaction in doubt wait for the server to come back."""
+_NOW: Final = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+class PostgreSQL:
+    """A database of a PostgreSQL server, open; made by `PostgreSQL.open`.
+
+    Used by two threads at most: one calls `write`, the other `read`.
+
+    Every transaction also writes its number to the one row that this process has in the table
+    `writers`. If the connection breaks while it is committed, that row tells whether it was: a
+    session that reads it under a lock waits until the old one has ended. (`pg_xact_status` cannot
+    tell: after a crash of the server the id of a transaction that was lost is given again, and the
+    answer is that of its next owner.)
+    """
+
+    def __init__(self, server: Server) -> None:
+        """Use `PostgreSQL.open`."""
+        self.server = server
+        self._writer = _Session(server)
+        self._reader = _Session(server)
+        self._id = secrets.token_hex(16)
+        self._batch = 0
+        self._doubt: Doubt | None = None
+
+    @classmethod
+    def open(cls, conninfo: str) -> "PostgreSQL":
+        """Connect, and bring the database to the shape of this release.
+
+        `conninfo` is a connection string or URI of libpq. Raises StorageError, whose sentence
+        names host and database, never the password.
+        """
+        database = cls(Server.of(conninfo))
+        with ExitStack() as stack:
+            stack.callback(database.close)
+            with database.server.explained():
+                migrate_postgres(database._writer.connection(), str(database.server))
+            stack.pop_all()
+        return database
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._batch and not self._writer.closed:
+            with contextlib.suppress(Exception):
+                self._writer.connection().execute("DELETE FROM writers WHERE id = %s", (self._id,))
+        self._writer.close()
+        self._reader.close()
+
+    def write(self, writes: Sequence[Write[Any]]) -> None:
+        """Run the operations in one transaction. Raises StorageError."""
+        for left in reversed(range(_ATTEMPTS)):
+            todo = writes
+            try:
+                self._settle()
+                todo = [each for each in writes if each.doubt is None or not each.doubt.committed]
+                if todo:
+                    run_together(self, todo)
+                break
+            except LostError:
+                if self._doubt is not None:
+                    for each in todo:
+                        each.doubt = self._doubt
+                if not left:
+                    raise
+
+    def _settle(self) -> None:
+        """Have a connection, and know of the last transaction whether it was committed."""
+        if self._doubt is None:
+            self._writer.connection()
+            return
+        give_up = time.monotonic() + _DOUBT_S
+        wait = 0.1
+        while True:
+            try:
+                found = self._ask()
+                break
+            except StorageError as error:
+                if time.monotonic() > give_up:
+                    raise StorageError(
+                        f"{error} It is not known whether what was being written then is there."
+                    ) from error
+                time.sleep(wait)
+                wait = min(2 * wait, 1.0)
+        self._doubt.committed = found == self._batch
+        self._doubt = None
+
+    def _ask(self) -> int | None:
+        with self.server.explained():
+            row = (
+                self._writer.connection()
+                .execute("SELECT batch FROM writers WHERE id = %s FOR UPDATE", (self._id,))
+                .fetchone()
+            )
+        return None if row is None else row[0]
+
+    @contextmanager
+    def transaction(self) -> "Iterator[_Transaction]":
+        """A transaction that may write.
+
+        Raises StorageError if it cannot begin or be committed, and LostError, a kind of it, if it
+        may be run again; whether it was committed is then told by `_settle`.
+        """
+        connection = self._writer.connection()
+        self._batch += 1
+        with self.server.explained():
+            now = self._begin(connection)
+        transaction = _Transaction(self._writer, connection, now)
+        try:
+            yield transaction
+        except BaseException:
+            with contextlib.suppress(Exception):  # a broken connection has rolled back by itself
+                connection.execute("ROLLBACK")
+            raise
+        try:
+            with self.server.explained():
+                connection.execute("COMMIT")
+        except LostError:
+            self._doubt = Doubt()
+            raise
+
+    def _begin(self, connection: "Connection") -> int:
+        # Both in one round trip: statements without parameters may be sent together.
+        number = f"batch = {self._batch}, at = {_NOW}"
+        cursor = connection.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; UPDATE writers SET {number}"  # noqa: S608 ours
+            f" WHERE id = '{self._id}' RETURNING at",
+            prepare=False,
+        )
+        cursor.nextset()
+        row = cursor.fetchone()
+        if row is None:
+            row = connection.execute(
+                f"INSERT INTO writers (id, batch, at) VALUES (%s, %s, {_NOW}) RETURNING at",  # noqa: S608
+                (self._id, self._batch),
+            ).fetchone()
+        return int(cast("Any", row)[0])
+
+    def read(self, op: Callable[[Database], T]) -> T:
+        """Run an operation that reads. Raises StorageError."""
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                return self._read(op)
+            except LostError:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _read(self, op: Callable[[Database], T]) -> T:
+        connection = self._reader.connection()
+        with self.server.explained():
+            cursor = connection.execute(
+                f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {_NOW}",
+                prepare=False,
+            )
+            cursor.nextset()
+            (now,) = cast("Any", cursor.fetchone())
+            try:
+                return op(_Transaction(self._reader, connection, now))
+            finally:
+                with contextlib.suppress(Exception):
+                    connection.execute("ROLLBACK")
+
+
+class _Session:
+    """A connection that is made again when it has broken, and what it knows of statements."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.placeholders = Placeholders()
+        self._connection: Connection | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self._connection is None or self._connection.closed
+
+    def connection(self) -> "Connection":
+        """The connection, working as far as is known. Raises StorageError."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self.server.connect()
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Transaction:
+    """One transaction."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(self, session: _Session, connection: "Connection", now: int) -> None:
+        self.now = now
+        self.changed = False
+        self._session = session
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
+        """Run one statement."""
+        if not sql.startswith("SELECT"):
+            self.changed = True
+        translated = self._session.placeholders.translate(sql)
+        return self._connection.execute(translated, parameters)
+
+    def notify(self, channel: str, /) -> None:
+        """Wake who listens, once this is committed."""
+        self.changed = True
+        self._connection.execute("SELECT pg_notify(%s, '')", (channel,))
+
+    def savepoint(self) -> None:
+        self._connection.execute("SAVEPOINT op")
+
+    def release(self) -> None:
+        self._connection.execute("RELEASE op")
+
+    def back(self) -> None:
+        self._connection.execute("ROLLBACK TO op; RELEASE op")
+
+    @property
+    def failed(self) -> bool:
+        return self._connection.info.transaction_status == 3  # INERROR: only ROLLBACK is left
+
+    def surroundings(self, error: BaseException) -> StorageError | None:
+        return self._session.server.surroundings(error)

@@ -1,0 +1,201 @@
+"""A real PostgreSQL: one for the whole run, a fresh database for each test.
+
+`postgres_url` is the URI of a new, empty database. A test that stops or kills the server takes
+`make_postgres` and gets one of its own. Nothing here is durable but what a test restarts: the
+files are thrown away.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+import pytest
+
+from tests.servers.base import LOG_TAIL, PortLease, ServerError
+from tests.servers.watchdog import Watchdog
+
+USER = "agent"
+PASSWORD = "pass word of the agent: 100%"
+
+
+class Postgres:
+    """One server in a directory of its own, on loopback. Starts on entering, is killed on leaving.
+
+    The server refuses to run as root: then it runs as the user `postgres` of Debian's package.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lease = PortLease("127.0.0.1")
+        self.port = self._lease.port
+        self._programs = _programs()
+        self._as: list[str] = []
+        self._watchdog: Watchdog | None = None
+        self._databases = 0
+
+    def start(self) -> None:
+        """Start it, and return when it lets clients in."""
+        data = self.directory / "data"
+        if not data.exists():
+            self._make(data)
+        # Also killed when the run is: a group of its own, led by the server.
+        self._run("pg_ctl", "-D", data, "-l", self.directory / "log", "-w", "start")
+        self._watchdog = Watchdog(self.pid)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the postmaster."""
+        return int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+
+    def stop(self, how: str = "immediate") -> None:
+        """Stop it: `immediate` as a crash would, `fast` as an admin does."""
+        if self._watchdog is not None:
+            self._run("pg_ctl", "-D", self.directory / "data", "-m", how, "-w", "stop")
+            self._watchdog.kill_group()
+            self._watchdog = None
+
+    def restart(self, how: str = "immediate") -> None:
+        """Stop and start on the same port, with the same data."""
+        self.stop(how)
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and give the port back."""
+        self.stop()
+        self._lease.release()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def url(self, database: str, password: str = PASSWORD) -> str:
+        """The URI of a database of this server."""
+        secret = quote(password, safe="")
+        return f"postgresql://{USER}:{secret}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """Make an empty database and return its URI."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        self.psql(f"CREATE DATABASE {name} OWNER {USER}")
+        return self.url(name)
+
+    def psql(self, statement: str, database: str = "postgres") -> str:
+        """Run a statement as the superuser and return what it gave."""
+        return self._run(
+            *("psql", "-h", self.directory, "-p", str(self.port), "-U", "postgres"),
+            *("-d", database, "-AtXq", "-v", "ON_ERROR_STOP=1", "-c", statement),
+        )
+
+    def log_tail(self) -> str:
+        """The end of the log, for a person who reads about a failure."""
+        log = self.directory / "log"
+        return log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else ""
+
+    def _make(self, data: Path) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if os.getuid() == 0:
+            user = pwd.getpwnam("postgres")
+            self._as = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}"]
+            self._as.append("--clear-groups")
+            os.chown(self.directory, user.pw_uid, user.pw_gid)
+            for above in self.directory.parents:
+                if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
+                    above.chmod(above.stat().st_mode | 0o011)  # pytest's directories are private
+        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
+        (data / "pg_hba.conf").write_text(
+            "local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        with (data / "postgresql.conf").open("a") as conf:
+            conf.write(
+                f"listen_addresses = '127.0.0.1'\nport = {self.port}\n"
+                f"unix_socket_directories = '{self.directory}'\n"
+                "max_connections = 40\nshared_buffers = 16MB\nautovacuum = off\n"
+            )
+        self._run("pg_ctl", "-D", data, "-l", self.directory / "log", "-w", "start")
+        try:
+            secret = PASSWORD.replace("'", "''")
+            self.psql(f"CREATE ROLE {USER} LOGIN PASSWORD '{secret}'")
+        finally:
+            self._run("pg_ctl", "-D", data, "-m", "fast", "-w", "stop")
+
+    def _run(self, program: str, *arguments: str | Path) -> str:
+        command = [*self._as, str(self._programs / program), *map(str, arguments)]
+        # Its output goes to a file: a server that pg_ctl starts would hold a pipe open.
+        with (self.directory / "console.log").open("a+b") as console:
+            began = console.seek(0, os.SEEK_END)
+            done = subprocess.run(
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                timeout=120,
+                check=False,
+            )
+            console.seek(began)
+            said = console.read().decode(errors="replace")
+        if done.returncode:
+            raise ServerError(f"{program} ended with {done.returncode}: {said}\n{self.log_tail()}")
+        return said.strip()
+
+
+def _programs() -> Path:
+    """Where Debian keeps them: not on the PATH, and one directory for each version."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2]))
+    if found:
+        return found[-1]
+    if there := shutil.which("pg_ctl"):
+        return Path(there).resolve().parent
+    raise ServerError(
+        "PostgreSQL is not there, and these tests run against a real one: install the Debian"
+        " package postgresql (make servers)"
+    )
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One PostgreSQL for the whole run: do not stop it."""
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> str:
+    """The URI of a fresh database."""
+    return postgres_server.new_database()
+
+
+@pytest.fixture
+def make_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Postgres]]:
+    """Make servers of the test's own, started."""
+    servers: list[Postgres] = []
+
+    def make() -> Postgres:
+        server = Postgres(tmp_path_factory.mktemp("postgres"))
+        servers.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+if __name__ == "__main__":  # for a person or a benchmark: prints the URI, runs until Enter
+    with Postgres(Path(sys.argv[1])) as running:
+        print(running.new_database(), flush=True)
+        sys.stdin.readline()
