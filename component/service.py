@@ -8,6 +8,8 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.commands.definition import AnyCommand, Asking, Commands
+from component.commands.everybody import everybody
 from component.connection.connection import ComponentConnection
 from component.connection.options import TLS, ConnectionOptions
 from component.connection.outbox import Outbox
@@ -26,6 +28,7 @@ from component.skills import Registry, View, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.skills.threads import Threads
 from component.storage import Storage, StorageError
+from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import SubscriptionStore
 from xep.jid import JID
 from xep.stanza import Message, Presence
@@ -147,10 +150,18 @@ class Service:
         """
         if self.settings.notice:
             _log.warning(self.settings.notice)
-        async with Storage.open(self.settings.storage.path) as storage:
-            await self._serve(SubscriptionStore(storage), task_status)
+        where = self.settings.storage
+        async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
+            contacts = StoppedContacts(storage, self._agent_at)
+            await contacts.load()
+            await self._serve(SubscriptionStore(storage), contacts, task_status)
 
-    async def _serve(self, subscriptions: SubscriptionStore, started: TaskStatus[None]) -> None:
+    async def _serve(
+        self,
+        subscriptions: SubscriptionStore,
+        contacts: StoppedContacts,
+        started: TaskStatus[None],
+    ) -> None:
         outbox = Outbox(self.settings.limits.output_bytes)
 
         def send(stanza: Message | Presence) -> None:
@@ -160,7 +171,13 @@ class Service:
             return router.table.features(host)
 
         discovery = Discovery(self._facts(), self._agents(), features, self.view)
-        presence = PresenceHandler(subscriptions, send, discovery.caps)
+        presence = PresenceHandler(subscriptions, send, discovery.caps, contacts)
+        name = self.settings.agent.name
+
+        def offered(asking: Asking) -> tuple[AnyCommand, ...]:
+            return commands.of(asking)
+
+        commands = Commands(everybody(name, offered, self.view, contacts))
         limits = self.settings.limits
         handlers: tuple[Handler, ...] = (
             About(SOFTWARE, version(SOFTWARE)),
@@ -171,7 +188,7 @@ class Service:
                 Threads(limits.threads_total, limits.threads_per_principal),
                 limits.inline_s,
             ),
-            MessageHandler(self.settings.agent.name, send, self.view),
+            MessageHandler(name, send, commands),
             presence,
         )
 
@@ -214,6 +231,10 @@ class Service:
         if self.established.is_set():
             await _guarded(presence.take_leave, "tell subscribers that we go")
         await connection.close(max(1.0, deadline - anyio.current_time()))
+
+    def _agent_at(self, address: JID) -> JID:
+        """The agent that speaks at an address: at the domain it is the default one."""
+        return address if address.local else JID.parse(f"{DEFAULT_AGENT}@{address.domain}")
 
     def _agents(self) -> Mapping[str, str]:
         return {DEFAULT_AGENT: self.settings.agent.name}

@@ -35,6 +35,19 @@ class Subscriptions(Protocol):
         """Every subscription."""
 
 
+class Contacts(Protocol):
+    """Who wants to hear nothing more (specification, FAC-012)."""
+
+    def may_write(self, agent: JID, contact: JID) -> bool:
+        """Whether the contact may be sent what it has not asked for."""
+
+    async def stop(self, agent: JID, contact: JID) -> None:
+        """The contact wants to hear nothing more. Raises StorageError."""
+
+    async def start(self, agent: JID, contact: JID) -> None:
+        """The contact wants to hear from the agent again. Raises StorageError."""
+
+
 class PresenceHandler:
     """Grants subscriptions to whom policy admits, and tells subscribers when we come and go.
 
@@ -42,6 +55,7 @@ class PresenceHandler:
         subscriptions: where subscriptions are kept.
         send: sends a stanza.
         capabilities: the capabilities of a host, with the localpart if it is an agent.
+        contacts: who wants to hear nothing more.
     """
 
     def __init__(
@@ -49,10 +63,12 @@ class PresenceHandler:
         subscriptions: Subscriptions,
         send: Send,
         capabilities: Callable[[Host, str | None], Caps],
+        contacts: Contacts,
     ) -> None:
         self._subscriptions = subscriptions
         self._send = send
         self._capabilities = capabilities
+        self._contacts = contacts
         self._last = anyio.Event()
         self._last.set()
 
@@ -72,15 +88,20 @@ class PresenceHandler:
         """Grant a subscription, and show ourselves (RFC 6121 §3.1.3).
 
         It is granted again when it is there already: whoever asks twice has missed the answer.
+        Who asks to see us wants to hear from us, whatever was said before.
         """
         owner, contact = request.to.bare, request.principal
+        await self._contacts.start(owner, contact)
         await self._subscriptions.put(Subscription(owner, contact, "from"))
         self._send(Presence(type="subscribed", from_=owner, to=contact))
         self._send(self._available(owner, contact))
 
     async def unsubscribe(self, request: Request[None]) -> None:
-        """End a subscription (RFC 6121 §3.3.3)."""
+        """End a subscription (RFC 6121 §3.3.3), and write to the contact no more (FAC-012)."""
         owner, contact = request.to.bare, request.principal
+        if await self._subscriptions.get(owner, contact) is None:
+            return
+        await self._contacts.stop(owner, contact)
         if await self._subscriptions.remove(owner, contact):
             self._send(Presence(type="unavailable", from_=owner, to=contact))
             self._send(Presence(type="unsubscribed", from_=owner, to=contact))
@@ -96,13 +117,19 @@ class PresenceHandler:
 
     async def announce(self) -> None:
         """Show ourselves to every subscriber; after each connect."""
-        for each in await self._subscriptions.all():
+        for each in await self._told():
             self._send(self._available(each.owner, each.contact))
 
     async def take_leave(self) -> None:
         """Tell every subscriber that we go; before the stream is closed."""
-        for each in await self._subscriptions.all():
+        for each in await self._told():
             self._send(Presence(type="unavailable", from_=each.owner, to=each.contact))
+
+    async def _told(self) -> list[Subscription]:
+        may_write = self._contacts.may_write
+        return [
+            each for each in await self._subscriptions.all() if may_write(each.owner, each.contact)
+        ]
 
     def _in_turn(self, handler: Callable[[Request[None]], Awaitable[None]]) -> SilentHandler:
         """``handler``, waiting until whatever came before it is done.

@@ -94,6 +94,29 @@ async def test_who_unsubscribes_sees_us_go(tmp_path: Path) -> None:
         assert await sent(world, presence("unsubscribe")) == []
 
 
+async def test_who_unsubscribes_hears_nothing_more(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        agent, alice = JID.parse(AGENT), JID.parse(ALICE_BARE)
+        await sent(world, presence("unsubscribe"))
+        assert world.contacts.may_write(agent, alice)  # there was nothing to end
+        await sent(world, presence("subscribe"), presence("unsubscribe"))
+        assert not world.contacts.may_write(agent, alice)
+        await sent(world, presence("subscribe"))
+        assert world.contacts.may_write(agent, alice)
+
+
+async def test_who_wants_to_hear_nothing_is_not_told_of_us(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, _):
+        await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
+        await world.contacts.stop(JID.parse(AGENT), JID.parse(ALICE_BARE))
+        world.sent.clear()
+        await world.presence.announce()
+        await world.presence.take_leave()
+        assert [parse(stanza.encode()).get("to") for stanza in world.sent] == [BOB_BARE] * 2
+        # Its own question is answered all the same.
+        assert await sent(world, presence("probe")) == [("available", AGENT, ALICE_BARE)]
+
+
 async def test_a_subscriber_who_probes_sees_us(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, _):
         await sent(world, presence("subscribe"))

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from xml.etree import ElementTree as ET
 
+from component.commands.definition import AnyCommand, Asking, Commands
+from component.commands.everybody import everybody
 from component.handlers.about import About
 from component.handlers.disco import Discovery, Facts
 from component.handlers.execute import ExecuteHandler
@@ -36,6 +38,22 @@ def all_skills() -> tuple[AnySkill, ...]:
     return (*builtin_skills(), *conformance_skills())
 
 
+class Contacts:
+    """Who wants to hear nothing more, in memory."""
+
+    def __init__(self) -> None:
+        self.stopped: set[tuple[str, str]] = set()
+
+    def may_write(self, agent: JID, contact: JID) -> bool:
+        return (str(agent), str(contact)) not in self.stopped
+
+    async def stop(self, agent: JID, contact: JID) -> None:
+        self.stopped.add((str(agent), str(contact)))
+
+    async def start(self, agent: JID, contact: JID) -> None:
+        self.stopped.discard((str(agent), str(contact)))
+
+
 class World:
     """The faces of a service, and what they sent on their own.
 
@@ -44,6 +62,8 @@ class World:
         rules: of the policy; everybody of a.example and b.example is admitted.
         subscriptions: where presence keeps them.
         inline_s: seconds that work may take.
+        commands: besides those for everybody.
+        admins: bare JIDs.
         clock: what the message handler measures time by.
         max_stanza_bytes: of the router.
     """
@@ -55,6 +75,8 @@ class World:
         rules: Sequence[Rule] = (),
         subscriptions: Subscriptions | None = None,
         inline_s: float = 60,
+        commands: Iterable[AnyCommand] = (),
+        admins: Iterable[str] = (),
         clock: Callable[[], float] = lambda: 0.0,
         now: Callable[[], datetime] = lambda: NOW,
         **options: Any,
@@ -72,10 +94,25 @@ class World:
             features,
             self.view,
         )
+
+        def offered(asking: Asking) -> tuple[AnyCommand, ...]:
+            return self.commands.of(asking)
+
+        self.contacts = Contacts()
         self.presence = PresenceHandler(
-            cast("Subscriptions", subscriptions), self.sent.append, self.discovery.caps
+            cast("Subscriptions", subscriptions),
+            self.sent.append,
+            self.discovery.caps,
+            self.contacts,
         )
-        self.message = MessageHandler("Assistant", self.sent.append, self.view, clock)
+        self.commands = Commands(
+            (
+                *everybody("Assistant", offered, self.view, self.contacts),
+                *commands,
+            ),
+            [JID.parse(jid) for jid in admins],
+        )
+        self.message = MessageHandler("Assistant", self.sent.append, self.commands, clock)
         self.threads = Threads(8, 4)
         handlers = (
             About("agent", "1.2.3", now),
