@@ -1,0 +1,143 @@
+"""The tables of durable tasks in memory, with a clock that is set by hand, and rows to put in."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from component.storage.database import Dialect, Rows, Value
+from component.storage.migrations import migrate
+from component.tasks.request import Request
+from component.tasks.rows import Row, load
+from xep.binding import encode
+from xep.fluux_agent.execute import Execute, Output
+from xep.fluux_agent.task import Input, InputSchema, Question
+from xep.jid import JID
+
+ALICE = JID.parse("alice@a.example")
+PHONE = JID.parse("alice@a.example/phone")
+BOB = JID.parse("bob@b.example")
+AGENT = JID.parse("assistant@agent.example.com")
+OTHER = JID.parse("other@agent.example.com")
+NOON = 1_795_521_600_000
+"""2026-11-24T12:00:00Z in milliseconds."""
+DAY = 86_400_000
+
+
+class Ledger:
+    """A `Database` whose transaction never ends. `asked` are the statements it was given."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.asked: list[str] = []
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        migrate(self._connection, Path(":memory:"))
+
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
+        self.asked.append(sql)
+        return self._connection.execute(sql, parameters)
+
+    def notify(self, channel: str, /) -> None:
+        pass
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        row = self.execute(f"SELECT count(*) FROM {table}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def add(
+        self,
+        task: str = "t-1",
+        *,
+        request: Request | None = None,
+        principal: JID = ALICE,
+        **columns: Any,
+    ) -> Row:
+        """A task that has been accepted now, by default one of Alice's at the agent."""
+        row = Row(
+            **{
+                "id": task,
+                "principal": str(principal),
+                "requester": f"{principal}/phone",
+                "target": str(AGENT),
+                "skill": "report",
+                "version": "1.0.0",
+                "request": (request or asked_for()).encoded(),
+                "context": None,
+                "state": "accepted",
+                "revision": 0,
+                "priority": 0,
+                "owner": None,
+                "token": 0,
+                "progress": None,
+                "result": None,
+                "failure": None,
+                "visible": 1,
+                "untold": None,
+                "due": None,
+                "deadline": None,
+                "created": self.now,
+                "updated": self.now,
+                "retain_until": self.now + DAY,
+            }
+            | columns
+        )
+        self.execute(
+            f"INSERT INTO tasks ({', '.join(Row.__struct_fields__)})"
+            f" VALUES ({', '.join('?' * len(Row.__struct_fields__))})",
+            msgspec.structs.astuple(row),
+        )
+        return row
+
+    def row(self, task: str = "t-1") -> Row:
+        """The row of a task as it is."""
+        row = load(self, task)
+        assert row is not None
+        return row
+
+    def ask(self, task: str, question: Input, revision: int) -> None:
+        """A question of a task that is open, in place of any other."""
+        self.execute("UPDATE inputs SET state = 'withdrawn' WHERE task = ?", (task,))
+        self.execute(
+            "INSERT INTO inputs (id, task, step, kind, question, revision, expires, state)"
+            " VALUES (?, ?, 'ask', 'input', ?, ?, ?, 'open')",
+            (question.id, task, encode(question), revision, self.now + DAY),
+        )
+        self.execute("INSERT INTO asked (input, jid) VALUES (?, ?)", (question.id, str(ALICE)))
+
+    def part(self, task: str, part: Output) -> None:
+        """A part of an artifact."""
+        self.execute(
+            "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
+            (task, part.name, part.part, part.last, encode(part)),
+        )
+
+    def replay(self, key: str, expires: int, task: str | None = None) -> None:
+        """A record of an answer."""
+        self.execute(
+            "INSERT INTO replay (key, digest, task, expires) VALUES (?, 'd', ?, ?)",
+            (key, task, expires),
+        )
+
+
+def asked_for(**fields: Any) -> Request:
+    """A request to run `report`."""
+    return Request(
+        **{"execute": encode(Execute(skill="report")), "arguments": msgspec.Raw(b"{}")} | fields
+    )
+
+
+def question(identifier: str, revision: int) -> Input:
+    """A question in words."""
+    return Input(
+        id=identifier,
+        revision=revision,
+        questions=(Question(text="Which river?", lang="en"),),
+        schema=InputSchema(json=msgspec.Raw(b'{"type":"object"}')),
+    )
