@@ -92,8 +92,10 @@ def _skills(settings: Settings) -> Check:
 
 async def _storage(settings: Settings) -> Check:
     try:
-        async with Storage.open(settings.storage.path) as storage:
-            return Check("storage", "ok", f"{storage.directory} can be written to")
+        postgres = settings.storage.postgres.get_secret_value()
+        async with Storage.open(settings.storage.path, postgres=postgres) as storage:
+            where = " and the PostgreSQL database" if postgres else ""
+            return Check("storage", "ok", f"{storage.directory}{where} can be written to")
     except DirectoryInUseError as error:
         # A second connection would take stanzas away from the service where a server allows two.
         text = f"{error} If that is the service: its connection is not tried while it runs."

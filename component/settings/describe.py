@@ -56,6 +56,8 @@ def toml(value: Any) -> str:
 
     Raises TypeError for what a setting cannot be.
     """
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()  # a default, which everybody can read
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

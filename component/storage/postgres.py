@@ -6,13 +6,14 @@ Only imported when `postgres` is set in `[storage]`; psycopg only when a databas
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from component.storage.batches import run_together
 from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.errors import StorageError
+from component.storage.listening import listening
 from component.storage.migrations import migrate_postgres
 from component.storage.placeholders import Placeholders
 from component.storage.server import LostError, Server
@@ -188,6 +189,10 @@ class PostgreSQL:
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
+        """Listen on a connection of its own."""
+        return listening(self.server, channel)
 
 
 class _Session:

@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from component.storage.batches import run_together
 from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.errors import StorageError, explained, sqlite_sentence
+from component.storage.listening import never
 from component.storage.migrations import migrate, transaction
 from component.storage.writes import Write
 
@@ -79,6 +80,11 @@ class SQLite:
         """Run an operation that reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
             return op(_Transaction(self._reader, self.path, self._clock()))
+
+    @asynccontextmanager
+    async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
+        """Nobody else is there to notify."""
+        yield never()
 
 
 class _Transaction:

@@ -1,7 +1,7 @@
 """The data directory and its database, behind an async face."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -22,6 +22,9 @@ class Engine(writes.Engine, Protocol):
 
     def read(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads. Raises StorageError."""
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
+        """Be woken by `Database.notify` in any process. Raises StorageError on entering."""
 
     def close(self) -> None:
         """Give everything back."""
@@ -90,6 +93,19 @@ class Storage:
         and up to 5 s, until it is written or the caller is cancelled.
         """
         return await self._writer.write(op, keep_trying)
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
+        """Listen for the time of the context, whose value yields whenever somebody has notified.
+
+            async with storage.listen("tasks") as notified:
+                async for _ in notified: ...
+
+        Several notifications may come as one. It also yields after a connection that broke was
+        made again, since something may have been missed. On SQLite it never yields.
+
+        Raises StorageError on entering if the server cannot be reached; later it keeps trying.
+        """
+        return self._engine.listen(channel)
 
 
 def _open(directory: Path, postgres: str, now: Callable[[], int], closing: ExitStack) -> Engine:

@@ -3,7 +3,7 @@
 # Installs what is missing when it may (as root, or by sudo without a password), else says what to do.
 set -euo pipefail
 
-packages=(prosody prosody-modules ejabberd profanity openssl python3)
+packages=(prosody prosody-modules ejabberd profanity openssl python3 postgresql)
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
