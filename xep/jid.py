@@ -38,7 +38,7 @@ class JIDError(ValueError):
     """A text is no JID; the message says which part is wrong and why."""
 
 
-class JID(msgspec.Struct, frozen=True, gc=False):
+class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """An address `local@domain/resource` (RFC 7622 §3.1).
 
     The parts are in their prepared form: construct one directly only from parts of another JID,
