@@ -11,9 +11,10 @@ from typing import Final, Literal
 import msgspec
 
 from component.storage.database import Database
+from component.tasks.answers import input_for
 from component.tasks.protocol import Question
 from component.tasks.request import question_of
-from component.tasks.rows import Change, Row, change, milliseconds
+from component.tasks.rows import Change, Row, change, milliseconds, moment
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
@@ -75,16 +76,23 @@ def ask_confirmation(
     return made
 
 
-def ask_input(database: Database, row: Row, step: str, put: Input) -> Change:
+def ask_input(
+    database: Database,
+    row: Row,
+    step: str,
+    text: str,
+    schema: msgspec.Raw,
+    *,
+    id: str,  # noqa: A002 - the attribute's own name
+    expires: int,
+) -> Change:
     """Put a question of the skill to the principal: the task waits for the answer (INP-001).
 
-    `put` comes from `input_for`; its revision becomes that of the change which asks (INP-004). The
-    answer becomes the result of `step`. Otherwise as `ask_confirmation`.
+    `schema` is a JSON Schema of type object. `id` is new for every question (INP-003), `expires`
+    is what `lapses` gives. The answer becomes the result of `step`, as the JSON of a `Reply`.
+    Otherwise as `ask_confirmation`.
     """
-    expires_at = put.expires
-    assert expires_at is not None, "a question of ours says when it lapses"
-    put = msgspec.structs.replace(put, revision=row.revision + 1)
-    expires = milliseconds(expires_at)
+    put = input_for(text, schema, id=id, revision=row.revision + 1, expires=moment(expires))
     made = _wait(database, row, put, expires)
     if made.row.state == "input-required":
         _insert(database, made.row, put, step, expires, (JID.parse(row.principal),), None)
