@@ -19,16 +19,28 @@ from tests.servers.fixtures import (
     pytest_runtest_makereport,
     xmpp_server,
 )
+from tests.servers.postgres import (
+    make_postgres,
+    open_storage,
+    postgres_server,
+    postgres_url,
+    storage,
+)
 
 # pytest finds fixtures and hooks by their names in here.
 __all__ = [
     "anyio_backend",
     "ejabberd_server",
     "make_ejabberd",
+    "make_postgres",
     "make_prosody",
     "make_server",
+    "open_storage",
+    "postgres_server",
+    "postgres_url",
     "prosody_server",
     "pytest_runtest_makereport",
+    "storage",
     "xmpp_server",
 ]
 

@@ -10,13 +10,15 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import pytest
 
+from component.storage import Storage
 from tests.servers.base import LOG_TAIL, PortLease, ServerError
 from tests.servers.watchdog import Watchdog
 
@@ -193,6 +195,34 @@ def make_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_storage(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[..., AbstractAsyncContextManager[Storage]]:
+    """Run the test on both databases: opens the test's storage, again and again if need be.
+
+    Called with a `name` it has another data directory; on PostgreSQL both are one database then,
+    as those of two instances. Other arguments are those of `Storage.open`.
+    """
+    where: dict[str, Any] = {}
+    if request.param == "postgresql":
+        where["postgres"] = request.getfixturevalue("postgres_url")
+
+    def open_one(name: str = "data", **options: Any) -> AbstractAsyncContextManager[Storage]:
+        return Storage.open(tmp_path / name, **where, **options)
+
+    return open_one
+
+
+@pytest.fixture
+async def storage(
+    open_storage: Callable[..., AbstractAsyncContextManager[Storage]],
+) -> AsyncIterator[Storage]:
+    """Run the test on a new storage of each kind."""
+    async with open_storage() as storage:
+        yield storage
 
 
 if __name__ == "__main__":  # for a person or a benchmark: prints the URI, runs until Enter
