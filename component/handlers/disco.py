@@ -1,6 +1,7 @@
 """Service discovery (XEP-0030): who is here, what is served, which skills there are."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -33,6 +34,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     form: Mapping[str, str]
 
 
+class Nodes(Protocol):
+    """Nodes that belong to another face. None: the node is none of them."""
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """What the node is."""
+
+    def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery | None:
+        """What belongs to the node."""
+
+
 class Discovery:
     """Answers disco#info and disco#items at the component's domain and at each agent.
 
@@ -41,6 +52,7 @@ class Discovery:
         agents: the agents hosted, by localpart, with the name shown to people.
         features: the features served at a host.
         view: the skills that a principal sees.
+        nodes: who answers for other nodes.
     """
 
     def __init__(
@@ -49,11 +61,13 @@ class Discovery:
         agents: Mapping[str, str],
         features: Callable[[Host], tuple[str, ...]],
         view: Callable[[JID], View],
+        nodes: Sequence[Nodes] = (),
     ) -> None:
         self._facts = facts
         self._agents = agents
         self._features = features
         self._view = view
+        self._nodes = nodes
         self._info: dict[tuple[Host, str | None], disco.InfoQuery] = {}
 
     def routes(self) -> tuple[IQRoute, ...]:
@@ -83,6 +97,10 @@ class Discovery:
                 return _node_info(node, "leaf", skill.title)
         elif node == self._caps_node(request.host, request.to.local):
             return msgspec.structs.replace(own, node=node)
+        for nodes in self._nodes:
+            found = nodes.info(request)
+            if found is not None:
+                return found
         raise StanzaError("item-not-found", "there is no such node here")
 
     def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
@@ -92,6 +110,10 @@ class Discovery:
             return self._agents_page(request.host, query)
         if query.node == fluux.NAMESPACE:
             return self._skills_page(request.to.bare, query, self._view(request.principal))
+        for nodes in self._nodes:
+            found = nodes.items(request)
+            if found is not None:
+                return found
         raise StanzaError("item-not-found", "there is no such node here")
 
     def _agents_page(self, host: Host, query: disco.ItemsQuery) -> disco.ItemsQuery:
@@ -100,7 +122,7 @@ class Discovery:
         items, which = page(
             names,
             query.page,
-            lambda name: _sized(disco.Item(jid=JID(name, domain), name=self._agents[name])),
+            lambda name: sized(disco.Item(jid=JID(name, domain), name=self._agents[name])),
         )
         return disco.ItemsQuery(items=items, page=which)
 
@@ -109,7 +131,7 @@ class Discovery:
         def item(name: str) -> tuple[disco.Item, int]:
             skill = view.get(name)
             title = None if skill is None else skill.title
-            return _sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
+            return sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
 
         items, which = page(view.names(), query.page, item)
         return disco.ItemsQuery(node=query.node, items=items, page=which)
@@ -142,7 +164,8 @@ class Discovery:
         return f"{self._facts.node}#{self.caps(host, agent).ver}"
 
 
-def _sized(item: disco.Item) -> tuple[disco.Item, int]:
+def sized(item: disco.Item) -> tuple[disco.Item, int]:
+    """An item, and its bytes on the stream."""
     return item, len(encode(item, disco.ITEMS).encode())
 
 

@@ -1,0 +1,231 @@
+"""What is offered as ad-hoc commands: every skill of a view (FAC-001), and the service's commands.
+
+Each becomes an `Offer`, so that the handler of commands knows forms and stages and nothing else.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Protocol, TypeAlias
+
+import msgspec
+import structlog
+
+from component.commands.definition import Answer, AnyCommand, CommandError, Commands
+from component.handlers.command_results import of_accepted, of_answer, of_result
+from component.skills.declare import AnySkill
+from component.skills.form_fields import Schema
+from component.skills.registry import View
+from component.storage import StorageError
+from xep.commands import Note
+from xep.data_forms import Form
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import NAMESPACE as EXECUTE
+from xep.fluux_agent.execute import Accepted, Result
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.commands")
+
+_SKILL = "skill/"
+_COMMAND = "command/"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants it done, and where.
+
+    `principal` is the bare JID of `requester`; `target` the address of ours; `session` knows a
+    repetition, together with the principal and the target (FAC-006).
+    """
+
+    principal: JID
+    requester: JID
+    target: JID
+    session: str
+    lang: str | None = None
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The command is over: what is said, and what came of it."""
+
+    notes: tuple[Note, ...]
+    form: Form | None = None
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """The parameters do not fit: a sentence, and the reason at each field that is to blame."""
+
+    sentence: str
+    reasons: Mapping[str, str]
+
+
+Outcome: TypeAlias = Completed | Misfit
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: its node, what a form of it says and asks, and what does the work.
+
+    `run` takes the parameters as a JSON object. It raises StanzaError where the command as a whole
+    is not there (any more).
+    """
+
+    node: str
+    title: str
+    about: str
+    schema: Schema
+    form_type: str | None
+    run: Callable[[Asked, msgspec.Raw], Outcome | Awaitable[Outcome]]
+
+
+class Offers(Protocol):
+    """Where commands come from."""
+
+    def nodes(self, principal: JID) -> Sequence[str]:
+        """The nodes of the commands that are there for a principal."""
+
+    def get(self, node: str, principal: JID) -> Offer | None:
+        """A command by its node; None if there is none, as far as the principal is concerned."""
+
+
+class Run(Protocol):
+    """Runs a skill as an execute request of the same principal would (FAC-005)."""
+
+    def __call__(
+        self,
+        *,
+        principal: JID,
+        requester: JID,
+        target: JID,
+        skill: str,
+        json_params: bytes,
+        session: str,
+        lang: str | None,
+    ) -> Result | Accepted | Awaitable[Result | Accepted]:
+        """The answer at once, or an awaitable of it. Both may raise StanzaError."""
+
+
+class SkillOffers:
+    """The skills of a view.
+
+    Args:
+        view: the skills that a principal sees.
+        run: runs them.
+    """
+
+    def __init__(self, view: Callable[[JID], View], run: Run) -> None:
+        self._view = view
+        self._run = run
+
+    def nodes(self, principal: JID) -> Sequence[str]:
+        """A node for each skill of the principal's view, and no other (FAC-001)."""
+        return [_SKILL + name for name in self._view(principal).names()]
+
+    def get(self, node: str, principal: JID) -> Offer | None:
+        """The skill of a node."""
+        if not node.startswith(_SKILL):
+            return None
+        skill = self._view(principal).get(node.removeprefix(_SKILL))
+        if skill is None:
+            return None
+        return Offer(
+            node=node,
+            title=skill.title,
+            about=skill.description,
+            schema=skill.inputs.schema,
+            form_type=EXECUTE,
+            run=lambda asked, json: self._begin(skill, asked, json),
+        )
+
+    def _begin(
+        self, skill: AnySkill, asked: Asked, json: msgspec.Raw
+    ) -> Outcome | Awaitable[Outcome]:
+        try:
+            found = self._run(
+                principal=asked.principal,
+                requester=asked.requester,
+                target=asked.target,
+                skill=skill.name,
+                json_params=bytes(json),
+                session=asked.session,
+                lang=asked.lang,
+            )
+        except StanzaError as error:
+            return _refusal(error)
+        if isawaitable(found):
+            return self._wait(skill, found)
+        return _outcome(skill, found)
+
+    @staticmethod
+    async def _wait(skill: AnySkill, found: Awaitable[Result | Accepted]) -> Outcome:
+        try:
+            return _outcome(skill, await found)
+        except StanzaError as error:
+            return _refusal(error)
+
+
+class CommandOffers:
+    """The commands that are also there with a slash.
+
+    Args:
+        commands: the commands.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def nodes(self, principal: JID) -> Sequence[str]:
+        """A node for each command that is there for the principal."""
+        return [
+            _COMMAND + each.name for each in self._commands.of(self._commands.asking(principal))
+        ]
+
+    def get(self, node: str, principal: JID) -> Offer | None:
+        """The command of a node."""
+        if not node.startswith(_COMMAND):
+            return None
+        name = node.removeprefix(_COMMAND)
+        command = self._commands.get(name, self._commands.asking(principal))
+        if command is None:
+            return None
+        return Offer(
+            node=node,
+            title=command.title,
+            about=f"{command.about}.",
+            schema=command.schema,
+            form_type=None,
+            run=lambda asked, json: self._do(command, asked, json),
+        )
+
+    async def _do(self, command: AnyCommand, asked: Asked, json: msgspec.Raw) -> Outcome:
+        asking = self._commands.asking(asked.principal, asked.target, asked.lang)
+        try:
+            answer: Answer = await command.run(asking, command.read(json=bytes(json)))
+        except CommandError as error:
+            if error.param is not None:
+                return Misfit(str(error), {error.param: str(error)})
+            return Completed((Note(type="error", text=str(error)),))
+        except StorageError as error:
+            _log.error("a command failed", command=command.name, reason=str(error))
+            return Completed((Note(type="error", text=errors.internal().text),))
+        return Completed(*of_answer(command.title, answer))
+
+
+def _outcome(skill: AnySkill, found: Result | Accepted) -> Completed:
+    if isinstance(found, Accepted):
+        return Completed(*of_accepted(skill.title, found))
+    return Completed(*of_result(skill.title, found))
+
+
+def _refusal(error: StanzaError) -> Outcome:
+    """What a refusal means for the command.
+
+    Raises StanzaError when the skill is not there any more.
+    """
+    text = error.text or error.condition.replace("-", " ")
+    for condition in error.application:
+        if isinstance(condition, errors.UnknownSkill):
+            raise error
+        if isinstance(condition, errors.InvalidParam):
+            return Misfit(text, {condition.name: text.removeprefix(f"{condition.name}: ")})
+        if isinstance(condition, errors.Malformed):
+            return Misfit(text, {})
+    return Completed((Note(type="error", text=text),))
