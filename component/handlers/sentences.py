@@ -1,0 +1,75 @@
+"""What a task says to a person: how it ended, or what it waits for."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from xep.binding.escaping import without_forbidden
+from xep.fluux_agent.execute import Output, Result
+from xep.fluux_agent.task import Failure, FailureText, Question, Task
+
+_LONGEST: Final = 4_000
+"""Characters of a result that are shown; the whole is in the task."""
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """A text, and its language if that is known."""
+
+    text: str
+    lang: str | None = None
+
+
+def ending(task: Task, lang: str | None = None) -> Sentence:
+    """How a task ended; `lang` is the language that is preferred where there is a choice."""
+    skill = task.skill or "The work"
+    if task.result is not None:
+        return _result(skill, task.result)
+    if task.state == "cancelled":
+        return Sentence(f"{skill} was cancelled.", "en")
+    how = "was not begun" if task.state == "rejected" else "failed"
+    return _failure(f"{skill} {how}", task.failure, lang)
+
+
+def waiting(task: Task, lang: str | None = None) -> Sentence:
+    """What a task waits for."""
+    if task.input is not None:
+        question = _preferred(task.input.questions, lang)
+        if question is not None:
+            return Sentence(_shown(question.text), question.lang)
+    return Sentence(f"{task.skill or 'The work'} waits for a confirmation.", "en")
+
+
+def _result(skill: str, result: Result) -> Sentence:
+    texts = [text for output in result.outputs if (text := _output(output)).strip()]
+    if texts:
+        return Sentence(_shown("\n\n".join(texts)))
+    how = "could not do what was asked" if result.is_error else "is done"
+    return Sentence(f"{skill} {how}.", "en")
+
+
+def _output(output: Output) -> str:
+    if output.file is None:
+        return output.text
+    name = output.file.file.name or output.name
+    return "\n".join((f"{name}:", *(url.target for url in output.file.sources.urls)))
+
+
+def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
+    why = None if failure is None else _preferred(failure.texts, lang)
+    if why is None:
+        return Sentence(f"{what}.", "en")
+    return Sentence(_shown(f"{what}: {why.text}"), why.lang or "en")
+
+
+def _preferred(
+    texts: Iterable[FailureText | Question], lang: str | None
+) -> FailureText | Question | None:
+    """The text in `lang`, else the first one."""
+    known = list(texts)
+    return next((text for text in known if text.lang == lang), known[0] if known else None)
+
+
+def _shown(text: str) -> str:
+    text = without_forbidden(text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
