@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, TypeVar
 
 from component.skills.outputs import TEXT
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 T = TypeVar("T")
 
-Work: TypeAlias = "Callable[[str], Awaitable[T]]"
+Work: TypeAlias = Callable[[str], Awaitable[T]]
 """What a step does, given its idempotency key."""
 
 
-class Parked(BaseException):  # noqa: N818 - it says what happens to the call, and is no error
+class Parked(BaseException):
     """The call waits for a person: its function is left, and begins anew with the answer.
 
     No `Exception`, so that `except Exception` in a skill lets it pass. It is never to be caught.

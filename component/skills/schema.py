@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect as types
 
 from component.skills.context import Context
-from component.skills.errors import DeclarationError
+from component.skills.errors import DeclarationError, UsageError
 from component.skills.hints import constrained_union
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.readers import Reader, reader_of
@@ -133,6 +133,19 @@ def outputs_of(function: Callable[..., Any]) -> Outputs:
         raise DeclarationError(f"{where} is bytes: return text, a value for JSON, or an Output.")
     _checked(hint, where)
     return Outputs(_schema_of(hint), (TEXT,) if hint is str else (JSON,))
+
+
+def object_schema(hint: Any) -> Schema:
+    """The JSON Schema of a type whose values are objects, for a question. Raises UsageError."""
+    where = "What a skill asks for"
+    try:
+        _checked(hint, where)
+    except DeclarationError as exc:
+        raise UsageError(str(exc)) from exc
+    schema = _schema_of(hint)
+    if schema.get("type") != "object":
+        raise UsageError(f"{where} is {_spoken(hint)}: ask for a Struct or a dataclass of fields.")
+    return schema
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

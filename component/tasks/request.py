@@ -1,6 +1,7 @@
 """What was asked for, as the row of a task keeps it, and whom a change of it is to be told to."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +21,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `execute` is the XML of the `Execute` as it came, `arguments` the JSON of its parameters as the
     skill takes them. `id` is the caller's own name for the request, `thread` the one it named.
     `poll_after` is in how many seconds `<accepted/>` said that asking makes sense. `lang` is the
-    language of the request. Fields may be added with a default: rows of a release before are read.
+    language of the request. `confirmers` are the bare JIDs that had to be asked before it began,
+    with the `risk` that was named and the seconds they had. Fields may be added with a default:
+    rows of a release before are read.
     """
 
     execute: str
@@ -30,6 +33,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_after: int | None = None
     origin: Origin = "iq"
     lang: str | None = None
+    confirmers: tuple[str, ...] = ()
+    risk: Literal["low", "medium", "high"] = "medium"
+    confirm_s: float = 86400.0
 
     @property
     def conversational(self) -> bool:

@@ -1,0 +1,132 @@
+"""Telling callers of what was committed, in order, and what must not get lost until it was."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+
+from component.storage.database import Database
+from component.tasks.protocol import Listener, Question
+from component.tasks.questions import put_question
+from component.tasks.request import notice_of
+from component.tasks.rows import COLUMNS, Change, Row, decoded
+from component.tasks.storing import Storage
+
+_PAGE: Final = 200
+_GATHER_S: Final = 0.1
+"""For so long what was told is gathered before that is written down."""
+
+
+_Told: TypeAlias = tuple[Change, Question | None]
+
+
+class Teller:
+    """Hands notices to the listener, and remembers on disk what it has taken.
+
+    Args:
+        storage: where the rows are.
+        listener: who sends the messages.
+    """
+
+    def __init__(self, storage: Storage, listener: Listener) -> None:
+        self._storage = storage
+        self._listener = listener
+        self._outgoing: list[_Told] = []
+        self._work = anyio.Event()
+        self._told: list[tuple[str, int]] = []
+        self._any_told = anyio.Event()
+
+    def tell(self, changes: Sequence[Change], question: Question | None = None) -> None:
+        """Tell of changes, soon: after the answer that this commit is waited for by (EVT-008)."""
+        if changes:
+            self._outgoing += [(made, None) for made in changes[:-1]]
+            self._outgoing.append((changes[-1], question))
+            self._work.set()
+
+    async def run(self) -> None:
+        """Do so for ever."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._clear)
+            while True:
+                await self._work.wait()
+                # Those whose commit was one go on in any order: let all of them come first.
+                for _ in range(2):
+                    await anyio.lowlevel.checkpoint()
+                self._tell_now()
+
+    def _tell_now(self) -> None:
+        self._work = anyio.Event()
+        outgoing, self._outgoing = self._outgoing, []
+        for made, question in sorted(outgoing, key=lambda one: one[0].row.revision):
+            self._say(made, question)
+
+    def _say(self, made: Change, question: Question | None) -> bool:
+        row = made.row
+        if not row.visible:
+            return True
+        said = self._listener.changed(notice_of(made, question))
+        if said and row.untold == row.revision:
+            self._told.append((row.id, row.revision))
+            self._any_told.set()
+        return said
+
+    async def _clear(self) -> None:
+        while True:
+            await self._any_told.wait()
+            await anyio.sleep(_GATHER_S)
+            await self._write_told(keep_trying=True)
+
+    async def _write_told(self, *, keep_trying: bool) -> None:
+        self._any_told = anyio.Event()
+        told, self._told = self._told, []
+
+        def op(database: Database) -> None:
+            for task, revision in told:
+                database.execute(
+                    "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
+                )
+
+        if told:
+            await self._storage.write(op, keep_trying=keep_trying)
+
+    async def flush(self) -> None:
+        """Tell and write down all that waits. Raises StorageError."""
+        self._tell_now()
+        await self._write_told(keep_trying=False)
+
+    async def untold(self) -> None:
+        """Tell of everything that was not, the oldest first. Raises StorageError."""
+        await self.flush()
+        after = (-1, "")
+        while True:
+            page: list[_Told] = await self._storage.read(partial(_untold, after=after))
+            for made, question in page:
+                if not self._say(made, question):
+                    return
+            if len(page) < _PAGE:
+                return
+            last = page[-1][0].row
+            after = (last.updated, last.id)
+
+
+def _untold(database: Database, after: tuple[int, str]) -> list[_Told]:
+    found = database.execute(
+        f"SELECT {COLUMNS} FROM tasks WHERE untold IS NOT NULL"  # noqa: S608 - columns of ours
+        f" AND (updated > ? OR (updated = ? AND id > ?)) ORDER BY updated, id LIMIT {_PAGE}",
+        (after[0], after[0], after[1]),
+    ).fetchall()
+    page: list[_Told] = []
+    for row in [Row(*row) for row in found]:
+        event = database.execute(
+            "SELECT state, at, retain, detail FROM events WHERE task = ? AND revision = ?",
+            (row.id, row.untold),
+        ).fetchone()
+        if event is None or row.untold is None:
+            continue
+        state, _, retain, detail = event
+        then = msgspec.structs.replace(row, state=state, revision=row.untold, retain_until=retain)
+        question = put_question(database, row) if row.revision == row.untold else None
+        page.append((Change(then, decoded(detail)), question))
+    return page
