@@ -73,9 +73,16 @@ def make_policy(settings: Settings) -> Policy:
         allowed_domains=settings.allowed_domains,
         allowed_jids=settings.agent.allowed_jids,
         rules=[
-            Rule(rule.skills, rule.allowed_jids, rule.allowed_domains)
+            Rule(
+                rule.skills,
+                rule.allowed_jids,
+                rule.allowed_domains,
+                rule.confirm,
+                rule.approvers,
+            )
             for rule in settings.policy.rules
         ],
+        confirm=settings.policy.confirm,
     )
 
 

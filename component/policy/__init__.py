@@ -1,6 +1,6 @@
 """Who may do what: which senders are admitted, and which skills each of them may use."""
 
 from component.policy.entries import BadEntry, PolicyError
-from component.policy.policy import Policy, Rule, View
+from component.policy.policy import Asking, Policy, Rule, View, When
 
-__all__ = ["BadEntry", "Policy", "PolicyError", "Rule", "View"]
+__all__ = ["Asking", "BadEntry", "Policy", "PolicyError", "Rule", "View", "When"]

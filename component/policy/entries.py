@@ -51,6 +51,18 @@ class EntryReader:
         """Return the domains of a list, or None where it admits all."""
         return self._read(key, entries, _read_domain)
 
+    def approvers(
+        self, key: str, entries: Sequence[str], admits: Callable[[JID], bool]
+    ) -> tuple[JID, ...]:
+        """Return the accounts of a list, in its order; each must be one that `admits` lets in."""
+        good: dict[JID, None] = {}
+        for entry in entries:
+            try:
+                good[_read_approver(entry, admits)] = None
+            except ValueError as error:
+                self._bad.append(BadEntry(key, entry, str(error)))
+        return tuple(good)
+
     def finish(self) -> None:
         """Raise PolicyError if any list read so far holds a bad entry."""
         if self._bad:
@@ -80,6 +92,20 @@ def _read_jid(entry: str) -> JID:
     if jid.local is not None:
         _agree_on_local(entry.partition("@")[0], jid.local, jid.domain)
     _agree_on_domain(jid.domain)
+    return jid
+
+
+def _read_approver(entry: str, admits: Callable[[JID], bool]) -> JID:
+    if EVERYBODY in entry:
+        raise ValueError("Those who are asked cannot be everybody. Name each account in full.")
+    jid = _read_jid(entry)
+    if jid.local is None:
+        raise ValueError("It is a domain, and only a person can be asked. Name an account.")
+    if not admits(jid):
+        raise ValueError(
+            "It could never answer, because it is not admitted. Add it to agent.allowed_jids, and"
+            " its domain to agent.allowed_domains."
+        )
     return jid
 
 

@@ -4,7 +4,7 @@ import fnmatch
 import functools
 import re
 from collections.abc import Sequence
-from typing import NewType
+from typing import Literal, NewType
 
 import msgspec
 
@@ -22,16 +22,33 @@ for a sender that is admitted, bit n + 1 for one that passes rule n."""
 
 _ADMITTED = 1
 
+When = Literal["destructive", "always", "never"]
+"""Before a destructive skill, before any, or before none that a person executes directly."""
+
 
 class Rule(msgspec.Struct, frozen=True):
     """Narrows who may use the skills it names. None for a list means that it narrows nothing.
 
-    In `skills`, `*` stands for any characters and `?` for any one character.
+    In `skills`, `*` stands for any characters and `?` for any one character. `confirm` says when a
+    person is asked before such a skill runs, `approvers` who that is; None leaves it to the next
+    rule that matches.
     """
 
     skills: tuple[str, ...]
     allowed_jids: tuple[str, ...] | None = None
     allowed_domains: tuple[str, ...] | None = None
+    confirm: When | None = None
+    approvers: tuple[str, ...] | None = None
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """When a person is asked before a skill runs (CNF-001 to CNF-004).
+
+    `approvers` are the bare JIDs, any one of whom can answer; none means whoever executes it.
+    """
+
+    when: When
+    approvers: tuple[JID, ...] = ()
 
 
 class _Gate:
@@ -60,7 +77,8 @@ class Policy:
 
     Raises PolicyError, which names all bad entries at once: those that are no address, those with
     a resource, and those that servers read in another way than RFC 7622 does, because access
-    would then be given to another account than the one written down.
+    would then be given to another account than the one written down. An approver that is no
+    account, or that is not admitted, could never answer and is a bad entry too.
     """
 
     def __init__(
@@ -69,14 +87,16 @@ class Policy:
         allowed_domains: Sequence[str],
         allowed_jids: Sequence[str] | None = None,
         rules: Sequence[Rule] = (),
+        confirm: When = "destructive",
     ) -> None:
         """Read the lists; `allowed_jids` may be missing (None), which allows all."""
         read = EntryReader()
+        door = _Gate(
+            read.jids("agent.allowed_jids", allowed_jids),
+            read.domains("agent.allowed_domains", allowed_domains),
+        )
         self._gates = [
-            _Gate(
-                read.jids("agent.allowed_jids", allowed_jids),
-                read.domains("agent.allowed_domains", allowed_domains),
-            ),
+            door,
             *(
                 _Gate(
                     read.jids(f"policy.rules[{index}].allowed_jids", rule.allowed_jids),
@@ -85,7 +105,15 @@ class Policy:
                 for index, rule in enumerate(rules)
             ),
         ]
+        self._approvers = [
+            None
+            if rule.approvers is None
+            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, door.passes)
+            for index, rule in enumerate(rules)
+        ]
         read.finish()
+        self._confirm = confirm
+        self._confirms = [rule.confirm for rule in rules]
         self._patterns = [_pattern(rule.skills) for rule in rules]
         self._view = functools.lru_cache(_CACHE_ENTRIES)(self._find_view)
         self._demand = functools.lru_cache(_CACHE_ENTRIES)(self._find_demand)
@@ -105,6 +133,13 @@ class Policy:
         kept = len(skill) <= _MAX_CACHED_CHARACTERS
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
+
+    def asking(self, skill: str) -> Asking:
+        """When a person is asked before this skill runs, and who that is if it is set."""
+        matched = [index for index, each in enumerate(self._patterns) if each.fullmatch(skill)]
+        when = [found for index in matched if (found := self._confirms[index]) is not None]
+        asked = [named for index in matched if (named := self._approvers[index]) is not None]
+        return Asking(when[0] if when else self._confirm, asked[0] if asked else ())
 
     def _find_view(self, principal: JID) -> View:
         bare = principal.bare

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -114,7 +114,7 @@ def _kind(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " or ".join(map(toml, arguments))
-    if origin is types.UnionType:
+    if origin in (types.UnionType, Union):
         return _kind(next(a for a in arguments if a is not types.NoneType))
     if origin is tuple:
         return "list of strings"

@@ -80,6 +80,7 @@ Port = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=65535)]
 Later = Annotated[bool, BeforeValidator(_present)]
 Jids = tuple[str, ...]
 Domains = tuple[str, ...]
+Confirm = Literal["destructive", "always", "never"]
 
 
 class Section(BaseModel):
@@ -223,6 +224,12 @@ class Agent(Section):
         'label unless set. `["*"]` means every domain that the server federates with, an empty '
         "list means none.",
     )
+    admins: Jids = Field(
+        default=(),
+        examples=[["admin@example.com"]],
+        description="Bare JIDs that may use the commands for admins, in chat and as forms: see and "
+        "end the tasks of everybody, pause, status. They must also pass both lists.",
+    )
 
 
 class Rule(Section):
@@ -247,19 +254,47 @@ class Rule(Section):
         examples=[["example.com"]],
         description="Domains whose users may execute these skills; an empty list means none.",
     )
+    confirm: Confirm | None = Field(
+        default=None,
+        examples=["never"],
+        description="When a person is asked before these skills run, instead of policy.confirm.",
+    )
+    approvers: Jids | None = Field(
+        default=None,
+        min_length=1,
+        examples=[["boss@example.com"]],
+        description="Bare JIDs that are asked in place of whoever executes these skills. The first "
+        "answer of any of them counts.",
+    )
 
     @model_validator(mode="after")
     def _narrows(self) -> Self:
-        if self.allowed_jids is None and self.allowed_domains is None:
-            raise refusal("narrows nothing: add allowed_jids or allowed_domains, or remove it")
+        if all(value is None for name, value in self if name != "skills"):
+            raise refusal(
+                "narrows nothing: add allowed_jids, allowed_domains, confirm or approvers, or"
+                " remove it"
+            )
         return self
 
 
 class Policy(Section):
-    """Who may use which skill."""
+    """Who may use which skill, and when a person is asked first."""
 
+    confirm: Confirm = Field(
+        default="destructive",
+        description="When a person is asked before a skill runs: destructive (each time one that "
+        "is not marked as harmless is to run), always, or never. never holds for what people "
+        "execute themselves; other agents are not trusted with destructive skills in any case.",
+    )
+    confirm_expires_s: Seconds = Field(
+        default=86400,
+        description="Seconds after which a question to confirm something lapses, and the task "
+        "that waits for it fails.",
+    )
     rules: tuple[Rule, ...] = Field(
-        default=(), description="Rules that narrow who may use which skills."
+        default=(),
+        description="Rules that narrow who may use which skills. In confirm and approvers the "
+        "first rule that matches a skill and sets it counts.",
     )
 
 
@@ -307,6 +342,40 @@ class Limits(Section):
         if value < info.data.get(share, value):
             raise refusal(f"must not be smaller than limits.{share}")
         return value
+
+
+class Tasks(Section):
+    """Work that outlives its request: how much of it there may be, and how long it is kept."""
+
+    per_principal: Count = Field(
+        default=100,
+        description="Tasks of one principal that may be open: waiting, running, or asking "
+        "something. One more is refused with `resource-constraint` and a hint when to retry.",
+    )
+    running_total: Count = Field(
+        default=64,
+        description="Tasks that run at the same time; the others wait for their turn.",
+    )
+    running_per_principal: Count = Field(
+        default=16,
+        description="Tasks of one principal that run at the same time.",
+    )
+    replay_s: Seconds = Field(
+        default=86400,
+        description="Seconds for which a request that is sent again gets the answer of the first.",
+    )
+    retention_s: Seconds = Field(
+        default=604800,
+        description="Seconds for which a task and its result are kept after its end.",
+    )
+    ask_s: Seconds = Field(
+        default=86400,
+        description="Seconds after which a question of a skill lapses that names no other time.",
+    )
+    poll_after_s: Count = Field(
+        default=5,
+        description="Hint in whole seconds to callers: how long to wait before asking for a task.",
+    )
 
 
 class Conformance(Section):
@@ -399,6 +468,7 @@ class Settings(BaseSettings):
     agent: Agent = Agent()
     policy: Policy = Policy()
     limits: Limits = Limits()
+    tasks: Tasks = Tasks()
     conformance: Conformance = Conformance()
     skills: Skills = Skills()
     storage: Storage = Storage()

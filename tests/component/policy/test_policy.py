@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy import Policy, PolicyError, Rule
+from component.policy import Asking, Policy, PolicyError, Rule
 from component.policy import policy as policy_module
 from component.policy.nodeprep import nodeprep
 from xep.jid import JID
@@ -279,3 +279,47 @@ def test_strangers_fill_no_memory() -> None:
     for cache in (policy._view, policy._demand):
         assert cache.cache_info().currsize == policy_module._CACHE_ENTRIES
     assert policy._demand.cache_info().misses == policy_module._CACHE_ENTRIES + 10
+
+
+# -- who is asked first --------------------------------------------------------------------------
+
+
+def test_destructive_skills_are_confirmed_unless_something_else_is_said() -> None:
+    policy = Policy(allowed_domains=["a.example"])
+    assert policy.asking("anything") == Asking("destructive")
+    assert Policy(allowed_domains=["*"], confirm="never").asking("x") == Asking("never")
+
+
+def test_the_first_rule_that_matches_and_says_it_counts() -> None:
+    boss, other = JID.parse("boss@a.example"), JID.parse("other@a.example")
+    policy = Policy(
+        allowed_domains=["a.example"],
+        rules=[
+            Rule(("mail.*",), allowed_jids=("*",)),
+            Rule(("mail.erase",), confirm="always"),
+            Rule(("mail.*",), confirm="never", approvers=("boss@a.example", "other@a.example")),
+            Rule(("*",), approvers=("other@a.example",)),
+        ],
+        confirm="destructive",
+    )
+    assert policy.asking("mail.erase") == Asking("always", (boss, other))
+    assert policy.asking("mail.read") == Asking("never", (boss, other))
+    assert policy.asking("pay") == Asking("destructive", (other,))
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("*", "everybody"),
+        ("a.example", "domain"),
+        ("boss@a.example/desk", "resource"),
+        ("boss@elsewhere.example", "admitted"),
+        ("boss@@", "address"),
+    ],
+)
+def test_approvers_that_could_never_answer_are_refused(entry: str, why: str) -> None:
+    with pytest.raises(PolicyError) as refused:
+        Policy(allowed_domains=["a.example"], rules=[Rule(("x",), approvers=(entry,))])
+    (bad,) = refused.value.entries
+    assert (bad.key, bad.entry) == ("policy.rules[0].approvers", entry)
+    assert why in bad.why

@@ -178,8 +178,8 @@ format = "xml"
         "agent.toml, line 10: agent.allowed_domains[1] must be a string, in quotes",
         "agent.toml, line 12: policy.rules[0].skills is empty",
         (
-            "agent.toml, line 13: policy.rules[1] narrows nothing: add allowed_jids or "
-            "allowed_domains, or remove it"
+            "agent.toml, line 13: policy.rules[1] narrows nothing: add allowed_jids, "
+            "allowed_domains, confirm or approvers, or remove it"
         ),
         (
             "agent.toml, line 16: limits.requests_total must not be smaller than "

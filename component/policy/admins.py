@@ -1,0 +1,21 @@
+"""Who may use the commands for admins."""
+
+from collections.abc import Sequence
+
+from component.policy.entries import EVERYBODY, BadEntry, EntryReader, PolicyError
+from xep.jid import JID
+
+_KEY = "agent.admins"
+
+
+def read_admins(entries: Sequence[str]) -> frozenset[JID]:
+    """The bare JIDs of the admins.
+
+    Raises PolicyError, which names all bad entries at once; `["*"]` is one, for admins are named.
+    """
+    read = EntryReader()
+    found = read.jids(_KEY, entries)
+    read.finish()
+    if found is None:
+        raise PolicyError([BadEntry(_KEY, EVERYBODY, "Name each admin in full.")])
+    return found
