@@ -1,0 +1,153 @@
+"""What commands say of tasks: rows and sheets for programs, and the same in words."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from xep.file_sharing import FileSharing
+from xep.fluux_agent.task import Task
+
+_LONGEST_TEXT = 2000
+"""Characters of one output that a person is shown; programs get all."""
+
+
+class TaskLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task in a list. `fraction` is from 0 to 1; times are UTC."""
+
+    id: str
+    skill: str
+    state: str
+    principal: str | None = None
+    fraction: float | None = None
+    doing: str | None = None
+    created: datetime | None = None
+    updated: datetime | None = None
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """An artifact of a task; a file that is given by reference has its address for a text."""
+
+    name: str
+    type: str
+    text: str
+
+
+class TaskSheet(TaskLine, frozen=True, kw_only=True, omit_defaults=True):
+    """A task whole."""
+
+    revision: int
+    requester: str | None = None
+    at: str | None = None
+    context: str | None = None
+    deadline: datetime | None = None
+    retain_until: datetime | None = None
+    question: str | None = None
+    outputs: tuple[Piece, ...] = ()
+    is_error: bool = False
+    failure: str | None = None
+    conditions: tuple[str, ...] = ()
+    repeatable: bool = False
+
+
+def line_of(task: Task, principal: str | None = None) -> TaskLine:
+    """A task in a list. `principal` is whose it is, where that is worth saying."""
+    progress = task.progress
+    return TaskLine(
+        id=task.id,
+        skill=task.skill or "",
+        state=task.state or "",
+        principal=principal,
+        fraction=None
+        if progress is None or progress.fraction is None
+        else float(progress.fraction),
+        doing=progress.text or None if progress else None,
+        created=task.created,
+        updated=task.updated,
+    )
+
+
+def sheet_of(
+    task: Task,
+    principal: str | None = None,
+    requester: str | None = None,
+    at: str | None = None,
+) -> TaskSheet:
+    """A task whole; `requester` asked for it `at` an address of ours."""
+    outputs = task.result.outputs if task.result else task.outputs
+    failure = task.failure
+    question = None
+    if task.input is not None:
+        question = " ".join(one.text for one in task.input.questions[:1])
+    elif task.confirm is not None:
+        question = "A person has to confirm it."
+    return TaskSheet(
+        **msgspec.structs.asdict(line_of(task, principal)),
+        revision=task.revision or 0,
+        requester=requester,
+        at=at,
+        context=task.context,
+        deadline=task.deadline,
+        retain_until=task.retain_until,
+        question=question,
+        outputs=tuple(
+            Piece(one.name, one.type, one.text if one.file is None else _where(one.file))
+            for one in outputs
+        ),
+        is_error=task.result is not None and task.result.is_error,
+        failure=None if failure is None else " ".join(one.text for one in failure.texts[:1]),
+        conditions=() if failure is None else tuple(one.xml.local for one in failure.conditions),
+        repeatable=failure is not None and failure.repeatable,
+    )
+
+
+def _where(file: FileSharing) -> str:
+    return " ".join(url.target for url in file.sources.urls)
+
+
+def told_line(line: TaskLine) -> str:
+    """A task of a list in words."""
+    parts = [line.id, line.skill, line.state]
+    if line.fraction is not None:
+        parts.append(f"{line.fraction:.0%}")
+    if line.doing:
+        parts.append(line.doing)
+    if line.principal:
+        parts.append(f"for {line.principal}")
+    if line.created:
+        parts.append(f"since {when(line.created)}")
+    return " ".join(parts)
+
+
+def told_sheet(sheet: TaskSheet) -> str:
+    """A whole task in words."""
+    return "\n".join(_told(sheet))
+
+
+def _told(sheet: TaskSheet) -> Iterable[str]:
+    yield f"Task {sheet.id}: {sheet.skill} is {sheet.state}."
+    if sheet.principal:
+        yield f"For {sheet.principal}."
+    if sheet.created:
+        changed = f", changed {when(sheet.updated)}" if sheet.updated else ""
+        yield f"Begun {when(sheet.created)}{changed}."
+    if sheet.deadline:
+        yield f"Deadline {when(sheet.deadline)}."
+    if sheet.fraction is not None or sheet.doing:
+        done = "" if sheet.fraction is None else f"{sheet.fraction:.0%} "
+        yield f"Progress: {done}{sheet.doing or ''}".rstrip()
+    if sheet.question:
+        yield f"It waits for an answer: {sheet.question}"
+    if sheet.failure is not None or sheet.conditions:
+        why = sheet.failure or ", ".join(sheet.conditions)
+        yield f"Why: {why}"
+    for piece in sheet.outputs:
+        text = piece.text
+        if len(text) > _LONGEST_TEXT:
+            text = text[: _LONGEST_TEXT - 1] + "…"
+        yield f"{piece.name}: {text}"
+
+
+def when(moment: datetime) -> str:
+    """A moment in words, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
