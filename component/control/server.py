@@ -1,0 +1,138 @@
+"""The service's end of the control socket."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from component.commands.definition import OPERATOR, CommandError, Commands
+from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, ControlRequest
+from component.control.path import ControlError, socket_path
+from component.control.peers import may_control, peer_uid
+from component.storage import StorageError
+
+_log = structlog.get_logger("component.control")
+
+_MOST_CLIENTS = 8
+_DECODER = msgspec.json.Decoder(ControlRequest)
+
+
+class ControlServer:
+    """Runs the operator's commands for local processes of the same user.
+
+    Args:
+        directory: the data directory, whose lock this process holds.
+        commands: what can be asked for.
+        idle_s: seconds that a client may take for a request, or to read an answer.
+        command_s: seconds that a command may take.
+        may_connect: whether a user id is served.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        commands: Commands,
+        *,
+        idle_s: float = 30.0,
+        command_s: float = 60.0,
+        may_connect: Callable[[int], bool] = may_control,
+    ) -> None:
+        self._directory = directory
+        self._commands = commands
+        self._idle_s = idle_s
+        self._command_s = command_s
+        self._may_connect = may_connect
+        self._clients = 0
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled.
+
+        Raises ControlError if the socket cannot be made.
+        """
+        try:
+            with socket_path(self._directory) as path:
+                # A socket that a process before has left behind is replaced: there can be no
+                # other owner, for this one holds the lock of the directory.
+                listener = await anyio.create_unix_listener(path, mode=0o600)
+        except OSError as error:
+            raise ControlError(
+                f"The control socket in {self._directory} cannot be made:"
+                f" {error.strerror or error}. Remove what is in its place, or mend the permissions"
+                " of the directory."
+            ) from error
+        try:
+            async with listener:
+                task_status.started()
+                await listener.serve(self._serve)
+        finally:
+            with socket_path(self._directory) as path:
+                Path(path).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, and we are leaving
+
+    async def _serve(self, stream: SocketStream) -> None:
+        async with stream:
+            uid = peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django
+            if not self._may_connect(uid):
+                _log.warning("a process of another user was turned away", uid=uid)
+                return
+            if self._clients >= _MOST_CLIENTS:
+                await self._send(stream, ControlAnswer(error="Too many clients. Try again later."))
+                return
+            self._clients += 1
+            try:
+                await self._talk(stream)
+            except (anyio.BrokenResourceError, OSError) as error:  # TimeoutError is one
+                _log.debug("a client went away", reason=str(error))
+            finally:
+                self._clients -= 1
+
+    async def _talk(self, stream: SocketStream) -> None:
+        received = BufferedByteReceiveStream(stream)
+        while True:
+            try:
+                with anyio.fail_after(self._idle_s):
+                    line = await received.receive_until(b"\n", MAX_REQUEST_BYTES)
+            except anyio.IncompleteRead:
+                return
+            except anyio.DelimiterNotFound:
+                text = f"A request has at most {MAX_REQUEST_BYTES} bytes and ends with a line feed."
+                await self._send(stream, ControlAnswer(error=text))
+                return
+            await self._send(stream, await self._answer(line))
+
+    async def _send(self, stream: SocketStream, answer: ControlAnswer) -> None:
+        with anyio.fail_after(self._idle_s):
+            await stream.send(msgspec.json.encode(answer) + b"\n")
+
+    async def _answer(self, line: bytes) -> ControlAnswer:
+        try:
+            request = _DECODER.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return ControlAnswer(error=f"The request cannot be read: {error}.")
+        try:
+            with anyio.fail_after(self._command_s):
+                return await run(self._commands, request)
+        except TimeoutError:
+            return ControlAnswer(error="The command took longer than it may.")
+        except Exception:  # noqa: BLE001 - a fault of one command must not end the service
+            _log.exception("a command failed", command=request.command)
+            return ControlAnswer(error="The command failed for a reason of its own: see the log.")
+
+
+async def run(commands: Commands, request: ControlRequest) -> ControlAnswer:
+    """Run a command for the operator; whatever it says of itself becomes the answer."""
+    command = commands.get(request.command, OPERATOR)
+    if command is None:
+        return ControlAnswer(
+            error=f"There is no command {request.command[:40]!r} here.", unknown=True
+        )
+    try:
+        answer = await command.run(OPERATOR, command.read(json=bytes(request.params)))
+    except CommandError as error:
+        return ControlAnswer(error=str(error), param=error.param)
+    except StorageError as error:
+        return ControlAnswer(error=str(error))
+    return ControlAnswer(answer.text, msgspec.Raw(msgspec.json.encode(answer.value)))
