@@ -18,7 +18,7 @@ TYPE = "urn:fluux:agent:0#task"
 # What a form cannot say: no text at all (that is an empty field), carriage returns (XML has one
 # kind of line end), and characters that XML has not.
 _line = st.text(
-    st.characters(codec="utf-8", exclude_characters="\r\n\ufffe\uffff", exclude_categories=("Cc",)),
+    st.characters(codec="utf-8", exclude_characters="\r\n\ufffe\uffff", exclude_categories=["Cc"]),
     min_size=1,
     max_size=12,
 )

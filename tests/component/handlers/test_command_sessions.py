@@ -1,0 +1,309 @@
+"""Sessions of ad-hoc commands: whose they are, how many there may be, how long they last."""
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from component.handlers.command_sessions import Session, Sessions
+from component.skills import skill
+from tests.component.handlers.command_bench import CommandBench, go_on
+from tests.component.handlers.world import ALICE, BOB, result
+from tests.component.router.wire import AGENT, DOMAIN, error_of
+from tests.xep.strategies import xml_text
+from xep.commands import BadSessionId, Command, SessionExpired
+from xep.data_forms import Field, Form
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+PHONE, DESK = JID.parse(ALICE), JID.parse("alice@a.example/desk")
+OTHER = JID.parse(BOB)
+AT = JID.parse(AGENT)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begun(sessions: Sessions, who: JID = PHONE) -> Session:
+    return sessions.begin(who, AT, "n", None)
+
+
+def refused(sessions: Sessions, id_: str, who: JID = PHONE, at: JID = AT, node: str = "n") -> Any:
+    """The condition with which a session is not found."""
+    with pytest.raises(StanzaError) as caught:
+        sessions.find(id_, who, at, node)
+    (condition,) = caught.value.application
+    return type(condition)
+
+
+def test_a_session_belongs_to_one_full_address_at_one_address_with_one_command() -> None:
+    sessions = Sessions(Clock())
+    session = begun(sessions)
+    assert sessions.find(session.id, PHONE, AT, "n") is session
+    assert refused(sessions, session.id, DESK) is BadSessionId
+    assert refused(sessions, session.id, OTHER) is BadSessionId
+    assert refused(sessions, session.id, at=JID.parse(DOMAIN)) is BadSessionId
+    assert refused(sessions, session.id, node="m") is BadSessionId
+
+
+def test_ids_cannot_be_guessed_and_never_come_again() -> None:
+    sessions = Sessions(Clock())
+    ids = {begun(sessions).id for _ in range(100)}
+    assert len(ids) == 100
+    assert all(len(id_) >= 32 for id_ in ids)
+
+
+def test_a_session_lasts_for_some_minutes_after_its_last_use() -> None:
+    clock = Clock()
+    sessions = Sessions(clock, lifetime_s=600)
+    session = begun(sessions)
+    clock.now = 599
+    sessions.find(session.id, PHONE, AT, "n")
+    clock.now = 1198
+    assert sessions.find(session.id, PHONE, AT, "n") is session
+    clock.now = 1798
+    assert refused(sessions, session.id) is SessionExpired
+    assert len(sessions) == 0
+    # To anybody else it has never been there.
+    assert refused(sessions, session.id, DESK) is BadSessionId
+
+
+def test_work_under_way_does_not_expire() -> None:
+    clock = Clock()
+    sessions = Sessions(clock, lifetime_s=600)
+    session = begun(sessions)
+    session.stage = "running"
+    other = begun(sessions)
+    clock.now = 10_000
+    assert sessions.find(session.id, PHONE, AT, "n") is session
+    assert refused(sessions, other.id) is SessionExpired
+
+
+@given(st.text(max_size=60))
+def test_what_was_never_given_out_is_no_session(id_: str) -> None:
+    assert refused(Sessions(Clock()), id_) is BadSessionId
+
+
+def test_a_principal_has_a_few_and_what_has_ended_goes_first() -> None:
+    sessions = Sessions(Clock(), each=3)
+    first, second, third = (begun(sessions, who) for who in (PHONE, DESK, PHONE))
+    second.stage = "ended"
+    fourth = begun(sessions)
+    assert refused(sessions, second.id, DESK) is SessionExpired
+    fifth = begun(sessions)
+    assert refused(sessions, first.id) is SessionExpired
+    assert {each.id for each in (third, fourth, fifth)} == set(sessions._sessions)
+
+
+def test_a_principal_whose_sessions_all_run_has_to_wait() -> None:
+    sessions = Sessions(Clock(), each=2)
+    for _ in range(2):
+        begun(sessions).stage = "running"
+    with pytest.raises(StanzaError) as caught:
+        begun(sessions)
+    assert caught.value.condition == "resource-constraint"
+    begun(sessions, OTHER)
+
+
+def test_there_are_so_many_in_all_and_nobody_loses_a_form_to_another() -> None:
+    sessions = Sessions(Clock(), total=2)
+    mine = begun(sessions)
+    ended = begun(sessions)
+    ended.stage = "ended"
+    theirs = begun(sessions, OTHER)
+    assert set(sessions._sessions) == {mine.id, theirs.id}
+    with pytest.raises(StanzaError) as caught:
+        begun(sessions, OTHER)
+    assert caught.value.condition == "resource-constraint"
+    assert sessions.find(mine.id, PHONE, AT, "n") is mine
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["alice@a.example/1", "alice@a.example/2", "bob@b.example/1"]),
+            st.sampled_from(["open", "running", "ended"]),
+            st.floats(0, 400),
+        ),
+        max_size=40,
+    )
+)
+def test_the_bounds_always_hold(steps: list[tuple[str, Any, float]]) -> None:
+    clock = Clock()
+    sessions = Sessions(clock, each=3, total=4, lifetime_s=600)
+    for who, stage, seconds in steps:
+        clock.now += seconds
+        try:
+            sessions.begin(JID.parse(who), AT, "n", None).stage = stage
+        except StanzaError as error:
+            assert error.condition == "resource-constraint"  # noqa: PT017
+        assert len(sessions) <= 4
+        for bare in ("alice@a.example", "bob@b.example"):
+            own = [s for s in sessions._sessions.values() if str(s.requester.bare) == bare]
+            assert len(own) <= 3
+
+
+# -- any actions, any forms ----------------------------------------------------------------------
+
+
+@skill
+def work(count: int, words: list[str] = []) -> str:  # noqa: B006
+    """Do something once."""
+    return "done"
+
+
+@skill
+def plain() -> str:
+    """Do something once, without asking."""
+    return "done"
+
+
+_DONE = Result(skill="work", outputs=(Output(name="output", text="done"),))
+_ENDINGS: list[Any] = [
+    _DONE,
+    Result(skill="work", is_error=True),
+    Accepted(task="t-1"),
+    errors.busy(1),
+    errors.invalid_param("count", "too odd"),
+    errors.invalid_param("unheard", "of"),
+    errors.malformed("does not fit"),
+    errors.unknown_skill(),
+    RuntimeError("broken"),
+]
+
+
+class Runs:
+    """A run that ends as it is told to, at once or after a while, and counts what it did."""
+
+    def __init__(self) -> None:
+        self.ending: Any = _DONE
+        self.suspends = False
+        self.effects: dict[str, int] = {}
+
+    def __call__(self, **asked: Any) -> Any:
+        found = self.ending
+        misfit = isinstance(found, StanzaError) and found.condition == "bad-request"
+        if not misfit:
+            id_ = asked["session"].partition("#")[0]
+            self.effects[id_] = self.effects.get(id_, 0) + 1
+        if self.suspends:
+            return self._later(found)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @staticmethod
+    async def _later(found: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+_values = st.lists(
+    st.sampled_from(["", "1", "2", "x", "urn:fluux:agent:0#execute"]) | xml_text,
+    max_size=2,
+).map(tuple)
+_fields = st.builds(
+    Field, var=st.sampled_from(["count", "words", "FORM_TYPE", "other"]), values=_values
+)
+_forms = (
+    st.none()
+    | st.builds(
+        Form,
+        type=st.sampled_from(["submit", "cancel", "form", "result"]),
+        fields=st.lists(_fields, max_size=3).map(tuple),
+    )
+    | st.just(Form(type="submit", fields=(Field(var="count", values=("1",)),)))
+)
+_actions = st.sampled_from(["execute", "complete", "next", "prev", "cancel", None])
+
+
+class AnyCommands(RuleBasedStateMachine):
+    """Two people send whatever they like to a few sessions."""
+
+    begun: Bundle[Command] = Bundle("begun")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = Runs()
+        self.clock = Clock()
+        self.bench = CommandBench(
+            (work, plain), run=self.runs, sessions=Sessions(self.clock, each=3, total=5)
+        )
+        self.broke = False
+
+    def send(self, command: Command, who: str) -> Command | None:
+        """The answer, which is one of XEP-0050 or an error of its table."""
+
+        async def sent() -> Any:
+            async with self.bench.bench.running():
+                return await self.bench.asked(command, who)
+
+        reply = anyio.run(sent, backend="trio")
+        if reply.get("type") == "error":
+            error = error_of(reply)
+            self.broke |= isinstance(self.runs.ending, RuntimeError)
+            assert self.broke or error.condition != "internal-server-error"
+            return None
+        answer = result(Command, reply)
+        assert answer.sessionid
+        assert answer.status is not None
+        assert (answer.actions is not None) is (answer.status == "executing")
+        return answer
+
+    @rule(
+        target=begun,
+        node=st.sampled_from(["skill/work", "skill/plain"]),
+        who=st.sampled_from([ALICE, BOB]),
+    )
+    def begin(self, node: str, who: str) -> Command:
+        answer = self.send(Command(node=node), who)
+        return answer or Command(node=node, sessionid="none")
+
+    @rule(ending=st.sampled_from(_ENDINGS), suspends=st.booleans())
+    def end_differently(self, ending: Any, suspends: bool) -> None:
+        self.runs.ending = ending
+        self.runs.suspends = suspends
+
+    @rule(session=begun, action=_actions, form=_forms, who=st.sampled_from([ALICE, ALICE, BOB]))
+    def go_on(self, session: Command, action: Any, form: Form | None, who: str) -> None:
+        command = go_on(session, action, form)
+        answer = self.send(command, who)
+        if answer is None or answer.status != "completed":
+            return
+        # The same once more: the same answer, and nothing runs.
+        effects = dict(self.runs.effects)
+        assert self.send(command, who) == answer
+        assert self.runs.effects == effects
+
+    @rule(seconds=st.sampled_from([1.0, 300.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @invariant()
+    def nothing_runs_twice_in_a_session(self) -> None:
+        assert all(count == 1 for count in self.runs.effects.values())
+
+    @invariant()
+    def the_bounds_hold(self) -> None:
+        assert len(self.bench.sessions) <= 5
+
+
+TestAnyCommands = AnyCommands.TestCase
+TestAnyCommands.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
