@@ -1,4 +1,4 @@
-"""The tables of durable tasks in memory, with a clock that is set by hand, and rows to put in."""
+"""The tables of durable tasks for tests without an engine, and rows to put in."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from component.storage.database import Dialect, Rows, Value
+from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.migrations import migrate
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
@@ -26,21 +26,43 @@ NOON = 1_795_521_600_000
 DAY = 86_400_000
 
 
-class Ledger:
-    """A `Database` whose transaction never ends. `asked` are the statements it was given."""
+class InMemory:
+    """SQLite in memory."""
 
     dialect: Dialect = "sqlite"
+    now = 0
 
     def __init__(self) -> None:
-        self.now = NOON
-        self.asked: list[str] = []
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         self._connection.execute("PRAGMA foreign_keys = ON")
         migrate(self._connection, Path(":memory:"))
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
-        self.asked.append(sql)
         return self._connection.execute(sql, parameters)
+
+    def notify(self, channel: str, /) -> None:
+        pass
+
+
+class Ledger:
+    """A `Database` whose transaction never ends, with a clock that is set by hand.
+
+    Args:
+        database: a transaction on a real database; without one SQLite in memory.
+
+    Attributes:
+        asked: the statements it was given.
+    """
+
+    def __init__(self, database: Database | None = None) -> None:
+        self.now = NOON
+        self.asked: list[str] = []
+        self._database = database or InMemory()
+        self.dialect: Dialect = self._database.dialect
+
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
+        self.asked.append(sql)
+        return self._database.execute(sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         pass
@@ -115,7 +137,7 @@ class Ledger:
         """A part of an artifact."""
         self.execute(
             "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
-            (task, part.name, part.part, part.last, encode(part)),
+            (task, part.name, part.part, int(part.last), encode(part)),
         )
 
     def replay(self, key: str, expires: int, task: str | None = None) -> None:

@@ -32,6 +32,8 @@ from xep.jid import JID
 from xep.result_sets import First, ResultSet
 from xep.stanza_error import StanzaError
 
+NewLedger = Callable[[], Ledger]
+
 
 def shown(database: Ledger, task: str = "t-1") -> Task:
     """The task as `get` shows it."""
@@ -62,8 +64,8 @@ def ids(tasks: Tasks) -> list[str]:
 # -- one task ------------------------------------------------------------------------------------
 
 
-def test_a_task_is_shown_whole() -> None:
-    database = Ledger()
+def test_a_task_is_shown_whole(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     request = asked_for(id="r-1", thread="rivers", poll_after=5)
     database.add(request=request, context="x-1", deadline=NOON + 9_500)
     assert shown(database) == Task(
@@ -82,8 +84,8 @@ def test_a_task_is_shown_whole() -> None:
     )
 
 
-def test_artifacts_are_joined_until_the_end() -> None:
-    database = Ledger()
+def test_artifacts_are_joined_until_the_end(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="running", revision=4)
     for number in range(12):
         text = f"line {number}\n"
@@ -99,8 +101,8 @@ def test_artifacts_are_joined_until_the_end() -> None:
     assert (shown(database).outputs, shown(database).result) == ((), whole)
 
 
-def test_what_has_ended_needs_no_asking_again() -> None:
-    database = Ledger()
+def test_what_has_ended_needs_no_asking_again(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="running", request=asked_for(poll_after=5))
     change(database, database.row(), "failed", Failure.of(errors.internal()))
     assert shown(database).poll_after is None
@@ -117,10 +119,11 @@ ABSENT: dict[str, tuple[JID, JID, str]] = {
 
 @pytest.mark.parametrize("who_at_task", ABSENT.values(), ids=ABSENT)
 def test_what_is_not_there_is_looked_for_in_one_and_the_same_way(
+    new_ledger: NewLedger,
     who_at_task: tuple[JID, JID, str],
 ) -> None:
     who, at, task = who_at_task
-    database = Ledger()
+    database = new_ledger()
     database.add("t-1")
     database.add("t-old", state="completed", retain_until=NOON - 1)
     database.add("t-inline", visible=0)
@@ -139,8 +142,10 @@ def test_what_is_not_there_is_looked_for_in_one_and_the_same_way(
     assert len(statements) == 1
 
 
-def test_a_task_is_there_until_its_time_and_beyond_it_while_it_is_open() -> None:
-    database = Ledger()
+def test_a_task_is_there_until_its_time_and_beyond_it_while_it_is_open(
+    new_ledger: NewLedger,
+) -> None:
+    database = new_ledger()
     database.add("t-last-moment", state="completed", retain_until=NOON)
     database.add("t-open", state="input-required", retain_until=NOON - DAY)
     assert shown(database, "t-last-moment").state == "completed"
@@ -148,8 +153,8 @@ def test_a_task_is_there_until_its_time_and_beyond_it_while_it_is_open() -> None
     assert sorted(ids(listed(database))) == ["t-last-moment", "t-open"]
 
 
-def test_earlier_tasks_are_all_ones_own() -> None:
-    database = Ledger()
+def test_earlier_tasks_are_all_ones_own(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add("t-1")
     database.add("t-2", state="failed")
     database.add("t-bob", principal=BOB)
@@ -202,8 +207,10 @@ def grow(database: Ledger, steps: Sequence[tuple[str, int, bool]]) -> list[Task]
 
 
 @given(STEPS)
-def test_the_whole_task_is_what_its_events_imply(steps: Sequence[tuple[str, int, bool]]) -> None:
-    database = Ledger()
+def test_the_whole_task_is_what_its_events_imply(
+    new_ledger: NewLedger, steps: Sequence[tuple[str, int, bool]]
+) -> None:
+    database = new_ledger()
     database.add()
     for event in grow(database, steps):
         assert schemas.check(encode(event)) == 1
@@ -241,13 +248,14 @@ def test_the_whole_task_is_what_its_events_imply(steps: Sequence[tuple[str, int,
     backwards=st.booleans(),
 )
 def test_every_revision_is_an_event_or_in_one_gap(
+    new_ledger: NewLedger,
     steps: Sequence[tuple[str, int, bool]],
     dropped: set[int],
     since: int,
     most: int | None,
     backwards: bool,
 ) -> None:
-    database = Ledger()
+    database = new_ledger()
     database.add()
     sent = {event.revision: event for event in grow(database, steps)}
     present = database.row().revision
@@ -286,8 +294,8 @@ def test_every_revision_is_an_event_or_in_one_gap(
     assert sorted(covered) == list(range(since + 1, present + 1))
 
 
-def test_gaps_stand_in_the_page_that_begins_with_the_first_event() -> None:
-    database = Ledger()
+def test_gaps_stand_in_the_page_that_begins_with_the_first_event(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="running")
     for _ in range(5):
         change(database, database.row(), "running", Progress(text="x"))
@@ -307,8 +315,8 @@ def test_gaps_stand_in_the_page_that_begins_with_the_first_event() -> None:
     assert told(database, since=5).gaps == told(database, since=9).gaps == ()
 
 
-def test_work_that_reports_for_days_keeps_its_last_events_in_one_run() -> None:
-    database = Ledger()
+def test_work_that_reports_for_days_keeps_its_last_events_in_one_run(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="running")
     for _ in range(2 * EVENTS_KEPT + 120):
         change(database, database.row(), "running", Progress(text="on and on"))
@@ -331,9 +339,14 @@ def test_work_that_reports_for_days_keeps_its_last_events_in_one_run() -> None:
     theirs=st.integers(0, 3),
 )
 def test_following_the_pages_gives_every_task_once_while_others_come(
-    ages: list[tuple[int, bool]], added: list[int], most: int, backwards: bool, theirs: int
+    new_ledger: NewLedger,
+    ages: list[tuple[int, bool]],
+    added: list[int],
+    most: int,
+    backwards: bool,
+    theirs: int,
 ) -> None:
-    database = Ledger()
+    database = new_ledger()
     created: dict[str, int] = {}
     for number, (age, running) in enumerate(ages):
         task = f"t-{number:02}"
@@ -376,8 +389,8 @@ def test_following_the_pages_gives_every_task_once_while_others_come(
     assert len(found) == len(set(found))
 
 
-def test_the_filters_narrow_the_list() -> None:
-    database = Ledger()
+def test_the_filters_narrow_the_list(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add("t-1", state="running", updated=NOON - 1)
     database.add("t-2", state="running", context="x", updated=NOON)
     database.add("t-3", state="completed", context="x", created=NOON + 1, updated=NOON + 1)
@@ -394,17 +407,17 @@ def test_the_filters_narrow_the_list() -> None:
 
 
 @given(st.integers(0, 10**14))
-def test_what_changed_at_that_very_time_is_listed(updated: int) -> None:
+def test_what_changed_at_that_very_time_is_listed(new_ledger: NewLedger, updated: int) -> None:
     assert milliseconds(moment(updated)) == updated
-    database = Ledger()
+    database = new_ledger()
     database.add(updated=updated)
     since = shown(database).updated
     assert ids(listed(database, since=since)) == ["t-1"]
     assert ids(listed(database, since=moment(updated + 1))) == []
 
 
-def test_in_a_list_a_task_holds_its_attributes_and_progress_only() -> None:
-    database = Ledger()
+def test_in_a_list_a_task_holds_its_attributes_and_progress_only(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="running", context="x", request=asked_for(thread="rivers"))
     change(database, database.row(), "running", Progress(text="half", fraction=Decimal("0.5")))
     database.part("t-1", Output(name="log", part=0, last=False, text="a"))
@@ -426,8 +439,10 @@ def test_in_a_list_a_task_holds_its_attributes_and_progress_only() -> None:
     sizes=st.lists(st.sampled_from([0, 100, 2_000, 30_000, 70_000]), max_size=60),
     backwards=st.booleans(),
 )
-def test_no_page_is_larger_than_anybody_has_to_take(sizes: list[int], backwards: bool) -> None:
-    database = Ledger()
+def test_no_page_is_larger_than_anybody_has_to_take(
+    new_ledger: NewLedger, sizes: list[int], backwards: bool
+) -> None:
+    database = new_ledger()
     database.add(state="running")
     for number, size in enumerate(sizes):
         change(database, database.row(), "running", Progress(text="é" * (size // 2)))
@@ -475,8 +490,8 @@ MEANINGLESS = (
 
 
 @pytest.mark.parametrize("page", MEANINGLESS)
-def test_a_page_that_cannot_be_meant_is_malformed(page: ResultSet) -> None:
-    database = Ledger()
+def test_a_page_that_cannot_be_meant_is_malformed(new_ledger: NewLedger, page: ResultSet) -> None:
+    database = new_ledger()
     database.add()
     for ask in (lambda: listed(database, page=page), lambda: told(database, page=page)):
         with pytest.raises(StanzaError) as refused:
@@ -490,8 +505,10 @@ def test_a_page_that_cannot_be_meant_is_malformed(page: ResultSet) -> None:
     index=st.integers(0, 10**19 - 1),
     since=st.integers(0, 10**19 - 1),
 )
-def test_no_number_is_too_large_to_be_asked_with(key: int, index: int, since: int) -> None:
-    database = Ledger()
+def test_no_number_is_too_large_to_be_asked_with(
+    new_ledger: NewLedger, key: int, index: int, since: int
+) -> None:
+    database = new_ledger()
     database.add(state="running")
     change(database, database.row(), "running")
     assert listed(database, page=ResultSet(index=index)).page is not None
@@ -501,8 +518,8 @@ def test_no_number_is_too_large_to_be_asked_with(key: int, index: int, since: in
     assert told(database, since, ResultSet(index=index)).revision == 1
 
 
-def test_a_key_says_where_to_go_on_when_its_task_has_gone() -> None:
-    database = Ledger()
+def test_a_key_says_where_to_go_on_when_its_task_has_gone(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     for number in range(4):
         database.add(f"t-{number}", created=NOON - number)
     page = listed(database, page=ResultSet(max=2)).page

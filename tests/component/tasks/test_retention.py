@@ -19,6 +19,7 @@ from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.task import Progress
 
 T = TypeVar("T")
+NewLedger = Callable[[], Ledger]
 
 
 def fill(database: Ledger, task: str) -> None:
@@ -31,8 +32,8 @@ def fill(database: Ledger, task: str) -> None:
     change(database, database.row(task), "completed", Result(skill="report"), retention_ms=1_000)
 
 
-def test_a_task_goes_with_all_that_belongs_to_it() -> None:
-    database = Ledger()
+def test_a_task_goes_with_all_that_belongs_to_it(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     fill(database, "t-1")
     database.replay("k-1", NOON, "t-1")
     assert forget(database) == 0
@@ -44,8 +45,8 @@ def test_a_task_goes_with_all_that_belongs_to_it() -> None:
     assert [database.count(table) for table in tables] == [0] * len(tables)
 
 
-def test_an_open_task_is_kept_with_its_record_however_old() -> None:
-    database = Ledger()
+def test_an_open_task_is_kept_with_its_record_however_old(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="input-required", retain_until=NOON - 1)
     database.replay("k-1", NOON - 1, "t-1")
     assert forget(database) == 0
@@ -56,8 +57,8 @@ def test_an_open_task_is_kept_with_its_record_however_old() -> None:
     assert (database.count("tasks"), database.count("replay")) == (0, 0)
 
 
-def test_a_task_stays_as_long_as_the_record_that_promises_it() -> None:
-    database = Ledger()
+def test_a_task_stays_as_long_as_the_record_that_promises_it(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.add(state="completed", retain_until=NOON - 10)
     database.replay("k-1", NOON + 10, "t-1")
     assert forget(database) == 0
@@ -66,8 +67,8 @@ def test_a_task_stays_as_long_as_the_record_that_promises_it() -> None:
     assert (database.count("tasks"), database.count("replay")) == (0, 0)
 
 
-def test_records_without_a_task_go_when_they_expire() -> None:
-    database = Ledger()
+def test_records_without_a_task_go_when_they_expire(new_ledger: NewLedger) -> None:
+    database = new_ledger()
     database.replay("old", NOON - 1)
     database.replay("new", NOON)
     assert forget(database) == 1
@@ -85,9 +86,9 @@ STATES: list[State] = sorted(TRANSITIONS)
     limit=st.integers(1, 10),
 )
 def test_portion_by_portion_exactly_what_is_past_its_time_goes(
-    rows: list[tuple[State, int, int | None]], limit: int
+    new_ledger: NewLedger, rows: list[tuple[State, int, int | None]], limit: int
 ) -> None:
-    database = Ledger()
+    database = new_ledger()
     stay = set()
     for number, (state, retained, record) in enumerate(rows):
         task = f"t-{number:02}"

@@ -1,0 +1,49 @@
+"""The tables of durable tasks, empty, on both databases."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+
+import pytest
+
+from component.storage.database import Database
+from component.storage.postgres import PostgreSQL
+from tests.component.tasks.ledger import Ledger
+from tests.servers.postgres import Postgres
+
+
+class EnoughError(Exception):
+    """Nothing of a test stays."""
+
+
+class Fresh:
+    """Makes ledgers on PostgreSQL; each undoes what was done in the one before."""
+
+    def __init__(self, engine: PostgreSQL) -> None:
+        self._engine = engine
+        self._open: AbstractContextManager[Database] | None = None
+
+    def __call__(self) -> Ledger:
+        self.undo()
+        self._open = self._engine.transaction()
+        return Ledger(self._open.__enter__())
+
+    def undo(self) -> None:
+        if self._open is not None:
+            error = EnoughError()
+            with suppress(EnoughError):
+                self._open.__exit__(EnoughError, error, None)
+            self._open = None
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def new_ledger(request: pytest.FixtureRequest) -> Iterator[Callable[[], Ledger]]:
+    """Makes an empty ledger, one at a time; the test runs on both databases."""
+    if request.param == "sqlite":
+        yield Ledger
+        return
+    server: Postgres = request.getfixturevalue("postgres_server")
+    engine = PostgreSQL.open(server.new_database())
+    fresh = Fresh(engine)
+    yield fresh
+    fresh.undo()
+    engine.close()
