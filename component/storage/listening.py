@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import structlog
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.storage")
 
 
-async def never() -> AsyncIterator[None]:
-    """Yield nothing, for as long as anybody waits: there is no other process."""
-    await anyio.sleep_forever()
-    yield
+class Never:
+    """Yields nothing, for as long as anybody waits: there is no other process."""
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> None:
+        """Wait until cancelled."""
+        await anyio.sleep_forever()
 
 
 @asynccontextmanager
@@ -30,7 +36,7 @@ async def listening(server: Server, channel: str) -> AsyncIterator[AsyncIterator
     ear = _Ear(server, channel)
     try:
         await ear.connect()
-        yield ear.heard()
+        yield ear
     finally:
         ear.close()
 
@@ -52,13 +58,15 @@ class _Ear:
             self._connection.close()
             self._connection = None
 
-    async def heard(self) -> AsyncIterator[None]:
-        while True:
-            if self._connection is None:
-                await self._again()
-                yield  # nobody knows what was said meanwhile
-            elif await self._wait(self._connection):
-                yield
+    # No generator: one that is left in the middle has to be closed by somebody.
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> None:
+        while self._connection is not None:
+            if await self._wait(self._connection):
+                return
+        await self._again()  # and nobody knows what was said meanwhile
 
     def _connect(self) -> "Connection":
         from psycopg import sql  # noqa: PLC0415

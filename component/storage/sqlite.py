@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from component.storage.batches import run_together
 from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.errors import StorageError, explained, sqlite_sentence
-from component.storage.listening import never
+from component.storage.listening import Never
 from component.storage.migrations import migrate, transaction
 from component.storage.writes import Write
 
@@ -84,7 +84,7 @@ class SQLite:
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
         """Nobody else is there to notify."""
-        yield never()
+        yield Never()
 
 
 class _Transaction:

@@ -8,18 +8,21 @@ files are thrown away.
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 import pytest
 
 from component.storage import Storage
-from tests.servers.base import LOG_TAIL, PortLease, ServerError
+from tests.servers.base import LOG_TAIL, START_LIMIT, STOP_LIMIT, PortLease, ServerError
 from tests.servers.watchdog import Watchdog
 
 USER = "agent"
@@ -27,49 +30,60 @@ PASSWORD = "pass word of the agent: 100%"
 
 
 class Postgres:
-    """One server in a directory of its own, on loopback. Starts on entering, is killed on leaving.
+    """One server, on loopback. Starts on entering; is killed, and its files removed, on leaving.
 
-    The server refuses to run as root: then it runs as the user `postgres` of Debian's package.
+    The server refuses to run as root: then it runs as the user `postgres` of Debian's package. So
+    its directory is none of pytest's, which are closed to other users, again and again.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._lease = PortLease("127.0.0.1")
         self.port = self._lease.port
         self._programs = _programs()
         self._as: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
         self._databases = 0
 
     def start(self) -> None:
-        """Start it, and return when it lets clients in."""
+        """Start it, and return when it lets clients in.
+
+        Raises ServerError if it has not after START_LIMIT.
+        """
         data = self.directory / "data"
         if not data.exists():
             self._make(data)
-        # Also killed when the run is: a group of its own, led by the server.
-        self._run("pg_ctl", "-D", data, "-l", self.directory / "log", "-w", "start")
-        self._watchdog = Watchdog(self.pid)
+        self._launch(data)
 
     @property
     def pid(self) -> int:
-        """The process id of the postmaster."""
-        return int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+        """The process id of the running server."""
+        if self._process is None:
+            raise ServerError("PostgreSQL is not running: call start() first")
+        return self._process.pid
 
-    def stop(self, how: str = "immediate") -> None:
+    def stop(self, how: Literal["immediate", "fast"] = "immediate") -> None:
         """Stop it: `immediate` as a crash would, `fast` as an admin does."""
-        if self._watchdog is not None:
-            self._run("pg_ctl", "-D", self.directory / "data", "-m", how, "-w", "stop")
-            self._watchdog.kill_group()
-            self._watchdog = None
+        if self._process is None or self._watchdog is None:
+            return
+        self._process.send_signal(signal.SIGQUIT if how == "immediate" else signal.SIGINT)
+        try:
+            self._process.wait(STOP_LIMIT)
+        finally:
+            self._watchdog.kill_group()  # also if it did not obey
+            self._process.wait()
+            self._process = self._watchdog = None
 
-    def restart(self, how: str = "immediate") -> None:
+    def restart(self, how: Literal["immediate", "fast"] = "immediate") -> None:
         """Stop and start on the same port, with the same data."""
         self.stop(how)
         self.start()
 
     def close(self) -> None:
-        """Stop it and give the port back."""
+        """Stop it, remove its files, and give the port back."""
         self.stop()
+        shutil.rmtree(self.directory)
         self._lease.release()
 
     def __enter__(self) -> Self:
@@ -108,15 +122,11 @@ class Postgres:
         return log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else ""
 
     def _make(self, data: Path) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             self._as = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}"]
             self._as.append("--clear-groups")
             os.chown(self.directory, user.pw_uid, user.pw_gid)
-            for above in self.directory.parents:
-                if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-                    above.chmod(above.stat().st_mode | 0o011)  # pytest's directories are private
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
         (data / "pg_hba.conf").write_text(
             "local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
@@ -127,32 +137,45 @@ class Postgres:
                 f"unix_socket_directories = '{self.directory}'\n"
                 "max_connections = 40\nshared_buffers = 16MB\nautovacuum = off\n"
             )
-        self._run("pg_ctl", "-D", data, "-l", self.directory / "log", "-w", "start")
+        self._launch(data)
+        secret = PASSWORD.replace("'", "''")
+        self.psql(f"CREATE ROLE {USER} LOGIN PASSWORD '{secret}'")
+        self.stop("fast")
+
+    def _launch(self, data: Path) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._as, str(self._programs / "postgres"), "-D", str(data)],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._watchdog = Watchdog(self.pid)
+        give_up = time.monotonic() + START_LIMIT
+        # https://www.postgresql.org/docs/15/storage-file-layout.html: the last line is its state
+        while not self._ready(data / "postmaster.pid"):
+            if self._process.poll() is not None or time.monotonic() > give_up:
+                self.stop()
+                raise ServerError(f"PostgreSQL does not start\n{self.log_tail()}")
+            time.sleep(0.02)  # between two looks
+
+    def _ready(self, file: Path) -> bool:
         try:
-            secret = PASSWORD.replace("'", "''")
-            self.psql(f"CREATE ROLE {USER} LOGIN PASSWORD '{secret}'")
-        finally:
-            self._run("pg_ctl", "-D", data, "-m", "fast", "-w", "stop")
+            lines = file.read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [*self._as, str(self._programs / program), *map(str, arguments)]
-        # Its output goes to a file: a server that pg_ctl starts would hold a pipe open.
-        with (self.directory / "console.log").open("a+b") as console:
-            began = console.seek(0, os.SEEK_END)
-            done = subprocess.run(
-                command,
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                timeout=120,
-                check=False,
-            )
-            console.seek(began)
-            said = console.read().decode(errors="replace")
+        done = subprocess.run(
+            command, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False
+        )
         if done.returncode:
-            raise ServerError(f"{program} ended with {done.returncode}: {said}\n{self.log_tail()}")
-        return said.strip()
+            raise ServerError(f"{program} failed: {done.stdout}{done.stderr}\n{self.log_tail()}")
+        return done.stdout.strip()
 
 
 def _programs() -> Path:
@@ -160,7 +183,7 @@ def _programs() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2]))
     if found:
         return found[-1]
-    if there := shutil.which("pg_ctl"):
+    if there := shutil.which("postgres"):
         return Path(there).resolve().parent
     raise ServerError(
         "PostgreSQL is not there, and these tests run against a real one: install the Debian"
@@ -169,9 +192,9 @@ def _programs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres_server() -> Iterator[Postgres]:
     """One PostgreSQL for the whole run: do not stop it."""
-    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+    with Postgres() as server:
         yield server
 
 
@@ -182,12 +205,12 @@ def postgres_url(postgres_server: Postgres) -> str:
 
 
 @pytest.fixture
-def make_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Postgres]]:
+def make_postgres() -> Iterator[Callable[[], Postgres]]:
     """Make servers of the test's own, started."""
     servers: list[Postgres] = []
 
     def make() -> Postgres:
-        server = Postgres(tmp_path_factory.mktemp("postgres"))
+        server = Postgres()
         servers.append(server)
         server.start()
         return server
@@ -226,6 +249,6 @@ async def storage(
 
 
 if __name__ == "__main__":  # for a person or a benchmark: prints the URI, runs until Enter
-    with Postgres(Path(sys.argv[1])) as running:
+    with Postgres() as running:
         print(running.new_database(), flush=True)
         sys.stdin.readline()
