@@ -350,3 +350,12 @@ def test_settings_import_nothing_heavy() -> None:
     ).stdout.split()
     heavy = {"rich", "trio", "anyio", "click", "structlog", "msgspec", "xep"}
     assert not heavy & set(loaded)
+
+
+def test_the_database_is_a_secret_and_may_be_empty(read: Any) -> None:
+    text = SMALLEST + '[storage]\npostgres = "${AGENT_DATABASE:-}"\n'
+    assert read(text).storage.postgres.get_secret_value() == ""
+    url = "postgresql://agent:geheim@db.example/agent"
+    settings = read(text, AGENT_DATABASE=url)
+    assert settings.storage.postgres.get_secret_value() == url
+    assert "geheim" not in repr(settings)

@@ -1,6 +1,8 @@
 """The data directory: how it is made, held by one process, upgraded, and what can be wrong."""
 
 import os
+import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,9 +15,10 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from component.storage import Storage, StorageError
+from component.storage import Storage, StorageError, Subscription, SubscriptionStore
 from component.storage import sqlite as sqlite_module
 from component.storage.migrations import MIGRATIONS
+from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
 
@@ -261,6 +264,39 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         await storage.write(insert)  # what fits is still written
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond it: a full disk, in a way."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+async def test_what_is_tried_again_is_written_once_there_is_room(tmp_path: Path) -> None:
+    def fill(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO numbers VALUES (zeroblob(1000000))")
+
+    async with Storage.open(tmp_path) as storage, anyio.create_task_group() as tasks:
+        await storage.write(make_table)
+
+        async def kept() -> None:
+            await storage.write(fill, keep_trying=True)
+
+        with largest_file(500_000):
+            with pytest.raises(StorageError, match="The database .* cannot"):
+                await storage.write(fill)
+            tasks.start_soon(kept)
+            await anyio.wait_all_tasks_blocked()
+            assert await storage.read(count) == 0
+    async with Storage.open(tmp_path) as storage:
+        assert await storage.read(count) == 1
+
+
 async def test_a_database_held_by_another_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +331,33 @@ async def test_a_database_of_a_newer_release(tmp_path: Path) -> None:
     assert f"knows versions up to {len(MIGRATIONS)}" in message
 
 
+async def test_a_database_of_the_first_release_keeps_its_subscriptions(tmp_path: Path) -> None:
+    """Written with the statements that release had: step 1 alone, and its REPLACE INTO."""
+    connection = sqlite3.connect(tmp_path / "agent.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(
+        "CREATE TABLE subscriptions (owner TEXT NOT NULL, contact TEXT NOT NULL,"
+        " state TEXT NOT NULL CHECK (state IN ('none', 'from', 'to', 'both')),"
+        " ask INTEGER NOT NULL CHECK (ask IN (0, 1)), PRIMARY KEY (owner, contact)) WITHOUT ROWID"
+    )
+    connection.execute("PRAGMA user_version = 1")
+    connection.execute(
+        "REPLACE INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)",
+        ("assistant@agent.example", "alice@a.example", "from", True),
+    )
+    connection.close()
+    kept = Subscription(
+        JID.parse("assistant@agent.example"), JID.parse("alice@a.example"), "from", ask=True
+    )
+    async with Storage.open(tmp_path) as storage:
+        assert await SubscriptionStore(storage).all() == [kept]
+        assert await storage.read(lambda d: d.execute("SELECT * FROM tasks").fetchall()) == []
+        version = await storage.read(lambda d: d.execute("PRAGMA user_version").fetchone())
+        assert version == (len(MIGRATIONS),)
+
+
 def test_importing_loads_no_database_driver() -> None:
-    program = "import sys, component.storage; assert 'sqlite3' not in sys.modules"
+    program = (
+        "import sys, component.storage; assert not {'sqlite3', 'psycopg'} & sys.modules.keys()"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -2,6 +2,8 @@
 
 import sqlite3
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
@@ -14,27 +16,29 @@ from xep.jid import JID
 
 AGENT = JID.parse("assistant@agent.example")
 DOMAIN = JID.parse("agent.example")
+Open = Callable[..., AbstractAsyncContextManager[Storage]]
 ALICE = JID.parse("alice@a.example")
 BOB = JID.parse("bob@bücher.example")
 
 
 @pytest.mark.anyio
-async def test_survives_a_restart(tmp_path: Path) -> None:
+async def test_survives_a_restart(open_storage: Open) -> None:
     one = Subscription(AGENT, ALICE, "from", ask=True)
     other = Subscription(DOMAIN, BOB, "both")
-    async with Storage.open(tmp_path) as storage:
+    async with open_storage() as storage:
         store = SubscriptionStore(storage)
         await store.put(one)
+        await store.put(Subscription(DOMAIN, BOB, "none"))  # one takes the other's place
         await store.put(other)
-    async with Storage.open(tmp_path) as storage:
+    async with open_storage() as storage:
         store = SubscriptionStore(storage)
         assert await store.all() == [other, one]
         assert await store.get(AGENT, ALICE) == one
 
 
 @pytest.mark.anyio
-async def test_resources_do_not_matter(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+async def test_resources_do_not_matter(open_storage: Open) -> None:
+    async with open_storage() as storage:
         store = SubscriptionStore(storage)
         phone = ALICE.with_resource("phone")
         await store.put(Subscription(AGENT.with_resource("x"), phone, "to"))
