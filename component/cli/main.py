@@ -10,6 +10,10 @@ COMMANDS = {
     "doctor": Lazy("component.cli.doctor:doctor", "Check everything that can be wrong."),
     "run": Lazy("component.cli.run:run", "Run the agent until it is told to stop."),
     "skills": Lazy("component.cli.skills:skills", "Show the skills that are offered."),
+    "status": Lazy("component.cli.admin:status", "How the service is."),
+    "tasks": Lazy("component.cli.tasks:tasks", "See, end and begin again what is under way."),
+    "pause": Lazy("component.cli.admin:pause", "Take on no new work for the time being."),
+    "resume": Lazy("component.cli.admin:resume", "Take on new work again."),
     "demo": Lazy("component.cli.demo:demo", "See it all work, with a server of its own."),
 }
 
