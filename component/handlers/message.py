@@ -6,6 +6,7 @@ and then, never an answer each time, so that two programs cannot keep each other
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import anyio
 import structlog
@@ -16,6 +17,7 @@ from component.router.table import Request, StanzaRoute
 from component.storage import StorageError
 from xep.binding import ContentError
 from xep.delay import Delay
+from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
@@ -23,6 +25,17 @@ _log = structlog.get_logger("component.message")
 
 _HINT_EVERY_S = 600.0
 _HINTS_REMEMBERED = 4096
+_OF_AGENTS = f"{{{AGENT}"
+
+
+class Answers(Protocol):
+    """Takes answers to questions out of messages."""
+
+    def concerns(self, request: Request[None]) -> bool:
+        """Whether `answered` has anything to look at. Never waits."""
+
+    async def answered(self, request: Request[None]) -> str | None:
+        """What came of an answer, as a text; None if the message is none."""
 
 
 class MessageHandler:
@@ -33,6 +46,7 @@ class MessageHandler:
         send: sends a stanza.
         commands: what can be asked with a slash.
         clock: seconds that only go forward; the event loop's by default.
+        answers: takes answers to questions, which come before all else.
     """
 
     def __init__(
@@ -41,10 +55,12 @@ class MessageHandler:
         send: Callable[[Message | Presence], None],
         commands: Commands,
         clock: Callable[[], float] = anyio.current_time,
+        answers: Answers | None = None,
     ) -> None:
         self._name = name
         self._send = send
         self._commands = commands
+        self._answers = answers
         self._clock = clock
         self._hinted: OrderedDict[JID, float] = OrderedDict()
 
@@ -53,7 +69,19 @@ class MessageHandler:
         return (StanzaRoute("message", frozenset(("chat", "normal")), self.message),)
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
-        """Answer a command, or give a hint."""
+        """Take an answer to a question, answer a command, or give a hint."""
+        if self._answers is not None and self._answers.concerns(request):
+            return self._take_answer(request, self._answers)
+        return self._talk(request)
+
+    async def _take_answer(self, request: Request[None], answers: Answers) -> None:
+        said = await answers.answered(request)
+        if said is not None:
+            self._answer(request, said)
+        elif (work := self._talk(request)) is not None:
+            await work
+
+    def _talk(self, request: Request[None]) -> Awaitable[None] | None:
         stanza = request.stanza
         body = stanza.text_of("body", stanza.lang)
         text = body.strip() if body else ""
@@ -61,6 +89,8 @@ class MessageHandler:
             return None
         if text.startswith("/"):
             return self._command(request, text[1:])
+        if any(name.startswith(_OF_AGENTS) for name in stanza.payload_names):
+            return None  # an agent told us something; it wants no conversation (FAC-015)
         hint = self._hint(request.principal)
         if hint is not None:
             self._answer(request, hint)

@@ -10,7 +10,7 @@ import msgspec
 
 from component.storage.database import Database, Value
 from component.tasks.answers import check, read_answer, schema_of
-from component.tasks.questions import InputRow, input_row, lapse, nothing_ran
+from component.tasks.questions import AT, InputRow, at_values, input_row, lapse, nothing_ran
 from component.tasks.reading import find, whole
 from component.tasks.rows import KEEP, Change, Row, change, load
 from component.tasks.states import TERMINAL
@@ -132,10 +132,11 @@ def _confirmation(database: Database, who: JID, at: JID, id_: str) -> tuple[Row,
     Never put, put to somebody else and no longer retained are one query that finds nothing, so
     neither the answer nor its time tells them apart (CNF-035, CNF-036).
     """
-    values: tuple[Value, ...] = (str(who.bare), id_, str(at), database.now)
+    values: tuple[Value, ...] = (str(who.bare), id_, *at_values(at), database.now)
     found = database.execute(
         "SELECT i.task FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608
-        " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm' AND t.target = ?"
+        " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
+        f" AND {AT}"
         f" AND (t.state NOT IN ({_ENDED}) OR t.retain_until >= ?)",
         values,
     ).fetchone()

@@ -54,7 +54,17 @@ class InputRow(msgspec.Struct):
         return self.state == "expired" or now >= self.expires
 
 
+AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
+"""Of the tasks `t` of one address of ours: people answer to the bare one, whatever the caller
+wrote to. `at_values` are its parameters.
+"""
 INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
+
+
+def at_values(at: JID) -> tuple[str, int, str]:
+    """The parameters of `AT`."""
+    bare = str(at.bare)
+    return bare, len(bare) + 1, f"{bare}/"
 
 
 def ask_confirmation(
@@ -164,8 +174,8 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
         f"SELECT i.id, i.question, i.revision, {tasks} FROM asked a"  # noqa: S608
         " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
         " WHERE a.jid = ? AND i.state = 'open' AND i.expires > ? AND t.state = 'input-required'"
-        " AND t.target = ? ORDER BY t.updated DESC, i.id",
-        (str(who.bare), database.now, str(at)),
+        f" AND {AT} ORDER BY t.updated DESC, i.id",
+        (str(who.bare), database.now, *at_values(at)),
     ).fetchall()
     return [
         question_of(Row(*row), asked_in(question), revision, asked_of(database, id_))

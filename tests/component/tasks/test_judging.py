@@ -197,6 +197,15 @@ def test_a_new_question_takes_the_place_of_the_open_one() -> None:
     assert world.decide(id_="c-2").error is None
 
 
+@pytest.mark.parametrize("target", [str(AGENT), f"{AGENT}/x_y"])
+def test_people_answer_to_the_bare_address(target: str) -> None:
+    world = World(target=target)
+    at = JID.parse(f"{AGENT}/other")
+    assert len(questions.open_questions(world.ledger, ALICE, at)) == 1
+    assert world.decide(at=JID.parse("assistan@agent.example.com")).error is not None
+    assert world.decide(at=at).error is None
+
+
 # -- decisions (CNF-032) -------------------------------------------------------------------------
 
 
