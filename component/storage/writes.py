@@ -138,7 +138,7 @@ class Writer:
                     await write.told.wait()
                 return False
             self._waiting.remove(write)
-            if write.leads:
+            if write.leads:  # woken and cancelled at once: no loop of today does that
                 self._hand_over()
             raise
         return write.leads

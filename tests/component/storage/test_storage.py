@@ -288,7 +288,7 @@ async def test_what_is_tried_again_is_written_once_there_is_room(tmp_path: Path)
             await storage.write(fill, keep_trying=True)
 
         with largest_file(500_000):
-            with pytest.raises(StorageError, match="The database .* cannot"):
+            with pytest.raises(StorageError, match=r"The database .* cannot"):
                 await storage.write(fill)
             tasks.start_soon(kept)
             await anyio.wait_all_tasks_blocked()
