@@ -40,7 +40,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def conversational(self) -> bool:
         """Whether a person follows it in a conversation (specification, "Events")."""
-        return self.thread is not None or self.origin != "iq"
+        return bool(self.thread) or self.origin != "iq"
 
     @property
     def asked(self) -> Execute:

@@ -284,6 +284,7 @@ def test_every_revision_is_an_event_or_in_one_gap(
         if len(found) == answer.page.count:
             break
         assert 1 <= len(page) <= min(most or 50, 50)
+        assert len(found) < answer.page.count
         assert answer.page.last == str(page[-1].revision)
     # Each as it was sent, in order.
     assert found == [sent[event.revision] for event in found]
@@ -380,13 +381,13 @@ def test_following_the_pages_gives_every_task_once_while_others_come(
         here = ids(listed(database, page=ResultSet(index=answer.page.first.index, max=len(page))))
         assert here == page
         found = page + found if backwards else found + page
+        assert len(found) == len(set(found))
         key = answer.page.first.key if backwards else answer.page.last
         if coming:
             # Later than all there are, as it is with a clock that was not set back.
             number = len(coming)
             database.add(f"new-{number}", created=NOON + 30 - number + coming.pop())
     assert [task for task in found if task in created] == expected
-    assert len(found) == len(set(found))
 
 
 def test_the_filters_narrow_the_list(new_ledger: NewLedger) -> None:
