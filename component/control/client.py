@@ -1,5 +1,6 @@
 """The command line's end of the control socket. It waits for one answer and needs no event loop."""
 
+import contextlib
 import socket
 from pathlib import Path
 
@@ -31,12 +32,12 @@ def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> Co
                 " the user of the service."
             ) from error
         try:
-            client.sendall(msgspec.json.encode(request) + b"\n")
+            # One that turns us away may have closed already; what it said is there to be read.
+            with contextlib.suppress(ConnectionError):
+                client.sendall(msgspec.json.encode(request) + b"\n")
             line = _line(client)
         except TimeoutError:
             raise ControlError(f"The service at {where} does not answer.") from None
-        except OSError:
-            line = b""  # closed on us before we had said what we want
     if not line.endswith(b"\n"):
         raise ControlError(
             f"The service at {where} closed the connection without an answer. It serves only the"
@@ -51,7 +52,10 @@ def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> Co
 def _line(client: socket.socket) -> bytes:
     received = bytearray()
     while not received.endswith(b"\n") and len(received) < MAX_ANSWER_BYTES:
-        chunk = client.recv(_CHUNK)
+        try:
+            chunk = client.recv(_CHUNK)
+        except ConnectionError:
+            break
         if not chunk:
             break
         received += chunk

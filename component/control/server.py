@@ -1,5 +1,6 @@
 """The service's end of the control socket."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,7 +70,7 @@ class ControlServer:
                 task_status.started()
                 await listener.serve(self._serve)
         finally:
-            with socket_path(self._directory) as path:
+            with contextlib.suppress(OSError), socket_path(self._directory) as path:
                 Path(path).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, and we are leaving
 
     async def _serve(self, stream: SocketStream) -> None:

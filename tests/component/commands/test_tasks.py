@@ -158,6 +158,17 @@ async def test_what_is_not_there_and_what_is_somebody_elses_look_the_same(tmp_pa
         assert await b.refused(None, "retry t-0") == "There is no such task here."
 
 
+async def test_a_request_that_may_still_be_answered_inline_is_no_task(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.storage.write(lambda db: insert(db, "t-1"))
+        await b.storage.write(lambda db: db.execute("UPDATE tasks SET visible = 0") and None)
+        for who in (ALICE, None):
+            assert ids(await b.say(who, "tasks")) == []
+            for command in ("task", "cancel"):
+                assert await b.refused(who, f"{command} t-1") == "There is no such task here."
+        assert await b.refused(None, "retry t-1") == "There is no such task here."
+
+
 async def test_one_cancels_through_the_durable_work(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.ledger._cancel = b.rows.cancel

@@ -213,10 +213,18 @@ async def test_more_clients_than_there_may_be(tmp_path: Path) -> None:
 
             for _ in range(8):
                 assert b"pong" in await to_thread.run_sync(hold)
-            assert b"Too many clients" in await to_thread.run_sync(hold)
+            refused = await asked(tmp_path, "ping")
+            assert refused is not None
+            assert refused.error == "Too many clients. Try again later."
         finally:
             for client in held:
                 client.close()
+
+
+async def test_one_after_another_there_may_be_any_number(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        for _ in range(20):
+            assert await asked(tmp_path, "ping") == ControlAnswer("pong")
 
 
 async def test_the_socket_is_for_its_owner_and_goes_with_the_service(tmp_path: Path) -> None:
