@@ -1,0 +1,238 @@
+"""From a request to its outcome, in the one order of admission (RPL-001).
+
+What cannot wait, and may run again, is answered at once, without a task, a record or a digest.
+Everything else goes through the durable work, which decides by itself how durable it has to be.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from component.execution.recent import Recent
+from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
+from component.skills.context import Context
+from component.skills.native import call_inline
+from component.tasks.outcomes import error_of, result_of
+from component.tasks.protocol import Call, Confirmation, Origin, Tasks
+from component.tasks.replay import digest_of, key_of
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.jid import JID
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+_SESSION: Final = "session "
+"""No identifier of a caller's has a space, so none can be that of a command's session."""
+
+
+class Confirming(Protocol):
+    """Knows which requests need a person's word, and whose."""
+
+    def needed(self, principal: JID, skill: AnySkill) -> bool:
+        """Whether somebody may have to be asked. Never waits."""
+
+    async def whom(
+        self, principal: JID, requester: JID, target: JID, skill: AnySkill
+    ) -> Confirmation | None:
+        """Who is to be asked; None if nobody has to be.
+
+        Raises StanzaError: `confirmation-unavailable`.
+        """
+
+
+class Road:
+    """Runs skills for those who may use them.
+
+    Args:
+        view: the skills that a principal sees; what it does not see is not there.
+        tasks: the durable work.
+        confirming: who has to be asked.
+        recent: what was just answered at once.
+        let_in: raises StanzaError if nothing new of this principal is taken on now.
+        accepted: is told the id of a task whose request is answered with `<accepted/>` without
+            waiting for anything more.
+        now: the time, for deadlines.
+    """
+
+    def __init__(
+        self,
+        view: Callable[[JID], View],
+        tasks: Tasks,
+        confirming: Confirming,
+        recent: Recent,
+        let_in: Callable[[JID], None] = lambda _: None,
+        accepted: Callable[[str], None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._view = view
+        self._tasks = tasks
+        self._confirming = confirming
+        self._recent = recent
+        self._let_in = let_in
+        self._accepted = accepted
+        self._now = now
+
+    def execute(
+        self,
+        requester: JID,
+        principal: JID,
+        target: JID,
+        execute: Execute,
+        *,
+        stanza_id: str = "",
+        size: int = 0,
+        lang: str | None = None,
+    ) -> Result | Accepted | Awaitable[Result | Accepted]:
+        """Serve an execute request, at once if nothing about it waits.
+
+        Args:
+            requester: the full address that asks.
+            principal: its bare address.
+            target: the address of ours that was asked.
+            execute: the request.
+            stanza_id: the id of its IQ, by which a repetition is known if it names no other.
+            size: about how many bytes it took.
+            lang: its language.
+
+        Raises StanzaError as the error table of the specification says; so may the awaitable.
+        """
+        _check_identifiers(execute)
+        skill = self._view(principal).get(execute.skill)
+        if skill is None:
+            raise errors.unknown_skill()
+        if skill.kind == "inline" and self._is_immediate(principal, skill, execute):
+            key = (str(requester), str(target), stanza_id)
+            known = self._recent.get(key, execute)
+            if known is not None:
+                return known
+            self._let_in(principal)
+            self._check_deadline(execute)
+            result = _run_inline(skill, _arguments(skill, execute), principal, requester)
+            self._recent.put(key, execute, size, result)
+            return result
+        key_text = key_of(requester, target, execute.request, stanza_id)
+        return self._admit(requester, principal, target, execute, skill, key_text, "iq", lang)
+
+    def execute_in_session(
+        self,
+        requester: JID,
+        principal: JID,
+        target: JID,
+        execute: Execute,
+        *,
+        session: str,
+        origin: Origin,
+        lang: str | None = None,
+    ) -> Awaitable[Result | Accepted]:
+        """Serve a request that came by another face than an IQ of its own.
+
+        `session` is what a repetition is known by: the session of a command (FAC-006). Otherwise
+        as `execute`.
+        """
+        _check_identifiers(execute)
+        skill = self._view(principal).get(execute.skill)
+        if skill is None:
+            raise errors.unknown_skill()
+        key = key_of(requester, target, _SESSION + session, "")
+        return self._admit(requester, principal, target, execute, skill, key, origin, lang)
+
+    def _is_immediate(self, principal: JID, skill: AnySkill, execute: Execute) -> bool:
+        """Whether nothing about a request of an inline skill can wait."""
+        return (
+            execute.request is None  # by that name, a record may be on disk
+            and execute.mode != "async"
+            and not execute.earlier
+            and execute.delegation is None
+            and skill.annotations.repeatable
+            and not self._confirming.needed(principal, skill)
+        )
+
+    async def _admit(
+        self,
+        requester: JID,
+        principal: JID,
+        target: JID,
+        execute: Execute,
+        skill: AnySkill,
+        key: str,
+        origin: Origin,
+        lang: str | None,
+    ) -> Result | Accepted:
+        digest = digest_of(execute)
+        known = self._tasks.remembered(key, digest) or await self._tasks.repeated(key, digest)
+        if known is not None:
+            return known
+        if execute.delegation is not None:
+            # Its limits are not kept yet, and work that runs without them is not what was asked.
+            raise errors.delegation_unavailable()
+        if execute.earlier:
+            named = [earlier.task for earlier in execute.earlier]
+            if not await self._tasks.earlier(principal, target, named):
+                raise errors.unknown_task()
+        self._check_deadline(execute)
+        arguments = _arguments(skill, execute)
+        confirmation = None
+        if self._confirming.needed(principal, skill):
+            confirmation = await self._confirming.whom(principal, requester, target, skill)
+            if confirmation is not None and execute.mode == "inline":
+                raise errors.confirmation_unavailable()
+        self._let_in(principal)
+        at_once = skill.kind == "inline" and skill.annotations.repeatable
+        if at_once and confirmation is None and execute.mode != "async":
+            result = _run_inline(skill, arguments, principal, requester)
+            self._tasks.remember(key, digest, result)
+            return result
+        answer = await self._tasks.execute(
+            Call(
+                principal=principal,
+                requester=requester,
+                target=target,
+                skill=skill,
+                arguments=arguments,
+                execute=execute,
+                key=key,
+                digest=digest,
+                origin=origin,
+                lang=lang,
+                confirmation=confirmation,
+            )
+        )
+        if isinstance(answer, Accepted):
+            self._accepted(answer.task)
+        return answer
+
+    def _check_deadline(self, execute: Execute) -> None:
+        if execute.deadline is not None and execute.deadline <= self._now():
+            raise errors.deadline_expired()
+
+
+def _check_identifiers(execute: Execute) -> None:
+    """Raise StanzaError, `malformed`, for an identifier that is none (COM-017)."""
+    for name, identifier in (("request", execute.request), ("context", execute.context)):
+        if identifier is not None and not _IDENTIFIER.fullmatch(identifier):
+            raise errors.malformed(
+                f"{name}: an identifier is 1 to 128 of A-Z, a-z, 0-9, '.', '_', '~' and '-'"
+            )
+
+
+def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
+    texts = [(param.name, param.text) for param in execute.params]
+    json = None if execute.json_params is None else bytes(execute.json_params.json)
+    try:
+        return prepare(skill, texts, json)
+    except InvalidParam as error:
+        raise error_of(skill, error) from error
+
+
+def _run_inline(
+    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID
+) -> Result:
+    context = None
+    if skill.wants_context:
+        context = Context(principal=str(principal), sender=str(requester), skill=skill.name)
+    try:
+        return result_of(skill, call_inline(skill, arguments, context))
+    except (InvalidParam, SkillFailed) as error:
+        raise error_of(skill, error) from error

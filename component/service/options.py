@@ -1,0 +1,155 @@
+"""What each room is told by the settings."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from component.connection.options import TLS, ConnectionOptions
+from component.handlers.disco import Facts
+from component.policy import Policy, Rule
+from component.router.admission import Shares
+from component.router.router import RouterOptions
+from component.settings import Settings
+from component.skills import Registry, load_module, skills_of
+from component.skills.builtin import builtin_skills
+from component.tasks.admit import Limits
+from xep.jid import JID
+
+SOFTWARE = "xmpp-agent-component"
+HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
+DEFAULT_AGENT = "assistant"
+"""The localpart of the agent that every component hosts."""
+_GRACE_S = 5.0
+"""Seconds beyond the skills' own limit after which the router gives a handler up."""
+_ENVELOPE_BYTES = 16_384
+"""What a stanza takes beside the result of a skill: addresses, a task's attributes, a body."""
+
+
+def load_skills(settings: Settings) -> Registry:
+    """Every skill that the settings offer.
+
+    Raises:
+        SkillLoadError: a module cannot be loaded, or declares no skill.
+        DuplicateSkillError: two skills have one name.
+    """
+    registry = Registry(builtin_skills())
+    for module in settings.skills.modules:
+        for skill in skills_of(load_module(module)):
+            registry.add(skill)
+    if settings.conformance.enabled:
+        # Nobody pays for the fixtures who does not offer them.
+        from component.skills.conformance_fixtures import conformance_skills  # noqa: PLC0415
+
+        for skill in conformance_skills():
+            registry.add(skill)
+    return registry
+
+
+def make_policy(settings: Settings) -> Policy:
+    """The policy that the settings describe.
+
+    Raises:
+        PolicyError: an entry that cannot be kept to; all of them are named.
+    """
+    return Policy(
+        allowed_domains=settings.allowed_domains,
+        allowed_jids=settings.agent.allowed_jids,
+        rules=[
+            Rule(
+                rule.skills,
+                rule.allowed_jids,
+                rule.allowed_domains,
+                rule.confirm,
+                rule.approvers,
+            )
+            for rule in settings.policy.rules
+        ],
+        confirm=settings.policy.confirm,
+    )
+
+
+def connection_options(settings: Settings) -> ConnectionOptions:
+    """What the connection is told by the settings."""
+    server = settings.server
+    tls = None
+    if server.tls:
+        tls = TLS(
+            ca_file=None if server.tls_ca is None else str(server.tls_ca),
+            server_name=server.tls_server_name,
+            verify=server.tls_verify,
+        )
+    return ConnectionOptions(
+        host=server.host,
+        port=server.port,
+        domain=server.component_domain,
+        secret=server.component_secret.get_secret_value(),
+        tls=tls,
+        connect_timeout_s=server.connect_timeout_s,
+        handshake_timeout_s=server.connect_timeout_s,
+        reconnect_min_s=server.reconnect_min_s,
+        reconnect_max_s=server.reconnect_max_s,
+        keepalive_s=server.keepalive_s,
+        read_timeout_s=server.read_timeout_s,
+        probe_timeout_s=server.probe_timeout_s,
+        max_stanza_bytes=server.max_stanza_bytes,
+        max_depth=server.max_depth,
+        max_elements=server.max_elements,
+    )
+
+
+def agents(settings: Settings) -> Mapping[str, str]:
+    """The agents that are hosted, by localpart, with the names shown to people."""
+    return {DEFAULT_AGENT: settings.agent.name}
+
+
+def facts(settings: Settings) -> Facts:
+    """What discovery says of the service."""
+    limits, tasks = settings.limits, settings.tasks
+    return Facts(
+        domain=JID.parse(settings.server.component_domain),
+        name=settings.agent.name,
+        node=HOME,
+        form={
+            "software": SOFTWARE,
+            "software_version": version(SOFTWARE),
+            "protocol_version": "0",
+            "max_stanza_bytes": str(settings.server.max_stanza_bytes),
+            "inline_seconds": f"{limits.inline_s:g}",
+            "requests_per_principal": str(limits.requests_per_principal),
+            "replay_seconds": f"{tasks.replay_s:g}",
+            "retention_seconds": f"{tasks.retention_s:g}",
+            "tasks_per_principal": str(tasks.per_principal),
+        },
+    )
+
+
+def router_options(settings: Settings) -> RouterOptions:
+    """What the router is told."""
+    limits = settings.limits
+    return RouterOptions(
+        domain=settings.server.component_domain,
+        agents=frozenset(agents(settings)),
+        shares=Shares(limits.requests_per_principal, limits.requests_total),
+        request_timeout_s=limits.inline_s + limits.iq_timeout_s + _GRACE_S,
+        retry_after_s=limits.retry_after_s,
+        call_timeout_s=limits.iq_timeout_s,
+        max_stanza_bytes=settings.server.max_stanza_bytes,
+    )
+
+
+def task_limits(settings: Settings) -> Limits:
+    """What bounds the durable work."""
+    limits, tasks = settings.limits, settings.tasks
+    stanza = settings.server.max_stanza_bytes
+    return Limits(
+        inline_s=limits.inline_s,
+        replay_s=tasks.replay_s,
+        retention_s=tasks.retention_s,
+        tasks_per_principal=tasks.per_principal,
+        running_total=tasks.running_total,
+        running_per_principal=tasks.running_per_principal,
+        ask_expires_s=tasks.ask_s,
+        poll_after_s=tasks.poll_after_s,
+        retry_after_s=limits.retry_after_s,
+        drain_s=settings.server.drain_s,
+        result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
+    )

@@ -1,0 +1,240 @@
+"""Every room of one service, wired: who is told what by whom."""
+
+import platform
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Protocol
+
+import msgspec
+
+from component.commands.admin import AdminCommands, Vitals
+from component.commands.definition import AnyCommand, Asking, Commands
+from component.commands.everybody import everybody
+from component.commands.intake import Intake
+from component.commands.tasks import TaskCommands
+from component.connection.outbox import Outbox
+from component.execution import Recent, Road
+from component.handlers.about import About
+from component.handlers.chat_answers import ChatAnswers
+from component.handlers.command_nodes import CommandNodes
+from component.handlers.command_offers import CommandOffers, SkillOffers
+from component.handlers.command_sessions import Sessions
+from component.handlers.commands import CommandsHandler
+from component.handlers.confirm import ConfirmHandler
+from component.handlers.disco import Discovery
+from component.handlers.events import TaskNews
+from component.handlers.execute import ExecuteHandler
+from component.handlers.message import MessageHandler
+from component.handlers.presence import PresenceHandler
+from component.handlers.questions import question_messages
+from component.handlers.skills import SkillsHandler
+from component.handlers.tasks import TasksHandler
+from component.policy import Policy
+from component.router.router import Router
+from component.router.table import Host, Route
+from component.service.options import (
+    SOFTWARE,
+    agents,
+    facts,
+    router_options,
+    task_limits,
+)
+from component.settings import Settings
+from component.skills import AnySkill, Registry, View
+from component.skills.threads import Threads
+from component.storage import Storage
+from component.storage.stopped import StoppedContacts
+from component.storage.subscriptions import SubscriptionStore
+from component.tasks.ledger import Ledger
+from component.tasks.room import TaskRoom
+from component.tasks.whom import Whom
+from xep.disco import InfoQuery
+from xep.fluux_agent.execute import Accepted, Execute, Params, Result
+from xep.jid import JID
+from xep.stanza import Message, Presence
+
+
+class Handler(Protocol):
+    """One protocol face: what it serves."""
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of this handler."""
+
+
+class Rooms:
+    """Everything of a service but its connection.
+
+    Args:
+        settings: the settings.
+        policy: who may do what.
+        registry: the skills.
+        storage: the data directory, open.
+        contacts: who wants to hear nothing more.
+
+    Attributes:
+        outbox: what is to be sent.
+        router: the road of every stanza.
+        tasks: the durable work.
+        news: who tells of it.
+        presence: whom we tell that we are here.
+        commands: what can be asked for by form, by slash and on the command line.
+        connected_since: since when there is a stream; None while there is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        registry: Registry,
+        storage: Storage,
+        contacts: StoppedContacts,
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._registry = registry
+        self._storage = storage
+        self._started = datetime.now(UTC)
+        self.connected_since: datetime | None = None
+        self.flush: Callable[[], None] = _nothing
+        """Sends what waits in the outbox; the connection's, once there is one."""
+        self.outbox = Outbox(settings.limits.output_bytes)
+        limits = settings.limits
+        self.news = TaskNews(
+            self.outbox.put,
+            lambda: self.connected_since is not None,
+            contacts.may_write,
+            question_messages,
+            settings.server.max_stanza_bytes,
+        )
+        self.tasks = TaskRoom(
+            storage,
+            registry.get,
+            self._may_use,
+            Threads(limits.threads_total, limits.threads_per_principal),
+            task_limits(settings),
+            self.news,
+        )
+        self.intake = Intake(
+            [JID.parse(jid) for jid in settings.agent.admins], limits.retry_after_s
+        )
+        self._road = Road(
+            self.view,
+            self.tasks,
+            Whom(
+                policy.asking,
+                self._info,
+                settings.server.component_domain,
+                settings.policy.confirm_expires_s,
+            ),
+            Recent(settings.tasks.replay_s),
+            self.intake.check,
+            self.news.released,
+        )
+        self.commands = Commands(
+            self._commands(contacts), [JID.parse(jid) for jid in settings.agent.admins]
+        )
+        offers = (SkillOffers(self.view, self._run_command), CommandOffers(self.commands))
+        self._discovery = Discovery(
+            facts(settings), agents(settings), self._features, self.view, [CommandNodes(offers)]
+        )
+        self.presence = PresenceHandler(
+            SubscriptionStore(storage), self._send, self._discovery.caps, contacts
+        )
+        handlers: tuple[Handler, ...] = (
+            About(SOFTWARE, version(SOFTWARE)),
+            self._discovery,
+            SkillsHandler(self.view),
+            ExecuteHandler(self._road, limits.retry_after_s),
+            TasksHandler(self.tasks, limits.retry_after_s),
+            ConfirmHandler(self.tasks, limits.retry_after_s),
+            CommandsHandler(offers, Sessions()),
+            MessageHandler(
+                settings.agent.name, self._send, self.commands, answers=ChatAnswers(self.tasks)
+            ),
+            self.presence,
+        )
+        self.router = Router(
+            router_options(settings),
+            [route for handler in handlers for route in handler.routes()],
+            policy.admits,
+            self.outbox,
+            self._flush,
+        )
+
+    def view(self, principal: JID) -> View:
+        """The skills that a principal sees and may execute."""
+        key = self._policy.view_key(principal)
+        return self._registry.view(key, lambda skill: self._policy.may_use(key, skill.name))
+
+    def _may_use(self, principal: JID, skill: AnySkill) -> bool:
+        return self._policy.admits(principal) and self.view(principal).get(skill.name) is skill
+
+    def _commands(self, contacts: StoppedContacts) -> Sequence[AnyCommand]:
+        ledger = Ledger(
+            self._storage,
+            task_limits(self._settings).retention_ms,
+            self.tasks.cancel,
+            self.tasks.retry,
+        )
+
+        def offered(asking: Asking) -> Sequence[AnyCommand]:
+            return self.commands.of(asking)
+
+        return (
+            *everybody(self._settings.agent.name, offered, self.view, contacts),
+            *TaskCommands(ledger, self.tasks).commands(),
+            *AdminCommands(self._vitals, ledger, self.intake).commands(),
+        )
+
+    def _vitals(self) -> Vitals:
+        settings = self._settings
+        return Vitals(
+            software=SOFTWARE,
+            version=version(SOFTWARE),
+            domain=settings.server.component_domain,
+            storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
+            skills=len(self._registry),
+            python=platform.python_version(),
+            backend=settings.backend,
+            started=self._started,
+            connected_since=self.connected_since,
+        )
+
+    def _flush(self) -> None:
+        self.flush()
+
+    def _features(self, host: Host) -> tuple[str, ...]:
+        return self.router.table.features(host)
+
+    def _send(self, stanza: Message | Presence) -> None:
+        self.outbox.put(stanza.encode())
+
+    async def _info(self, to: JID, from_: JID) -> InfoQuery:
+        return await self.router.call("get", to, InfoQuery(), InfoQuery, from_=from_)
+
+    def _run_command(
+        self,
+        *,
+        principal: JID,
+        requester: JID,
+        target: JID,
+        skill: str,
+        json_params: bytes,
+        session: str,
+        lang: str | None,
+    ) -> Result | Accepted | Awaitable[Result | Accepted]:
+        params = Params(json=msgspec.Raw(json_params))
+        return self._road.execute_in_session(
+            requester,
+            principal,
+            target,
+            Execute(skill=skill, json_params=params),
+            session=session,
+            origin="command",
+            lang=lang,
+        )
+
+
+def _nothing() -> None:
+    pass
