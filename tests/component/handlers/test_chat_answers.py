@@ -1,0 +1,417 @@
+"""Answers in chat and by IQ, judged for real on a database in memory."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from component.commands.definition import Commands
+from component.handlers.chat_answers import ChatAnswers
+from component.handlers.confirm import ConfirmHandler
+from component.handlers.message import MessageHandler
+from component.skills import skill
+from component.skills.params import prepare
+from component.storage import StorageError
+from component.tasks import questions
+from component.tasks.confirmation import confirm_for
+from component.tasks.judging import Judged, answer, decide
+from component.tasks.protocol import Question
+from component.tasks.rows import change, moment
+from tests.component.router.wire import AGENT, DOMAIN, Bench, condition, element, error_of, iq
+from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
+from xep.binding import encode
+from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.task import InputAnswer, Task
+from xep.hashes import Hash
+from xep.jid import JID
+from xep.stanza import Message, Presence
+
+pytestmark = pytest.mark.anyio
+
+PHONE = "alice@a.example/phone"
+ALICE = JID.parse("alice@a.example")
+BOB = "bob@b.example/desk"
+HINT = "No model is set up"
+RIVER = {
+    "type": "object",
+    "properties": {"river": {"type": "string", "maxLength": 9}},
+    "required": ["river"],
+}
+
+
+@skill(name="report")
+def report(topic: str = "rivers") -> None:
+    """Report."""
+
+
+class World:
+    """Alice, her questions, and the handlers that take her answers."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.broken = False
+        self.looked = 0
+        self.sent: list[Message | Presence] = []
+        self.message = MessageHandler(
+            "Assistant", self.sent.append, Commands(()), lambda: 0.0, ChatAnswers(self)
+        )
+        handlers = (self.message, ConfirmHandler(self))
+        self.bench = Bench([route for handler in handlers for route in handler.routes()])
+
+    def confirm(self, task: str, *, thread: str | None = None, asked: JID = ALICE) -> str:
+        row = self.ledger.add(task, request=asked_for(thread=thread))
+        put = confirm_for(
+            JID.parse(AGENT),
+            task,
+            ALICE,
+            report,
+            prepare(report),
+            id=f"c-{task}",
+            expires=moment(NOON + 60_000),
+            risk="high",
+        )
+        questions.ask_confirmation(self.ledger, row, put, (asked,))
+        return put.id
+
+    def input(self, task: str, schema: dict[str, Any] | None = None) -> str:
+        row = self.ledger.add(task)
+        change(self.ledger, row, "running", owner="i-1")
+        raw = msgspec.Raw(json.dumps(schema or RIVER).encode())
+        questions.ask_input(
+            self.ledger, row, "?1", "Which river?", raw, id=f"q-{task}", expires=NOON + 60_000
+        )
+        return f"q-{task}"
+
+    def state(self, task: str) -> str:
+        return self.ledger.row(task).state
+
+    def failure(self, task: str) -> str:
+        return self.ledger.row(task).failure or ""
+
+    # The durable work, as handlers see it.
+
+    async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None = None) -> None:
+        self._work()
+        self._judged(
+            decide(self.ledger, who, at, decision, owner=None, retention_ms=DAY, lang=lang)
+        )
+
+    async def answer(self, who: JID, at: JID, given: InputAnswer) -> Task:
+        self._work()
+        found = self._judged(answer(self.ledger, who, at, given, owner=None, retention_ms=DAY))
+        assert found.task is not None
+        return found.task
+
+    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
+        self._work()
+        self.looked += 1
+        return questions.open_questions(self.ledger, who, at)
+
+    def _work(self) -> None:
+        if self.broken:
+            raise StorageError("the disk is full")
+
+    @staticmethod
+    def _judged(found: Judged) -> Judged:
+        if found.error is not None:
+            raise found.error
+        return found
+
+    # What comes in.
+
+    async def say(
+        self,
+        body: str | None,
+        *,
+        thread: str | None = None,
+        more: str = "",
+        type_: str = "chat",
+        from_: str = PHONE,
+        to: str = AGENT,
+    ) -> str | None:
+        """The one answer to a message, None for none."""
+        before, replies = len(self.sent), len(self.bench.output.sent)
+        content = "" if body is None else element("body", body)
+        content += "" if thread is None else element("thread", thread)
+        self.bench.receive(
+            element("message", content + more, type=type_, from_=from_, to=to, id="m1")
+        )
+        await self.bench.settled()
+        said = self.sent[before:]
+        assert len(said) <= 1
+        assert len(self.bench.output.sent) == replies
+        if not said:
+            return None
+        assert isinstance(said[0], Message)
+        assert said[0].thread == thread
+        return said[0].body
+
+    async def press(self, identifier: str, **how: Any) -> str | None:
+        selected = element("action-selected", xmlns="urn:xmpp:tmp:quick-response", id=identifier)
+        return await self.say(None, more=selected, **how)
+
+    async def send(self, decision: Decision, **how: Any) -> Any:
+        before = len(self.bench.output.sent)
+        self.bench.receive(
+            iq(encode(decision), type_="set", **({"from_": PHONE, "to": AGENT} | how))
+        )
+        await self.bench.settled()
+        (reply,) = self.bench.replies[before:]
+        return reply
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    async with world.bench.running():
+        yield world
+
+
+# -- by IQ ---------------------------------------------------------------------------------------
+
+
+async def test_a_decision_by_iq(world: World) -> None:
+    world.confirm("t1")
+    for _ in range(2):
+        reply = await world.send(Decision(id="c-t1", value="deny", reason="Not now."))
+        assert reply.get("type") == "result"
+        assert len(reply) == 0
+    assert "Not now." in world.failure("t1")
+    reply = await world.send(Decision(id="c-t1", value="approve"))
+    assert condition(reply) == "conflict"
+    assert "urn:fluux:agent:0#confirm" in world.bench.router.table.features("agent")
+
+
+async def test_unknown_and_foreign_are_the_same_bytes(world: World) -> None:
+    world.confirm("t1")
+    replies = [
+        await world.send(Decision(id="c-t1", value="approve"), from_=BOB),
+        await world.send(Decision(id="c-9", value="approve"), from_=BOB),
+        await world.send(Decision(id="c-t1", value="approve", reason="x"), from_=BOB),
+    ]
+    assert {condition(reply) for reply in replies} == {"item-not-found"}
+    assert len(set(world.bench.output.sent)) == 1
+
+
+async def test_a_database_that_refuses_is_told_as_such(world: World) -> None:
+    world.confirm("t1")
+    world.broken = True
+    error = error_of(await world.send(Decision(id="c-t1", value="approve")))
+    assert (error.condition, error.type) == ("resource-constraint", "wait")
+    assert "fault on my side" in (await world.say("yes") or "")
+    world.broken = False
+    assert world.state("t1") == "input-required"
+
+
+# -- by a selected action ------------------------------------------------------------------------
+
+
+async def test_a_button(world: World) -> None:
+    world.confirm("t1")
+    world.confirm("t2")
+    assert await world.press("approve:c-t1") == "Approved."
+    assert await world.press("deny:c-t2") == "Denied."
+    assert (world.state("t1"), world.state("t2")) == ("accepted", "failed")
+    assert await world.press("approve:c-t1") == "Approved."
+    assert "otherwise" in (await world.press("deny:c-t1") or "")
+
+
+@pytest.mark.parametrize("identifier", ["approve:", "approve", "c-t1", "other:c-t1", ""])
+async def test_other_buttons_are_not_ours(world: World, identifier: str) -> None:
+    world.confirm("t1")
+    assert await world.press(identifier) is None
+    assert world.state("t1") == "input-required"
+
+
+async def test_a_button_of_somebody_else_decides_nothing(world: World) -> None:
+    world.confirm("t1")
+    said = await world.press("approve:c-t1", from_=BOB)
+    assert said == await world.press("approve:c-nothing", from_=BOB)
+    assert world.state("t1") == "input-required"
+
+
+# -- in words ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", ["yes", " YES! ", "y"])
+@pytest.mark.parametrize("thread", [None, "t1", "another"])
+async def test_the_only_question(world: World, body: str, thread: str | None) -> None:
+    world.confirm("t1")
+    assert await world.say(body, thread=thread) == 'Approved. report: topic: "rivers"'
+    assert world.state("t1") == "accepted"
+
+
+@pytest.mark.parametrize("to", [AGENT, f"{AGENT}/x"])
+async def test_no_with_a_reason(world: World, to: str) -> None:
+    world.confirm("t1")
+    assert (await world.say("No, only the old ones.", to=to) or "").startswith("Denied.")
+    assert "only the old ones." in world.failure("t1")
+
+
+async def test_a_yes_that_goes_on_decides_nothing_and_is_told_so(world: World) -> None:
+    world.confirm("t1")
+    assert "did not take that as leave" in (await world.say("yes but only old ones") or "")
+    assert world.state("t1") == "input-required"
+
+
+async def test_the_thread_names_the_question(world: World) -> None:
+    world.confirm("t1", thread="one")
+    world.confirm("t2", thread="two")
+    assert (await world.say("no", thread="two") or "").startswith("Denied.")
+    assert (world.state("t1"), world.state("t2")) == ("input-required", "failed")
+
+
+@pytest.mark.parametrize("thread", [None, "another", "both"])
+async def test_of_several_it_asks_which(world: World, thread: str | None) -> None:
+    world.confirm("t1", thread="both")
+    world.confirm("t2", thread="both")
+    said = await world.say("yes", thread=thread) or ""
+    assert said.startswith("I have several questions open with you. Which one do you mean?")
+    assert len(said.splitlines()) == 3
+    assert "(/approve c-t1 or /deny c-t1)" in said
+    assert {world.state("t1"), world.state("t2")} == {"input-required"}
+
+
+async def test_a_command_names_the_question(world: World) -> None:
+    for number in range(1, 4):
+        world.confirm(f"t{number}0")
+    assert "Which one" in (await world.say("/approve c-t") or "")
+    assert (await world.say("/approve c-t1") or "").startswith("Approved.")
+    assert (await world.say("/deny c-t20 too late") or "").startswith("Denied.")
+    assert "too late" in world.failure("t20")
+    assert "alone" in (await world.say("/approve c-t30 but slowly") or "")
+    assert world.state("t30") == "input-required"
+    assert "another question" in (await world.say("/approve c-t1") or "")
+    assert await world.say("/approve c-t1", from_=BOB) == "I have no question open with you."
+
+
+async def test_what_is_no_answer_is_talk(world: World) -> None:
+    world.confirm("t1")
+    assert HINT in (await world.say("hello") or "")
+    assert await world.say("hello") is None
+    assert "/help" in (await world.say("/unknown") or "")
+    assert world.state("t1") == "input-required"
+    assert HINT in (await world.say("yes", from_=BOB) or "")
+
+
+async def test_a_slash_command_does_not_look_for_questions(world: World) -> None:
+    await world.say("/unknown")
+    assert world.looked == 0
+
+
+MUC = "<x xmlns='http://jabber.org/protocol/muc#user'/>"
+DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2026-11-21T10:00:00Z'/>"
+FORWARDED = "<forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client'/></forwarded>"
+CARBON = f"<received xmlns='urn:xmpp:carbons:2'>{FORWARDED}</received>"
+
+
+@pytest.mark.parametrize("more", [MUC, DELAY, "<delay xmlns='urn:xmpp:delay'/>", FORWARDED, CARBON])
+async def test_what_is_late_copied_or_from_a_room_decides_nothing(world: World, more: str) -> None:
+    world.confirm("t1")
+    world.input("t2")
+    await world.say("yes", thread="t1", more=more)
+    await world.say("Rhine", thread="t2", more=more)
+    selected = "<action-selected xmlns='urn:xmpp:tmp:quick-response' id='approve:c-t1'/>"
+    await world.say(None, more=selected + more)
+    assert {world.state("t1"), world.state("t2")} == {"input-required"}
+    assert world.looked == 0
+
+
+@pytest.mark.parametrize("type_", ["groupchat", "error", "headline"])
+async def test_other_types_decide_nothing(world: World, type_: str) -> None:
+    world.confirm("t1")
+    assert await world.say("yes", type_=type_) is None
+    assert await world.press("approve:c-t1", type_=type_) is None
+    assert world.state("t1") == "input-required"
+
+
+async def test_an_answer_inside_a_forwarded_message_is_not_seen(world: World) -> None:
+    world.confirm("t1")
+    inner = "<message xmlns='jabber:client' type='chat'><body>yes</body></message>"
+    wrapped = f"<forwarded xmlns='urn:xmpp:forward:0'>{inner}</forwarded>"
+    assert await world.say(None, more=wrapped) is None
+    assert world.state("t1") == "input-required"
+
+
+async def test_what_an_agent_says_to_an_agent_is_no_talk(world: World) -> None:
+    world.input("t1")
+    event = "<task xmlns='urn:fluux:agent:0#task' id='t-9'/>"
+    assert await world.say("Which river?", more=event, type_="normal") is None
+    assert world.state("t1") == "input-required"
+
+
+async def test_a_late_word_is_told_to_be_late(world: World) -> None:
+    world.confirm("t1")
+    world.ledger.now += 60_000
+    assert "lapsed" in (await world.press("approve:c-t1") or "")
+    assert "confirmation-expired" in world.failure("t1")
+    assert HINT in (await world.say("yes") or "")  # nothing is open any more
+
+
+async def test_the_domain_asks_for_itself(world: World) -> None:
+    world.confirm("t1")
+    assert HINT in (await world.say("yes", to=DOMAIN) or "")
+    assert world.state("t1") == "input-required"
+
+
+# -- inputs in words -----------------------------------------------------------------------------
+
+
+async def test_a_text_answers_the_only_input(world: World) -> None:
+    world.input("t1")
+    assert "too long" in (await world.say("Rhein und Donau") or "")
+    assert world.state("t1") == "input-required"
+    assert await world.say(" Rhine ") == "Thank you, I go on."
+    assert world.state("t1") == "accepted"
+    ((result,),) = world.ledger.execute("SELECT result FROM journal").fetchall()
+    assert json.loads(result) == {"value": {"river": "Rhine"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "value"),
+    [
+        ({"type": "integer"}, "42", 42),
+        ({"type": "number"}, "4.5", 4.5),
+        ({"type": "boolean"}, "Yes.", True),
+        ({"type": "boolean"}, "no", False),
+        ({"enum": ["Small", "Large"]}, "large", "Large"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "1", 1),
+    ],
+)
+async def test_words_become_values(
+    world: World, schema: dict[str, Any], body: str, value: object
+) -> None:
+    world.input("t1", {"type": "object", "properties": {"it": schema}, "required": ["it"]})
+    assert await world.say(body) == "Thank you, I go on."
+    ((result,),) = world.ledger.execute("SELECT result FROM journal").fetchall()
+    assert json.loads(result) == {"value": {"it": value}}
+
+
+async def test_what_words_cannot_say_is_left_to_the_form(world: World) -> None:
+    two = {"type": "string"}
+    world.input("t1", {"type": "object", "properties": {"a": two, "b": two}, "required": ["a"]})
+    assert HINT in (await world.say("Rhine") or "")
+    assert "form only" in (await world.say("/answer q-t1 Rhine") or "")
+    assert world.state("t1") == "input-required"
+
+
+async def test_an_input_and_a_confirmation_are_told_apart_by_thread_or_name(world: World) -> None:
+    world.input("t1")
+    world.confirm("t2")
+    assert "Which one" in (await world.say("Rhine") or "")
+    assert await world.say("Rhine", thread="t1") == "Thank you, I go on."
+    world.input("t3")
+    assert "/answer q-t3" in (await world.say("yes") or "")
+    assert "Write /answer" in (await world.say("/approve q-t3") or "")
+    assert "Write /approve" in (await world.say("/answer c-t2 yes") or "")
+    assert await world.say("/answer q-t3 Rhine") == "Thank you, I go on."
+    assert world.state("t2") == "input-required"
+
+
+async def test_a_wrong_digest_by_iq_decides_nothing(world: World) -> None:
+    world.confirm("t1")
+    wrong = Decision(id="c-t1", value="approve", hash=Hash(algo="sha-256", digest=b"x" * 32))
+    assert condition(await world.send(wrong)) == "conflict"
+    assert world.state("t1") == "input-required"
