@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import anyio
+
 from component.storage.database import Database
 from component.storage.storage import Storage
 from xep.jid import JID
@@ -27,6 +29,7 @@ class StoppedContacts:
         self._storage = storage
         self._agent = agent
         self._stopped: set[tuple[str, str]] | None = None
+        self._one_at_a_time = anyio.Lock()
 
     async def load(self) -> None:
         """Read who said so. Raises StorageError."""
@@ -35,7 +38,8 @@ class StoppedContacts:
             found = database.execute("SELECT owner, contact FROM stopped").fetchall()
             return [(owner, contact) for owner, contact in found]
 
-        self._stopped = set(await self._storage.read(work))
+        async with self._one_at_a_time:  # what is said meanwhile must not be lost
+            self._stopped = set(await self._storage.read(work))
 
     def may_write(self, agent: JID, contact: JID) -> bool:
         """Whether the address of ours may send to a contact what that one has not asked for."""
@@ -55,7 +59,10 @@ class StoppedContacts:
                 "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING", key
             )
 
-        await self._storage.write(work)
+        async with self._one_at_a_time:
+            await self._storage.write(work)
+            if self._stopped is not None:
+                self._stopped.add(key)
 
     async def start(self, agent: JID, contact: JID) -> None:
         """The contact wants to hear from the agent again. Raises StorageError."""
@@ -64,9 +71,10 @@ class StoppedContacts:
         def work(database: Database) -> None:
             database.execute("DELETE FROM stopped WHERE owner = ? AND contact = ?", key)
 
-        await self._storage.write(work)
-        if self._stopped is not None:
-            self._stopped.discard(key)
+        async with self._one_at_a_time:
+            await self._storage.write(work)
+            if self._stopped is not None:
+                self._stopped.discard(key)
 
     def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
         return str(self._agent(agent.bare).bare), str(contact.bare)

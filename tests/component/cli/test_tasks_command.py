@@ -20,6 +20,7 @@ from component.storage import Storage
 from component.storage.database import Database
 from component.tasks.ledger import Ledger
 from tests.component.cli.conftest import RunCommand
+from tests.component.cli.embedded import Embedded
 from tests.component.commands.stored import (
     ALICE,
     BOB,
@@ -28,6 +29,8 @@ from tests.component.commands.stored import (
     fail,
     insert,
 )
+from tests.servers.agent_process import AgentProcess
+from tests.servers.talk import execute, output
 from xep.fluux_agent import errors
 
 DATA = Path("data")
@@ -201,3 +204,31 @@ def test_what_does_not_run_is_not_paused(command: RunCommand, name: str) -> None
     result = command(name)
     assert result.exit_code == ExitCode.FAILURE
     assert "The service does not run on data" in result.stderr
+
+
+def test_with_the_service_itself(embedded: Embedded, tmp_path: Path, command: RunCommand) -> None:
+    """Pause, resume, status and tasks go through the socket of a service in its own process."""
+    with AgentProcess(embedded, tmp_path) as service, embedded.login() as juliet:
+        service.connected()
+        status = json.loads(command("status", "--json").stdout)
+        assert status["connected_since"] is not None
+        assert (status["storage"], status["paused"]) == ("SQLite", False)
+        asked = execute("echo", text="hello")
+        domain = embedded.component_domain
+        assert output(juliet.iq(domain, asked, "set")) == "hello"
+        assert "Paused" in command("pause").stdout
+        refused = juliet.iq(domain, asked, "set")
+        assert refused.get("type") == "error"
+        assert (
+            refused.find(".//{urn:ietf:params:xml:ns:xmpp-stanzas}resource-constraint") is not None
+        )
+        assert json.loads(command("status", "--json").stdout)["paused"] is True
+        assert "taken on again" in command("resume").stdout
+        assert output(juliet.iq(domain, asked, "set")) == "hello"
+        assert command("tasks", "list").stdout == "There are no tasks.\n"
+        assert command("tasks", "show", "nosuch").exit_code == ExitCode.FAILURE
+        assert service.stop() == ExitCode.OK
+    assert not (DATA / "control.sock").exists()
+    # And without it, on the storage that it left.
+    assert json.loads(command("status", "--json").stdout)["started"] is None
+    assert command("tasks", "list", "--json").stdout == "[]\n"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from component.storage import Storage
@@ -50,6 +51,18 @@ async def test_it_outlives_the_process(tmp_path: Path) -> None:
         stopped = StoppedContacts(storage)
         await stopped.load()
         assert stopped.may_write(AGENT, ALICE)
+
+
+async def test_what_is_said_while_it_is_read_is_not_lost(tmp_path: Path) -> None:
+    async with Storage.open(tmp_path) as storage:
+        stopped = StoppedContacts(storage)
+        await stopped.load()
+        for contact in (ALICE, BOB):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stopped.load)
+                tasks.start_soon(stopped.stop, AGENT, contact)
+                tasks.start_soon(stopped.load)
+            assert not stopped.may_write(AGENT, contact)
 
 
 async def test_two_addresses_of_one_agent_are_one(tmp_path: Path) -> None:
