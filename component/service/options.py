@@ -6,6 +6,7 @@ from importlib.metadata import version
 from component.connection.options import TLS, ConnectionOptions
 from component.handlers.disco import Facts
 from component.policy import Policy, Rule
+from component.policy.admins import read_admins
 from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
@@ -48,8 +49,9 @@ def make_policy(settings: Settings) -> Policy:
     """The policy that the settings describe.
 
     Raises:
-        PolicyError: an entry that cannot be kept to; all of them are named.
+        PolicyError: an entry that cannot be kept to, of these or of the admins.
     """
+    read_admins(settings.agent.admins)  # who starts with a mistake in it is told at once
     return Policy(
         allowed_domains=settings.allowed_domains,
         allowed_jids=settings.agent.allowed_jids,

@@ -31,6 +31,7 @@ from component.handlers.questions import question_messages
 from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.policy import Policy
+from component.policy.admins import read_admins
 from component.router.router import Router
 from component.router.table import Host, Route
 from component.service.options import (
@@ -115,9 +116,8 @@ class Rooms:
             task_limits(settings),
             self.news,
         )
-        self.intake = Intake(
-            [JID.parse(jid) for jid in settings.agent.admins], limits.retry_after_s
-        )
+        admins = read_admins(settings.agent.admins)
+        self.intake = Intake(admins, limits.retry_after_s)
         self._road = Road(
             self.view,
             self.tasks,
@@ -131,9 +131,7 @@ class Rooms:
             self.intake.check,
             self.news.released,
         )
-        self.commands = Commands(
-            self._commands(contacts), [JID.parse(jid) for jid in settings.agent.admins]
-        )
+        self.commands = Commands(self._commands(contacts), admins)
         offers = (SkillOffers(self.view, self._run_command), CommandOffers(self.commands))
         self._discovery = Discovery(
             facts(settings), agents(settings), self._features, self.view, [CommandNodes(offers)]

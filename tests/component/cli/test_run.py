@@ -100,6 +100,12 @@ def test_entries_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
     assert phone.endswith("Write 'juliet@localhost'.")
 
 
+def test_admins_who_are_no_accounts(command: RunCommand) -> None:
+    code, (line,) = refusal(command, agent__admins=["*"])
+    assert code == ExitCode.CONFIG
+    assert line == "error: agent.admins: '*': Name each admin in full."
+
+
 def test_a_module_that_is_not_there(command: RunCommand) -> None:
     code, (line,) = refusal(command, skills__modules=["nosuch_skills"])
     assert code == ExitCode.CONFIG
