@@ -23,7 +23,7 @@ c2s_require_encryption = false
 allow_unencrypted_plain_auth = true
 authentication = "internal_hashed"
 modules_enabled = {{
-  "blocklist"; "carbons"; "disco"; "offline"; "pep"; "ping"; "posix"; "private"; "roster";
+  "adhoc"; "blocklist"; "carbons"; "disco"; "offline"; "pep"; "ping"; "posix"; "private"; "roster";
   "saslauth"; "smacks"; "tls"; "vcard4"; "version"; {federation_modules}
 }}
 {federation}

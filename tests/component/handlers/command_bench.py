@@ -89,7 +89,7 @@ class CommandBench:
         skills: what is offered.
         run: what runs them.
         sessions: of the handler; on a clock that stands still by default.
-        rules: of the policy; everybody of a.example and b.example is admitted.
+        rules: of the policy; everybody of a.example, b.example and example.com is admitted.
         commands: besides those for everybody.
         admins: bare JIDs.
         options: of the router.
@@ -106,7 +106,7 @@ class CommandBench:
         admins: Iterable[str] = (),
         **options: Any,
     ) -> None:
-        self._policy = Policy(allowed_domains=["a.example", "b.example"], rules=rules)
+        self.policy = Policy(allowed_domains=["a.example", "b.example", "example.com"], rules=rules)
         self._registry = Registry(skills)
         self.run = Calling(self.view) if run is None else run
         self.sessions = Sessions(lambda: 0.0) if sessions is None else sessions
@@ -134,13 +134,13 @@ class CommandBench:
             self.view,
             (CommandNodes(offers),),
         )
-        routes = (*handler.routes(), *discovery.routes())
-        self.bench = Bench(routes, admits=self._policy.admits, **options)
+        self.routes = (*handler.routes(), *discovery.routes())
+        self.bench = Bench(self.routes, admits=self.policy.admits, **options)
 
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""
-        key = self._policy.view_key(principal)
-        return self._registry.view(key, lambda skill: self._policy.may_use(key, skill.name))
+        key = self.policy.view_key(principal)
+        return self._registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
 
     def reply(
         self, command: Command | str, from_: str = ALICE, to: str = AGENT, **stanza: Any
