@@ -71,7 +71,10 @@ def conformance_skills() -> tuple[AnySkill, ...]:
         counts[key] = counts.get(key, 0) + 1
         return counts[key]
 
-    return (_echo, _add, _types, _sleep, count, _progress, _fail, _erase, _hidden, _big)
+    return (
+        *(_echo, _add, _types, _sleep, count, _progress, _fail, _erase, _hidden, _big),
+        *(_ask, _steps),
+    )
 
 
 @skill(name="conformance.echo", read_only=True, idempotent=True, open_world=False, inline=True)
@@ -172,6 +175,52 @@ def _erase(target: str) -> str:
 def _hidden() -> str:
     """Never run: this skill is refused to everybody, as if it were not there."""
     return "this skill is hidden and ran all the same"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What `conformance.ask` asks for."""
+
+    colour: Colour
+    note: str = ""
+
+
+@skill(name="conformance.ask", destructive=False, open_world=False, durable=True)
+async def _ask(
+    question: Annotated[str, msgspec.Meta(max_length=1000)],
+    context: Context,
+    expires: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 3600.0,
+) -> Answered:
+    """Ask the caller a question of two fields, and return the answer.
+
+    Args:
+        question: What to ask.
+        expires: Seconds after which the question lapses.
+    """
+    return await context.ask(question, Answered, expires_s=expires)
+
+
+@skill(name="conformance.steps", destructive=False, open_world=False, durable=True)
+async def _steps(
+    steps: Annotated[int, msgspec.Meta(ge=1, le=_MOST_STEPS)],
+    context: Context,
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.0,
+) -> list[str]:
+    """Do so many steps with effects, show a part of the artifact "log" in each; return their keys.
+
+    Args:
+        steps: How many steps.
+        seconds: How long each takes.
+    """
+
+    async def work(key: str) -> str:
+        await anyio.sleep(seconds)
+        return key
+
+    keys = []
+    for number in range(1, steps + 1):
+        keys.append(await context.step("work", work, str))
+        await context.output("log", f"step {number}\n", last=number == steps)
+    return keys
 
 
 # In a thread: filling that much memory takes longer than everybody else should wait.

@@ -56,7 +56,7 @@ class Room:
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim took; `after` is where the next one goes on, `more` whether some were left."""
+    """What a claim took; `after` is where the next one goes on, `more` whether some may be left."""
 
     rows: Sequence[Row]
     after: str
@@ -79,12 +79,15 @@ def claim(
     """
     principals = _principals(database, after)
     rounds: list[tuple[int, int, str]] = []
+    more = len(principals) == _MOST_PRINCIPALS
     waiting: dict[str, list[Row]] = {}
     for place, principal in enumerate(principals):
         free = min(share - running.get(principal, 0), left)
         if free <= 0:
+            more = True
             continue
         waiting[principal] = _next_of(database, principal, free)
+        more |= len(waiting[principal]) == free
         here = running.get(principal, 0)
         rounds += [(here + turn, place, principal) for turn in range(len(waiting[principal]))]
     taken: list[Row] = []
@@ -96,7 +99,6 @@ def claim(
             "UPDATE tasks SET owner = ?, token = ? WHERE id = ?", (owner, row.token, row.id)
         )
         taken.append(row)
-    more = len(rounds) > left or len(principals) == _MOST_PRINCIPALS
     return Claimed(taken, principals[-1] if principals else "", more)
 
 

@@ -16,6 +16,7 @@ from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.tasks import admit, judging, leases, reading, replay
 from component.tasks.admit import Limits
+from component.tasks.beats import Beats
 from component.tasks.claims import Claimed, Room, claim
 from component.tasks.errors import LostError
 from component.tasks.protocol import Call, Listener, Question
@@ -92,18 +93,52 @@ class Engine:
 
         Raises StorageError: the database refuses before it has begun.
         """
-        taken = await self._storage.write(
-            lambda db: leases.orphans(db, retention_ms=self.limits.retention_ms)
-        )
+        shared, taken = await self._storage.write(self._enter)
         async with anyio.create_task_group() as group:
             self._group = group
             group.start_soon(self._teller.run)
             group.start_soon(self._timer.run)
             group.start_soon(self._claim)
+            if shared:
+                beats = Beats(
+                    *(self._storage, self.instance, self._renamed, self._taken),
+                    retention_ms=self.limits.retention_ms,
+                )
+                group.start_soon(beats.run)
+                await group.start(self._listen)
             self.tell(taken)
             self.wake()
             task_status.started()
             await anyio.sleep_forever()
+
+    def _enter(self, database: Database) -> tuple[bool, list[Change]]:
+        """Be one of those who beat, where there can be several; take what nobody has."""
+        shared = database.dialect == "postgresql"
+        if shared:
+            leases.join(database, self.instance)
+        return shared, leases.orphans(database, retention_ms=self.limits.retention_ms)
+
+    def _renamed(self, instance: str) -> None:
+        # The runs find out by their tokens.
+        self.instance = instance
+        self.wake()
+
+    def _taken(self, changes: Sequence[Change]) -> None:
+        self.settled(changes)
+        self.wake()
+
+    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
+        """Hear what other instances say: there is work, or one of our tasks was cancelled."""
+        async with self._storage.listen(CHANNEL) as said:
+            task_status.started()
+            async for _ in said:
+                self.wake()
+                self._timer.wake()
+                mine = await self.keep(lambda db: leases.being_cancelled(db, self.instance))
+                for task in mine:
+                    run = self._runs.get(task)
+                    if run is not None:
+                        run.stop("cancel")
 
     # Calls.
 
@@ -133,7 +168,8 @@ class Engine:
             flight.land(None)
             return await self.recorded(found, call.digest)
         if flight.answer is None:
-            raise errors.internal()
+            # The service ends, or has lost the work: whoever comes again learns what became of it.
+            raise errors.busy(self.limits.retry_after_s)
         return replay.given(flight.answer)
 
     async def _begin(self, call: Call, flight: Flight) -> Found | None:
@@ -371,7 +407,7 @@ class Engine:
 
     async def retry(self, task: str) -> Task:
         """Begin a new task with the request of another. Raises StanzaError, StorageError."""
-        row = await self._storage.read(lambda db: admit.the_row(db, task))
+        row = await self._storage.write(lambda db: admit.the_row(db, task))  # it locks the row
         verdict = verdict_of(row, self._skill, self._may_use)
         if verdict.call is None or not verdict.allowed:
             raise errors.unknown_skill()
@@ -381,7 +417,7 @@ class Engine:
         await self._accept(call, flight)
         accepted = flight.answer
         assert isinstance(accepted, Accepted)
-        made = await self._storage.read(
+        made = await self._storage.write(
             lambda db: reading.whole(db, admit.the_row(db, accepted.task))
         )
         flight.land(None)
@@ -515,8 +551,11 @@ class Engine:
             run.give_up()
         try:
             await self._teller.flush()
+            await self._storage.write(lambda db: leases.leave(db, self.instance))
         except StorageError as error:
-            _log.warning("what was told will be told again", reason=str(error))
+            _log.warning(
+                "could not leave in good order; the next start sees to it", reason=str(error)
+            )
 
 
 async def _later(seconds: float, work: Callable[[], Any]) -> None:

@@ -34,6 +34,14 @@ def join(database: Database, instance: str) -> None:
     database.execute("INSERT INTO instances (id, beat) VALUES (?, 0)", (instance,))
 
 
+def being_cancelled(database: Database, owner: str) -> list[str]:
+    """The tasks of an instance that others have asked to end."""
+    found = database.execute(
+        "SELECT id FROM tasks WHERE owner = ? AND state = 'cancelling'", (owner,)
+    )
+    return [task for (task,) in found.fetchall()]
+
+
 def leave(database: Database, instance: str) -> None:
     """Be no more among them; what this instance still owned is for the others."""
     database.execute("DELETE FROM instances WHERE id = ?", (instance,))

@@ -348,12 +348,15 @@ def end(
     return made
 
 
-def ended_with(made: Change) -> Answer:
-    """What answers a request whose task was ended by others than its run."""
+def ended_with(made: Change, wanted: Answer | None = None) -> Answer:
+    """What answers a request whose task has ended so, where `wanted` was to be its end.
+
+    The deadline may have come between, or others than its run may have ended it.
+    """
     if isinstance(made.detail, Result):
         return made.detail
     if made.row.state == "failed" and isinstance(made.detail, Failure):
         for condition in made.detail.conditions:
             if isinstance(condition, errors.DeadlineExpired):
                 return errors.deadline_expired()
-    return errors.outcome_unknown()
+    return wanted or errors.outcome_unknown()

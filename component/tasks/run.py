@@ -368,10 +368,15 @@ class Run:
 
         made = await self._keeper.keep(op)
         if made:
-            self._committed(made)
+            self._committed(made, ended=ended)
 
-    def _committed(self, made: Sequence[Change], question: Question | None = None) -> None:
-        """Take note of what this run has written, and tell of it."""
+    def _committed(
+        self,
+        made: Sequence[Change],
+        question: Question | None = None,
+        ended: Answer | None = None,
+    ) -> None:
+        """Take note of what this run has written, and tell of it; `ended` is how it was to end."""
         last = made[-1]
         self.row = last.row
         self._keeper.tell(made, question)
@@ -379,7 +384,7 @@ class Run:
         if last.row.state not in TERMINAL:
             return
         if not last.row.visible:
-            self._land(_answer_of(last))
+            self._land(replay.ended_with(last, ended))
         if not self._over:
             # The deadline was reached at this commit: there is nothing left to run for.
             self.stop("lost")
@@ -579,12 +584,6 @@ def replay_id() -> str:
 def type_name(error: Exception) -> str:
     """What a person calls an error."""
     return type(error).__name__
-
-
-def _answer_of(last: Change) -> Answer:
-    if isinstance(last.detail, Result):
-        return last.detail
-    return errors.deadline_expired()
 
 
 def _recalled(record: str, wanted: type[T]) -> T:

@@ -51,13 +51,13 @@ class Teller:
             group.start_soon(self._clear)
             while True:
                 await self._work.wait()
+                self._work = anyio.Event()
                 # Those whose commit was one go on in any order: let all of them come first.
                 for _ in range(2):
                     await anyio.lowlevel.checkpoint()
                 self._tell_now()
 
     def _tell_now(self) -> None:
-        self._work = anyio.Event()
         outgoing, self._outgoing = self._outgoing, []
         for made, question in sorted(outgoing, key=lambda one: one[0].row.revision):
             self._say(made, question)
@@ -75,11 +75,11 @@ class Teller:
     async def _clear(self) -> None:
         while True:
             await self._any_told.wait()
+            self._any_told = anyio.Event()
             await anyio.sleep(_GATHER_S)
             await self._write_told(keep_trying=True)
 
     async def _write_told(self, *, keep_trying: bool) -> None:
-        self._any_told = anyio.Event()
         told, self._told = self._told, []
 
         def op(database: Database) -> None:

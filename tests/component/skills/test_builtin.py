@@ -148,6 +148,8 @@ def test_annotations_say_what_the_kit_relies_on(registry: Registry) -> None:
     marks = {each.name: each.annotations for each in registry}
     assert {name for name, mark in marks.items() if mark.destructive} == {"conformance.erase"}
     assert {name for name, mark in marks.items() if not mark.repeatable} == {
+        "conformance.ask",
+        "conformance.steps",
         "conformance.count",
         "conformance.erase",
     }

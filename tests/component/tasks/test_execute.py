@@ -10,7 +10,8 @@ import anyio.from_thread
 import pytest
 
 from component.skills import AnySkill, Context, InvalidParam, Output, SkillError, skill
-from tests.component.tasks.world import AGENT, ANN, BOB, living
+from component.storage import Storage
+from tests.component.tasks.world import AGENT, ANN, BOB, Open, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
@@ -47,9 +48,11 @@ def text_of(result: Result | Accepted | None) -> str:
 
 
 @pytest.mark.parametrize("how", [{"read_only": True}, {"idempotent": True}, {}])
-async def test_short_work_is_answered_with_its_result_and_once(tmp_path: Path, how: dict) -> None:
+async def test_short_work_is_answered_with_its_result_and_once(
+    open_storage: Open, how: dict
+) -> None:
     count, ran = counting(**how)
-    async with living(tmp_path, count) as world:
+    async with living(open_storage, count) as world:
         call = world.call("count", id="one")
         assert text_of(await world.execute(call)) == "ran 1"
         assert text_of(await world.execute(call)) == "ran 1"
@@ -58,14 +61,14 @@ async def test_short_work_is_answered_with_its_result_and_once(tmp_path: Path, h
         assert await world.scalar("SELECT count(*) FROM replay") == (0 if how else 1)
 
 
-async def test_another_content_under_the_same_key_is_a_conflict(tmp_path: Path) -> None:
+async def test_another_content_under_the_same_key_is_a_conflict(open_storage: Open) -> None:
     count, ran = counting()
-    async with living(tmp_path, count) as world:
+    async with living(open_storage, count) as world:
         await world.run("count", request="r", params={"text": "a"})
         with pytest.raises(StanzaError) as caught:
             await world.run("count", request="r", params={"text": "b"})
         assert caught.value.application == (errors.Conflict(),)
-    async with living(tmp_path, count) as world:
+    async with living(open_storage, count) as world:
         with pytest.raises(StanzaError) as caught:
             await world.run("count", request="r", params={"text": "b"})
         assert caught.value.application == (errors.Conflict(),)
@@ -73,9 +76,9 @@ async def test_another_content_under_the_same_key_is_a_conflict(tmp_path: Path) 
         assert ran == ["a"]
 
 
-async def test_a_repetition_meanwhile_waits_for_the_first(tmp_path: Path) -> None:
+async def test_a_repetition_meanwhile_waits_for_the_first(open_storage: Open) -> None:
     wait, begun, gate = gated(read_only=True)
-    async with living(tmp_path, wait) as world:
+    async with living(open_storage, wait) as world:
         call = world.call("gated")
         answers: list[str] = []
 
@@ -91,7 +94,7 @@ async def test_a_repetition_meanwhile_waits_for_the_first(tmp_path: Path) -> Non
         assert answers == ["done", "done"]
 
 
-async def test_what_ended_in_an_error_is_answered_so_again(tmp_path: Path) -> None:
+async def test_what_ended_in_an_error_is_answered_so_again(open_storage: Open) -> None:
     ran = []
 
     @skill(name="broken", destructive=False)
@@ -100,7 +103,7 @@ async def test_what_ended_in_an_error_is_answered_so_again(tmp_path: Path) -> No
         raise ValueError("a secret")
 
     for _ in range(2):
-        async with living(tmp_path, broken) as world:
+        async with living(open_storage, broken) as world:
             for _ in range(2):
                 with pytest.raises(StanzaError) as caught:
                     await world.run("broken", request="r")
@@ -111,10 +114,10 @@ async def test_what_ended_in_an_error_is_answered_so_again(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("how", [{"read_only": True}, {}, {"durable": True}])
 async def test_work_that_takes_too_long_becomes_a_task_and_is_not_disturbed(
-    tmp_path: Path, how: dict
+    open_storage: Open, how: dict
 ) -> None:
     wait, _, gate = gated(**how)
-    async with living(tmp_path, wait, inline_s=0.01) as world:
+    async with living(open_storage, wait, inline_s=0.01) as world:
         call = world.call("gated")
         accepted = await world.execute(call)
         assert isinstance(accepted, Accepted)
@@ -132,9 +135,9 @@ async def test_work_that_takes_too_long_becomes_a_task_and_is_not_disturbed(
         assert await world.execute(call) == accepted
 
 
-async def test_async_is_admitted_first_and_runs(tmp_path: Path) -> None:
+async def test_async_is_admitted_first_and_runs(open_storage: Open) -> None:
     count, ran = counting()
-    async with living(tmp_path, count) as world:
+    async with living(open_storage, count) as world:
         task = await world.task("count", params={"text": "x"})
         ended = await world.ear.ended(task)
         assert (ended.state, ended.revision) == ("completed", 2)
@@ -145,34 +148,34 @@ async def test_async_is_admitted_first_and_runs(tmp_path: Path) -> None:
             await world.get(task, BOB)
 
 
-async def test_skills_that_never_block_can_be_tasks_too(tmp_path: Path) -> None:
+async def test_skills_that_never_block_can_be_tasks_too(open_storage: Open) -> None:
     @skill(name="quick", inline=True)
     def quick(text: str) -> str:
         return text.upper()
 
-    async with living(tmp_path, quick) as world:
+    async with living(open_storage, quick) as world:
         task = await world.task("quick", params={"text": "x"})
         assert text_of((await world.ear.ended(task)).result) == "X"
 
 
-async def test_inline_work_over_its_limit_is_ended(tmp_path: Path) -> None:
+async def test_inline_work_over_its_limit_is_ended(open_storage: Open) -> None:
     for how, kind in (({"read_only": True}, "wait"), ({}, "cancel")):
         wait, _, _ = gated(**how)
-        async with living(tmp_path / kind, wait, inline_s=0.01) as world:
+        async with living(open_storage, wait, inline_s=0.01) as world:
             for _ in range(2):
                 with pytest.raises(StanzaError) as caught:
-                    await world.run("gated", mode="inline", request="r")
+                    await world.run("gated", mode="inline", request=kind)
                 assert caught.value.application == (errors.Timeout(),)
                 assert caught.value.type == kind
             assert await world.scalar("SELECT count(*) FROM tasks") == 0
 
 
-async def test_a_skill_that_says_no_has_completed(tmp_path: Path) -> None:
+async def test_a_skill_that_says_no_has_completed(open_storage: Open) -> None:
     @skill(name="no")
     async def no() -> str:
         raise SkillError("not today")
 
-    async with living(tmp_path, no) as world:
+    async with living(open_storage, no) as world:
         ended = await world.ear.ended(await world.task("no"))
         assert ended.state == "completed"
         assert ended.result is not None
@@ -189,13 +192,13 @@ async def test_a_skill_that_says_no_has_completed(tmp_path: Path) -> None:
     ],
 )
 async def test_failures_of_tasks_say_why(
-    tmp_path: Path, raised: Exception, condition: object
+    open_storage: Open, raised: Exception, condition: object
 ) -> None:
     @skill(name="bad")
     async def bad() -> str:
         raise raised
 
-    async with living(tmp_path, bad) as world:
+    async with living(open_storage, bad) as world:
         ended = await world.ear.ended(await world.task("bad"))
         assert ended.state == "failed"
         assert ended.failure is not None
@@ -204,12 +207,12 @@ async def test_failures_of_tasks_say_why(
         assert "secret" not in ended.failure.texts[0].text
 
 
-async def test_a_task_that_runs_out_of_time_failed(tmp_path: Path) -> None:
+async def test_a_task_that_runs_out_of_time_failed(open_storage: Open) -> None:
     @skill(name="slow", read_only=True, timeout=0.01)
     async def slow() -> None:
         await anyio.sleep_forever()
 
-    async with living(tmp_path, slow) as world:
+    async with living(open_storage, slow) as world:
         ended = await world.ear.ended(await world.task("slow"))
         assert ended.failure is not None
         assert ended.failure.conditions == (errors.Timeout(),)
@@ -225,13 +228,13 @@ async def test_a_task_that_runs_out_of_time_failed(tmp_path: Path) -> None:
     ],
 )
 async def test_results_that_cannot_be_sent_are_failures(
-    tmp_path: Path, outputs: tuple[Output, ...], condition: object
+    open_storage: Open, outputs: tuple[Output, ...], condition: object
 ) -> None:
     @skill(name="big", read_only=True)
     async def big() -> tuple[Output, ...]:
         return outputs
 
-    async with living(tmp_path, big, result_bytes=4000) as world:
+    async with living(open_storage, big, result_bytes=4000) as world:
         ended = await world.ear.ended(await world.task("big"))
         assert ended.failure is not None
         assert ended.failure.conditions == (condition,)
@@ -240,18 +243,18 @@ async def test_results_that_cannot_be_sent_are_failures(
         assert caught.value.application == (condition,)
 
 
-async def test_artifacts_without_names_get_different_ones(tmp_path: Path) -> None:
+async def test_artifacts_without_names_get_different_ones(open_storage: Open) -> None:
     @skill(name="two", read_only=True)
     async def two() -> tuple[Output, ...]:
         return (Output("a"), Output("b", name="output-3"), Output("c"))
 
-    async with living(tmp_path, two) as world:
+    async with living(open_storage, two) as world:
         result = await world.run("two")
         assert isinstance(result, Result)
         assert len({output.name for output in result.outputs}) == 3
 
 
-async def test_progress_and_parts_are_events_and_the_result_is_whole(tmp_path: Path) -> None:
+async def test_progress_and_parts_are_events_and_the_result_is_whole(open_storage: Open) -> None:
     @skill(name="write", read_only=True)
     async def write(context: Context) -> str:
         await context.progress(0.25, "first")
@@ -261,7 +264,7 @@ async def test_progress_and_parts_are_events_and_the_result_is_whole(tmp_path: P
         await context.progress(0.75, "third")
         return "fin"
 
-    async with living(tmp_path, write) as world:
+    async with living(open_storage, write) as world:
         task = await world.task("write")
         await world.ear.ended(task)
         events = await world.events(task)
@@ -280,7 +283,7 @@ async def test_progress_and_parts_are_events_and_the_result_is_whole(tmp_path: P
         ]
 
 
-async def test_what_was_shown_before_it_became_a_task_is_not_lost(tmp_path: Path) -> None:
+async def test_what_was_shown_before_it_became_a_task_is_not_lost(open_storage: Open) -> None:
     shown, gate = anyio.Event(), anyio.Event()
 
     @skill(name="write", read_only=True)
@@ -291,7 +294,7 @@ async def test_what_was_shown_before_it_became_a_task_is_not_lost(tmp_path: Path
         await gate.wait()
         return "fin"
 
-    async with living(tmp_path, write, inline_s=0.05) as world:
+    async with living(open_storage, write, inline_s=0.05) as world:
         accepted = await world.run("write")
         assert isinstance(accepted, Accepted)
         whole = await world.get(accepted.task)
@@ -302,7 +305,7 @@ async def test_what_was_shown_before_it_became_a_task_is_not_lost(tmp_path: Path
         assert (await world.ear.ended(accepted.task)).state == "completed"
 
 
-async def test_plain_functions_use_their_context_from_threads(tmp_path: Path) -> None:
+async def test_plain_functions_use_their_context_from_threads(open_storage: Open) -> None:
     @skill(name="plain", durable=True)
     def plain(context: Context) -> str:
         async def effect(key: str) -> int:
@@ -312,16 +315,16 @@ async def test_plain_functions_use_their_context_from_threads(tmp_path: Path) ->
         got = anyio.from_thread.run(functools.partial(context.step, "pay", effect, int))
         return f"{got}"
 
-    async with living(tmp_path, plain) as world:
+    async with living(open_storage, plain) as world:
         assert text_of(await world.run("plain")) == "32"
         ended = await world.ear.ended(await world.task("plain"))
         assert text_of(ended.result) == "32"
 
 
-async def test_a_principal_has_so_many_open_tasks_and_no_more(tmp_path: Path) -> None:
+async def test_a_principal_has_so_many_open_tasks_and_no_more(open_storage: Open) -> None:
     wait, _, gate = gated()
     count, _ = counting()
-    async with living(tmp_path, wait, count, tasks_per_principal=2) as world:
+    async with living(open_storage, wait, count, tasks_per_principal=2) as world:
         tasks = [await world.task("gated"), await world.task("gated")]
         for mode in ("async", "auto"):
             with pytest.raises(StanzaError) as caught:
@@ -337,7 +340,7 @@ async def test_a_principal_has_so_many_open_tasks_and_no_more(tmp_path: Path) ->
 
 async def test_the_engine_is_not_loaded_before_there_is_work(tmp_path: Path) -> None:
     count, _ = counting()
-    async with living(tmp_path, count) as world:
+    async with living(functools.partial(Storage.open, tmp_path), count) as world:
         assert world.room._engine is None
         assert not await world.room.earlier(ANN.bare, AGENT, ["nothing"])
         assert world.room._engine is None

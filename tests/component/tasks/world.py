@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -26,6 +25,8 @@ from xep.jid import JID
 ANN = JID.parse("ann@a.example/desk")
 BOB = JID.parse("bob@a.example/desk")
 AGENT = JID.parse("assistant@agent.example")
+
+Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 _ids = itertools.count()
 
@@ -134,6 +135,15 @@ class World:
     async def get(self, task: str, who: JID = ANN) -> Task:
         return await self.room.get(who.bare, AGENT, task)
 
+    async def reaches(self, task: str, *states: str) -> Task:
+        """The task, once it is in one of the states."""
+
+        async def there() -> bool:
+            return (await self.get(task)).state in states
+
+        await eventually(there)
+        return await self.get(task)
+
     async def events(self, task: str, who: JID = ANN) -> list[Task]:
         page = await self.room.events(who.bare, AGENT, Events(id=task, since=0))
         return list(page.tasks)
@@ -145,18 +155,19 @@ class World:
 
 @asynccontextmanager
 async def living(
-    directory: Path,
+    open_storage: Open,
     *skills: AnySkill,
-    now: Callable[[], int] | None = None,
     ear: Ear | None = None,
     allowed: Callable[[JID, AnySkill], bool] | None = None,
     **limits: Any,
 ) -> AsyncIterator[World]:
-    """A room, until the end of the context, where it is killed: nothing is drained."""
+    """A room, until the end of the context, where it is killed: nothing is drained.
+
+    On PostgreSQL whoever comes next would wait for its heart to stand still; here it is known.
+    """
     by_name = {skill.name: skill for skill in skills}
     ear = ear or Ear()
-    clock = {} if now is None else {"now": now}
-    async with Storage.open(directory, **clock) as storage:
+    async with open_storage() as storage:
         world: World
 
         def may_use(principal: JID, skill: AnySkill) -> bool:
@@ -170,3 +181,11 @@ async def living(
             await group.start(room.run)
             yield world
             group.cancel_scope.cancel()
+        await storage.write(lambda db: db.execute("DELETE FROM instances"))
+
+
+async def eventually(test: Callable[[], Awaitable[Any]]) -> None:
+    """Wait for what shows in the database only."""
+    with anyio.fail_after(20):
+        while not await test():  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(0.005)

@@ -1,0 +1,364 @@
+"""Who runs next, how many at a time, and what happens when the service ends or cannot be heard."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.skills import AnySkill, Context, skill
+from component.storage import Storage, StorageError
+from component.tasks import leases
+from component.tasks.claims import Room
+from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
+from tests.component.tasks.world import ANN, BOB, Ear, Open, World, eventually, living
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Accepted, Result
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+
+class Floor:
+    """A skill whose runs are seen, and end when they are let."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.now = 0
+        self.most = 0
+        self.by: dict[str, int] = {}
+        self.most_by: dict[str, int] = {}
+        self.gate = anyio.Event()
+        self.entered = anyio.Event()
+
+        @skill(name="work", durable=True)
+        async def work(name: str, context: Context) -> str:
+            self.order.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            who = context.principal
+            self.by[who] = self.by.get(who, 0) + 1
+            self.most_by[who] = max(self.most_by.get(who, 0), self.by[who])
+            self.entered.set()
+            await self.gate.wait()
+            self.now -= 1
+            self.by[who] -= 1
+            return name
+
+        self.skill: AnySkill = work
+
+
+async def test_no_more_run_than_there_is_room_for(open_storage: Open) -> None:
+    floor = Floor()
+    carol = JID.parse("carol@a.example/x")
+    async with living(open_storage, floor.skill, running_total=4, running_per_principal=3) as world:
+        tasks = [
+            await world.task("work", by=who, params={"name": f"{who.local}{number}"})
+            for number in range(6)
+            for who in (ANN, BOB, carol)
+        ]
+        assert floor.now == 4
+        floor.gate.set()
+        for task in tasks:
+            await world.ear.ended(task)
+        assert floor.most == 4
+        assert max(floor.most_by.values()) <= 3
+        assert len(floor.order) == 18
+
+
+async def test_priority_orders_ones_own_tasks_and_age_does_otherwise(open_storage: Open) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill, running_total=1) as world:
+        tasks = [await world.task("work", params={"name": "first"})]
+        await floor.entered.wait()
+        for name, priority in (
+            ("low", "low"), ("one", "normal"), ("two", "normal"), ("high", "high")
+        ):  # fmt: skip
+            tasks.append(await world.task("work", params={"name": name}, priority=priority))
+        floor.gate.set()
+        for task in tasks:
+            await world.ear.ended(task)
+        assert floor.order == ["first", "high", "one", "two", "low"]
+
+
+async def test_nobodys_backlog_delays_another(open_storage: Open) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill, running_total=2) as world:
+        tasks = [await world.task("work", params={"name": f"ann{number}"}) for number in range(12)]
+        bobs = await world.task("work", by=BOB, params={"name": "bob"})
+        floor.gate.set()
+        for task in (*tasks, bobs):
+            await world.ear.ended(task)
+        assert floor.order.index("bob") <= 4
+
+
+async def test_what_waited_for_its_turn_is_taken_up_after_a_kill(open_storage: Open) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill, running_total=1) as world:
+        tasks = [await world.task("work", params={"name": str(number)}) for number in range(3)]
+        assert (await world.get(tasks[2])).state == "accepted"
+    again = Floor()
+    again.gate.set()
+    async with living(open_storage, again.skill, running_total=1) as world:
+        for task in tasks:
+            assert (await world.ear.ended(task)).state == "completed"
+        assert again.order == ["0", "1", "2"]
+
+
+async def test_a_queued_task_is_cancelled_before_it_begins(open_storage: Open) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill, running_total=1) as world:
+        first = await world.task("work", params={"name": "first"})
+        second = await world.task("work", params={"name": "second"})
+        assert (await cancel(world, second)).state == "cancelled"
+        floor.gate.set()
+        await world.ear.ended(first)
+        await anyio.wait_all_tasks_blocked()
+        assert floor.order == ["first"]
+
+
+# The end of the service.
+
+
+async def test_the_end_waits_for_work_that_ends(open_storage: Open) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill) as world:
+        task = await world.task("work", params={"name": "x"})
+        await floor.entered.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.room.drain)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(StanzaError):
+                await world.run("work", params={"name": "late"})
+            floor.gate.set()
+        assert (await world.get(task)).state == "completed"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_work_that_does_not_end_goes_on_at_the_next_start(
+    open_storage: Open, inside: bool
+) -> None:
+    log: list[str] = []
+    there = anyio.Event()
+
+    async def stay(_: str = "") -> None:
+        there.set()
+        await anyio.sleep_forever()
+
+    @skill(name="three", durable=True)
+    async def stuck(context: Context) -> None:
+        async def work(key: str) -> str:
+            log.append(f"a {key}")
+            return "A"
+
+        await context.step("a", work, str)
+        if inside:
+            await context.step("b", stay, type(None))
+        await stay()
+
+    async with living(open_storage, stuck, drain_s=0.01) as world:
+        task = await world.task("three")
+        await there.wait()
+        await world.room.drain()
+        assert (await world.get(task)).state == ("failed" if inside else "running")
+        assert await world.scalar("SELECT count(*) FROM tasks WHERE owner IS NOT NULL") == 0
+    async with living(open_storage, three_steps(log)) as world:
+        if inside:
+            assert conditions(await world.get(task)) == (errors.OutcomeUnknown(),)
+        else:
+            assert text_of(await world.ear.ended(task)) == "ABC"
+        assert [entry.split()[0] for entry in log][:1] == ["a"]
+
+
+# Telling.
+
+
+async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) -> None:
+    log: list[str] = []
+    ear = Ear()
+    ear.deaf = True
+    async with living(open_storage, asking(log), three_steps(log), ear=ear) as world:
+        done = await world.task("three")
+        await world.reaches(done, "completed")
+        asks = await world.task("asks")
+        await world.reaches(asks, "input-required")
+        assert ear.notices == []
+    ear = Ear()
+    async with living(open_storage, asking(log), three_steps(log), ear=ear) as world:
+        await world.room._load()
+        await world.room.connected()
+        assert [one.task.state for one in ear.notices] == ["completed", "input-required"]
+        assert ear.notices[0].final
+        assert ear.notices[1].question is not None
+
+        async def all_told() -> bool:
+            return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+
+        await eventually(all_told)
+        await world.room.connected()
+        assert len(ear.notices) == 2
+        assert (await ear.ended(await world.task("three"))).state == "completed"
+
+
+async def test_an_admin_begins_the_same_again(open_storage: Open) -> None:
+    log: list[str] = []
+    async with living(open_storage, three_steps(log)) as world:
+        task = await world.task("three", request="r", context="c")
+        await world.ear.ended(task)
+        again = await world.room.retry(task)
+        assert again.id != task
+        assert again.context == "c"
+        assert (await world.ear.ended(again.id)).state == "completed"
+        assert len(log) == 6
+        with pytest.raises(StanzaError):
+            await world.room.retry("nothing")
+
+
+async def test_a_database_that_refuses_refuses_admission(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    async with living(open_storage, three_steps(log)) as world:
+        await world.task("three")  # so that the engine is there
+        write = world.storage.write
+        full = True
+
+        async def refusing(op: Any, *, keep_trying: bool = False) -> Any:
+            if full and not keep_trying:
+                raise StorageError("The disk is full.")
+            return await write(op, keep_trying=keep_trying)
+
+        monkeypatch.setattr(world.storage, "write", refusing)
+        for mode in ("async", "auto"):
+            with pytest.raises(StorageError):
+                await world.run("three", mode=mode, request=mode)
+        full = False
+        assert isinstance(await world.run("three", mode="async", request="async"), Accepted)
+        assert isinstance(await world.run("three", mode="auto", request="auto"), Result)
+
+
+# Leases.
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_whose_beat_stands_still_is_dead_and_who_paused_itself_judges_nobody() -> None:
+    clock = Clock()
+    watch = leases.Watch(clock)
+    assert watch.dead({"a": 1, "b": 1}) == {}
+    for beat in range(2, 8):
+        clock.now += leases.BEAT_S
+        dead = watch.dead({"a": beat, "b": 1})
+    assert dead == {"b": 1}
+    clock.now += 1000.0
+    assert watch.dead({"a": 7, "b": 1}) == {}
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 20), st.booleans()), min_size=1, max_size=40))
+def test_nobody_is_declared_dead_who_beats_in_time(steps: list[tuple[float, bool]]) -> None:
+    clock = Clock()
+    watch = leases.Watch(clock)
+    beat, since = 0, 0.0
+    for wait, beats in steps:
+        clock.now += wait
+        since += wait
+        if beats:
+            beat, since = beat + 1, 0.0
+        if watch.dead({"a": beat}):
+            assert since >= leases.DEAD_S
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40))
+def test_room_is_counted_right(steps: list[tuple[str, bool]]) -> None:
+    room = Room(3, 2)
+    held: list[str] = []
+    for who, comes in steps:
+        if comes and room.has(who):
+            room.take(who)
+            held.append(who)
+        elif not comes and who in held:
+            room.give_back(who)
+            held.remove(who)
+        assert room.left == 3 - len(held)
+        assert dict(room.running) == {name: held.count(name) for name in set(held)}
+        assert all(held.count(name) <= 2 for name in held)
+
+
+# Several instances.
+
+
+@asynccontextmanager
+async def worlds(directory: Path, url: str, *skills: AnySkill) -> AsyncIterator[list[World]]:
+    """Two instances on one database."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                living(functools.partial(Storage.open, directory / name, postgres=url), *skills)
+            )
+            for name in ("one", "other")
+        ]
+
+
+async def test_another_instance_hears_that_a_task_is_cancelled(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    floor = Floor()
+    async with worlds(tmp_path, postgres_url, floor.skill) as (one, other):
+        task = await one.task("work", params={"name": "x"})
+        await floor.entered.wait()
+        await cancel(other, task)
+        assert (await one.ear.ended(task)).state == "cancelled"
+
+
+async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    there, never = anyio.Event(), anyio.Event()
+    log: list[str] = []
+    lives: list[str] = []
+
+    @skill(name="three", durable=True)
+    async def three(context: Context) -> str:
+        lives.append("life")
+        if len(lives) == 1:
+            there.set()
+            with anyio.CancelScope(shield=True):
+                await never.wait()
+
+        async def work(_: str) -> str:
+            log.append("step")
+            return "A"
+
+        return await context.step("a", work, str)
+
+    async with worlds(tmp_path, postgres_url, three) as (one, other):
+        task = await one.task("three")
+        await there.wait()
+        await other.room._load()
+        # What the watch of the other one does once the beat has stood still for long enough.
+        dead = one.room.instance
+        beats = await other.storage.write(lambda db: leases.beat(db, other.room.instance))
+        assert beats is not None
+        await other.storage.write(lambda db: leases.bury(db, dead, beats[dead], retention_ms=1000))
+        engine = other.room._engine
+        assert engine is not None
+        engine.wake()
+        assert text_of(await other.ear.ended(task)) == "A"
+        never.set()
+        await anyio.wait_all_tasks_blocked()
+        assert log == ["step"]
+        states = [event.state for event in await other.events(task)]
+        assert states == ["running", "completed"]
