@@ -62,7 +62,11 @@ class Doors:
         return self._remembered(sender, to, stanza.type, child)
 
     def address(self, text: str | None) -> tuple[JID, Host | None]:
-        """The address of ours that `text` is, and what lives there; None if nobody does."""
+        """The address of ours that `text` is, and what lives there; None if nobody does.
+
+        The address keeps a resource, which nobody here has: a message for it is one for the bare
+        address (RFC 6121 §8.5.3.2.1).
+        """
         if text is None:
             return self._domain, "component"
         try:
@@ -77,6 +81,8 @@ class Doors:
 
     def _look_up(self, sender: str, to: str | None, type_: str, child: str | None) -> Door:
         address, host = self.address(to)
+        if address.resource is not None:
+            host = None  # nobody here has a resource (RFC 6121 §8.5.3.2.3)
         route = None
         if host is not None and child is not None:
             route = self._table.iq(host, type_, child)

@@ -213,11 +213,17 @@ def test_results_and_errors_are_never_answered() -> None:
 def test_the_handler_sees_the_request_whole() -> None:
     seen: list[Request[Do]] = []
     bench = Bench([do(seen.append)])
-    bench.answer(request("x", from_="alice@a.example/phone", to=f"{AGENT}/r"))
+    bench.answer(request("x", from_="alice@a.example/phone", to=AGENT))
     (found,) = seen
     assert found.payload == Do(what="x")
     assert (str(found.sender), str(found.principal)) == ("alice@a.example/phone", "alice@a.example")
-    assert (str(found.to), found.host) == (f"{AGENT}/r", "agent")
+    assert (str(found.to), found.host) == (AGENT, "agent")
+
+
+def test_nobody_here_has_a_resource() -> None:
+    bench = Bench([do(never)])
+    for to in (f"{AGENT}/r", f"{DOMAIN}/r"):
+        assert condition(bench.answer(request(to=to))) == "service-unavailable"
 
 
 # -- stanzas over a limit ------------------------------------------------------------------------
