@@ -64,8 +64,8 @@ class Doors:
     def address(self, text: str | None) -> tuple[JID, Host | None]:
         """The address of ours that `text` is, and what lives there; None if nobody does.
 
-        The address keeps a resource, which nobody here has: a message for it is one for the bare
-        address (RFC 6121 §8.5.3.2.1).
+        The address keeps a resource, though nobody here has one: a message for it is taken as one
+        for the bare address (RFC 6121 §8.5.3.2.1), and answered from where it went.
         """
         if text is None:
             return self._domain, "component"

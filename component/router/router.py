@@ -292,7 +292,7 @@ class Router:
             if type_ in _BOUNCED:
                 self._replies.bounce(stanza, busy)
             return
-        request = Request(stanza, sender.jid, sender.principal, to.bare, host, None)
+        request = Request(stanza, sender.jid, sender.principal, to, host, None)
         try:
             working = route.handler(request)
         except Exception:  # noqa: BLE001 - a handler's fault stays its own
