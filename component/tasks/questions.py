@@ -144,6 +144,17 @@ def asked_in(text: str) -> Confirm | Input:
     return found
 
 
+def approved_of(database: Database, task: str) -> Confirm | None:
+    """The confirmation of a task that was approved last; None if none was."""
+    found = database.execute(
+        "SELECT question FROM inputs WHERE task = ? AND kind = 'confirm' AND state = 'answered'"
+        " AND answer = 'approve' ORDER BY revision DESC LIMIT 1",
+        (task,),
+    ).fetchone()
+    content = None if found is None else asked_in(found[0])
+    return content if isinstance(content, Confirm) else None
+
+
 def input_row(database: Database, id_: str) -> InputRow | None:
     """A question by its identifier, whosever it is."""
     found = database.execute(

@@ -8,9 +8,9 @@ from component.skills.declare import AnySkill
 from component.storage.database import Database
 from component.tasks import admit, leases
 from component.tasks.admit import Limits
-from component.tasks.confirmation import confirm_for, lapses
+from component.tasks.confirmation import confirm_for, covers, lapses
 from component.tasks.protocol import Call, Confirmation, Question
-from component.tasks.questions import ask_confirmation, put_question
+from component.tasks.questions import approved_of, ask_confirmation, put_question
 from component.tasks.replay import digest_of, end
 from component.tasks.request import request_of
 from component.tasks.rows import Change, Row, load_owned, moment
@@ -24,13 +24,11 @@ from xep.stanza_error import StanzaError
 class Verdict(msgspec.Struct, frozen=True):
     """Whether a task can be run by this release, for its principal.
 
-    `call` is None if its skill has gone, or takes other parameters by now. `changed` says that its
-    version is another one than was admitted, or confirmed.
+    `call` is None if its skill has gone, or takes other parameters by now.
     """
 
     call: Call | None
     allowed: bool = True
-    changed: bool = False
 
     def again(self, key: str) -> Call:
         """The same as a new request."""
@@ -82,7 +80,7 @@ def verdict_of(
         lang=request.lang,
         confirmation=confirmation,
     )
-    return Verdict(call, may_use(principal, skill), changed=skill.version != row.version)
+    return Verdict(call, may_use(principal, skill))
 
 
 def resume(
@@ -108,7 +106,7 @@ def resume(
         )
         return Resumed(mine, (made,))
     assert call is not None
-    if mine.state == "accepted" and call.confirmation is not None and verdict.changed:
+    if mine.state == "accepted" and not _is_confirmed(database, mine, call):
         database.execute("UPDATE tasks SET version = ? WHERE id = ?", (call.skill.version, mine.id))
         mine.version = call.skill.version
         made = ask_before(database, mine, call, question_id)
@@ -124,6 +122,16 @@ def resume(
     ).fetchall()
     parts = [read(text, Output) for (text,) in found]
     return Resumed(mine, changes, journal=journal, parts=parts)
+
+
+def _is_confirmed(database: Database, row: Row, call: Call) -> bool:
+    """Whether what would run is exactly what was approved, if it had to be (CNF-040, CNF-041)."""
+    if call.confirmation is None:
+        return True
+    approved = approved_of(database, row.id)
+    return approved is not None and covers(
+        call.target, approved, call.principal, call.skill, call.arguments
+    )
 
 
 def ask_before(database: Database, row: Row, call: Call, question_id: str) -> Change:

@@ -370,6 +370,21 @@ def test_6_a_denial_fails_the_task_with_the_reason(
     assert schemas.check(encode(found.change.event)) == 1
 
 
+def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
+    world = World()
+    assert questions.approved_of(world.ledger, "t-1") is None
+    world.decide()
+    assert questions.approved_of(world.ledger, "t-1") == world.confirm
+    second = confirm_at(NOON, id_="c-2")
+    questions.ask_confirmation(world.ledger, world.ledger.row(), second, (ALICE,))
+    assert questions.approved_of(world.ledger, "t-1") == world.confirm
+    world.decide(id_="c-2")
+    assert questions.approved_of(world.ledger, "t-1") == second
+    denied = World()
+    denied.decide("deny")
+    assert questions.approved_of(denied.ledger, "t-1") is None
+
+
 def test_a_denial_in_the_middle_of_the_work_is_not_to_be_repeated() -> None:
     world = World()
     world.ledger.execute("INSERT INTO journal (task, step, token, done) VALUES ('t-1', 's', 0, 1)")
