@@ -88,6 +88,8 @@ def inputs_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Inputs:
             continue
         if param.name.startswith("_"):
             raise DeclarationError(f"{where} starts with an underscore: callers see this name.")
+        if param.name == "FORM_TYPE":
+            raise DeclarationError(f"{where} has the name of a field that every form has already.")
         positional = positional and param.kind is not param.KEYWORD_ONLY
         readers[param.name] = reader_of(_checked(hint, where))
         if param.default is param.empty:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from component.skills import prepare, skill
+from component.skills import DeclarationError, prepare, skill
 from component.skills.conformance_fixtures import conformance_skills
 from component.skills.forms import InvalidForm, form_of, values_of
 from xep.data_forms import Field, Form
@@ -252,6 +252,14 @@ def test_a_property_called_form_type_is_refused() -> None:
         values_of(Form(type="submit"), schema)
 
 
+def test_a_parameter_cannot_be_called_form_type() -> None:
+    with pytest.raises(DeclarationError, match="FORM_TYPE"):
+
+        @skill
+        def named(FORM_TYPE: str) -> None:  # noqa: N803
+            """Do nothing."""
+
+
 def test_a_schema_can_come_as_json() -> None:
     raw = msgspec.Raw(msgspec.json.encode(SCHEMA))
     assert form_of(raw, TYPE) == form_of(SCHEMA, TYPE)
@@ -263,6 +271,7 @@ def test_a_schema_can_come_as_json() -> None:
 def test_the_form_of_each_fixture_leads_to_a_call(each: Any) -> None:
     given = {
         "text": "hi",
+        "question": "?",
         "a": 1,
         "b": 2,
         "colour": "red",
