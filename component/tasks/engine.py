@@ -83,6 +83,9 @@ class Engine:
         self._teller = Teller(storage, listener)
         self._timer = Timer(self._settle)
         self._queued = True
+        """Whether there may be queued work."""
+        self._behind = {""}
+        """Who may have some; nobody knows at the start."""
         self._work = anyio.Event()
         self._after = ""
         self._draining = False
@@ -229,7 +232,7 @@ class Engine:
         task, request = leases.new_instance(), admit.request_row(call, self.limits)
         principal = str(call.principal)
         asks = call.confirmation is not None
-        runs = not asks and not self._queued and self._room.has(principal)
+        runs = not asks and self._may_run(principal)
         atomic = not (call.skill.durable or call.skill.annotations.repeatable)
         question_id = leases.new_instance()
 
@@ -275,7 +278,7 @@ class Engine:
         if runs:
             self._start(Run(self, call, task, row=row))
         elif not asks:
-            self.wake()
+            self.wake(principal)
         self.tell(changes, question)
         self.look_at(row.due)
         return None
@@ -335,7 +338,7 @@ class Engine:
         """See `component.tasks.protocol.Tasks`."""
         limits = self.limits
         principal = str(who.bare)
-        runs = not self._queued and not self._draining and self._room.has(principal)
+        runs = not self._draining and self._may_run(principal)
         owner = self.instance if runs else None
         if runs:
             self._room.take(principal)
@@ -391,7 +394,7 @@ class Engine:
                 if run.flight is not None:
                     run.flight.land(replay.ended_with(made))
             elif row.owner is None and row.state in ("accepted", "running"):
-                self.wake()
+                self.wake(row.principal)
             self.look_at(row.due)
         self.tell(changes, question)
 
@@ -435,6 +438,10 @@ class Engine:
     async def _go(self, run: Run) -> None:
         try:
             await run.go()
+        except Exception:  # noqa: BLE001 - a mistake of ours must not end everybody's work
+            _log.exception(
+                "a run broke; its task is taken up again at the next start", task=run.task
+            )
         finally:
             self._all.discard(run)
             if self._runs.pop(run.task, None) is not None:
@@ -452,9 +459,17 @@ class Engine:
         if self._queued:
             self._work.set()
 
-    def wake(self) -> None:
-        """There may be queued work."""
+    def _may_run(self, principal: str) -> bool:
+        """Whether one more of the principal may run at once, before nobody whose turn it is."""
+        behind = self._behind
+        return (
+            principal not in behind and self._room.left > len(behind) and self._room.has(principal)
+        )
+
+    def wake(self, principal: str = "") -> None:
+        """There may be queued work, of that principal or of anybody."""
         self._queued = True
+        self._behind.add(principal)
         self._work.set()
 
     async def _claim(self) -> None:
@@ -462,7 +477,10 @@ class Engine:
             await self._work.wait()
             self._work = anyio.Event()
             while self._room.left and not self._draining:
+                before, self._behind = self._behind, set()
                 claimed = await self._claim_once()
+                if claimed.more:
+                    self._behind |= before
                 for row in claimed.rows:
                     self._room.take(row.principal)
                     assert self._group is not None
@@ -504,6 +522,8 @@ class Engine:
                 started = True
         except LostError:
             return  # it was cancelled, or its time was over, before it began
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a task cannot be taken up", task=row.id)
         finally:
             if not started:
                 self._leave_room(row.principal)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import msgspec
+import structlog
 
 from component.skills.declare import AnySkill
 from component.storage.database import Database
@@ -19,6 +20,8 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output
 from xep.jid import JID
 from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.tasks")
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -58,10 +61,13 @@ def verdict_of(
     skill = skill_of(row.skill)
     if skill is None:
         return Verdict(None)
-    request, principal = request_of(row), JID.parse(row.principal)
+    principal = JID.parse(row.principal)
     try:
+        request = request_of(row)
+        execute = request.asked
         arguments = msgspec.json.decode(request.arguments, type=skill.inputs.struct)
     except Exception:  # noqa: BLE001 - a skill's own types may raise anything
+        _log.exception("a task holds what cannot be read any more", task=row.id, skill=row.skill)
         return Verdict(None, allowed=may_use(principal, skill))
     confirmation = None
     if request.confirmers:
@@ -73,7 +79,7 @@ def verdict_of(
         target=JID.parse(row.target),
         skill=skill,
         arguments=arguments,
-        execute=request.asked,
+        execute=execute,
         key="",
         digest="",
         origin=request.origin,

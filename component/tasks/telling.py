@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import anyio
 import msgspec
+import structlog
 
 from component.storage.database import Database
 from component.tasks.protocol import Listener, Question
@@ -15,6 +16,7 @@ from component.tasks.rows import COLUMNS, Change, Row, decoded
 from component.tasks.storing import Storage
 
 _PAGE: Final = 200
+_log = structlog.get_logger("component.tasks")
 _GATHER_S: Final = 0.1
 """For so long what was told is gathered before that is written down."""
 
@@ -66,7 +68,13 @@ class Teller:
         row = made.row
         if not row.visible:
             return True
-        said = self._listener.changed(notice_of(made, question))
+        try:
+            notice = notice_of(made, question)
+        except Exception:  # noqa: BLE001 - nobody else has to be left untold for it
+            _log.exception("an event cannot be told", task=row.id)
+            said = True
+        else:
+            said = self._listener.changed(notice)
         if said and row.untold == row.revision:
             self._told.append((row.id, row.revision))
             self._any_told.set()

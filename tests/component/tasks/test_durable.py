@@ -15,7 +15,7 @@ import pytest
 from component.skills import AnySkill, Context, Denied, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
 from component.tasks.protocol import Confirmation
-from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, living
+from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, eventually, living
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
@@ -676,3 +676,38 @@ async def test_a_skill_that_has_gone_fails_its_tasks(open_storage: Open, begun: 
         ended = await world.ear.ended(task)
         expected = errors.OutcomeUnknown() if begun else errors.Internal()
         assert conditions(ended) == (expected,)
+
+
+@pytest.mark.parametrize("column", ["request", "nothing"])
+async def test_a_row_that_cannot_be_read_fails_and_stops_nobody_else(
+    open_storage: Open, column: str
+) -> None:
+    log: list[str] = []
+    there = anyio.Event()
+
+    @skill(name="three", durable=True)
+    async def stuck(context: Context) -> None:
+        there.set()
+        await anyio.sleep_forever()
+
+    @skill(name="three", durable=True)
+    async def other(number: int, context: Context) -> None:
+        log.append("ran")
+
+    async with living(open_storage, stuck) as world:
+        task = await world.task("three")
+        await there.wait()
+        if column == "request":
+            await world.storage.write(lambda db: db.execute("UPDATE tasks SET request = '{'"))
+    async with living(open_storage, other) as world:
+        await world.room._load()
+        row = "SELECT state FROM tasks WHERE id = ?"
+
+        async def failed() -> bool:
+            return bool(await world.scalar(row, task) == "failed")
+
+        if column == "nothing":
+            assert conditions(await world.ear.ended(task)) == (errors.Internal(),)
+        await eventually(failed)
+        await world.ear.ended(await world.task("three", params={"number": "1"}))
+        assert log == ["ran"]
