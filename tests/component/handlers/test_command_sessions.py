@@ -6,7 +6,6 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from component.handlers.command_sessions import Session, Sessions
 from component.skills import skill
@@ -215,6 +214,7 @@ class Runs:
         return found
 
 
+_FITS = Form(type="submit", fields=(Field(var="count", values=("1",)),))
 _values = st.lists(
     st.sampled_from(["", "1", "2", "x", "urn:fluux:agent:0#execute"]) | xml_text,
     max_size=2,
@@ -229,81 +229,61 @@ _forms = (
         type=st.sampled_from(["submit", "cancel", "form", "result"]),
         fields=st.lists(_fields, max_size=3).map(tuple),
     )
-    | st.just(Form(type="submit", fields=(Field(var="count", values=("1",)),)))
+    | st.just(_FITS)
 )
 _actions = st.sampled_from(["execute", "complete", "next", "prev", "cancel", None])
 
 
-class AnyCommands(RuleBasedStateMachine):
-    """Two people send whatever they like to a few sessions."""
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["skill/work", "skill/plain"]), st.sampled_from([ALICE, BOB])),
+        st.tuples(st.sampled_from(_ENDINGS), st.booleans()),
+        st.tuples(st.integers(0, 3), _actions, _forms, st.sampled_from([ALICE, BOB, None])),
+        st.tuples(st.integers(0, 3), st.just("complete"), st.just(_FITS), st.none()),
+        st.sampled_from([1.0, 300.0, 700.0]),
+    ),
+    max_size=25,
+)
 
-    begun: Bundle[Command] = Bundle("begun")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.runs = Runs()
-        self.clock = Clock()
-        self.bench = CommandBench(
-            (work, plain), run=self.runs, sessions=Sessions(self.clock, each=3, total=5)
-        )
-        self.broke = False
+@settings(max_examples=80, deadline=None)
+@given(_steps)
+async def test_any_actions_with_any_forms_run_nothing_twice(steps: list[Any]) -> None:
+    runs, clock = Runs(), Clock()
+    bench = CommandBench((work, plain), run=runs, sessions=Sessions(clock, each=3, total=5))
+    begun: list[tuple[Command, str]] = []
+    broke = False
 
-    def send(self, command: Command, who: str) -> Command | None:
-        """The answer, which is one of XEP-0050 or an error of its table."""
-
-        async def sent() -> Any:
-            async with self.bench.bench.running():
-                return await self.bench.asked(command, who)
-
-        reply = anyio.run(sent, backend="trio")
+    async def send(command: Command, who: str) -> Command | None:
+        """The answer, which is one of XEP-0050; None for an error."""
+        nonlocal broke
+        broke = broke or isinstance(runs.ending, RuntimeError)
+        reply = await bench.asked(command, who)
         if reply.get("type") == "error":
-            error = error_of(reply)
-            self.broke |= isinstance(self.runs.ending, RuntimeError)
-            assert self.broke or error.condition != "internal-server-error"
+            assert broke or error_of(reply).condition != "internal-server-error"
             return None
         answer = result(Command, reply)
         assert answer.sessionid
-        assert answer.status is not None
         assert (answer.actions is not None) is (answer.status == "executing")
         return answer
 
-    @rule(
-        target=begun,
-        node=st.sampled_from(["skill/work", "skill/plain"]),
-        who=st.sampled_from([ALICE, BOB]),
-    )
-    def begin(self, node: str, who: str) -> Command:
-        answer = self.send(Command(node=node), who)
-        return answer or Command(node=node, sessionid="none")
-
-    @rule(ending=st.sampled_from(_ENDINGS), suspends=st.booleans())
-    def end_differently(self, ending: Any, suspends: bool) -> None:
-        self.runs.ending = ending
-        self.runs.suspends = suspends
-
-    @rule(session=begun, action=_actions, form=_forms, who=st.sampled_from([ALICE, ALICE, BOB]))
-    def go_on(self, session: Command, action: Any, form: Form | None, who: str) -> None:
-        command = go_on(session, action, form)
-        answer = self.send(command, who)
-        if answer is None or answer.status != "completed":
-            return
-        # The same once more: the same answer, and nothing runs.
-        effects = dict(self.runs.effects)
-        assert self.send(command, who) == answer
-        assert self.runs.effects == effects
-
-    @rule(seconds=st.sampled_from([1.0, 300.0, 700.0]))
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-
-    @invariant()
-    def nothing_runs_twice_in_a_session(self) -> None:
-        assert all(count == 1 for count in self.runs.effects.values())
-
-    @invariant()
-    def the_bounds_hold(self) -> None:
-        assert len(self.bench.sessions) <= 5
-
-
-TestAnyCommands = AnyCommands.TestCase
-TestAnyCommands.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+    async with bench.bench.running():
+        for step in steps:
+            match step:
+                case float(seconds):
+                    clock.now += seconds
+                case (str(node), who):
+                    answer = await send(Command(node=node), who)
+                    begun += [] if answer is None else [(answer, who)]
+                case (int(number), action, form, who) if begun:
+                    session, owner = begun[number % len(begun)]
+                    command = go_on(session, action, form)
+                    answer = await send(command, who or owner)
+                    assert answer is None or owner == (who or owner)
+                    if answer is not None and answer.status == "completed":
+                        # The same once more: the same answer.
+                        assert await send(command, who or owner) == answer
+                case (ending, bool(suspends)):
+                    runs.ending, runs.suspends = ending, suspends
+            assert all(count == 1 for count in runs.effects.values())
+            assert len(bench.sessions) <= 5
