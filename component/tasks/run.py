@@ -117,6 +117,7 @@ class Run:
         self._atomic = not self._repeatable and not call.skill.durable
         self._journal = journal or leases.Journal({}, set())
         self._under_way: set[str] = {admit.ATOMIC} if self._atomic else set()
+        self._unbegun: list[str] = []
         self._parts = Parts(parts, keeper.limits.result_bytes)
         self._used: Counter[str] = Counter()
         self._lock = anyio.Lock()
@@ -174,6 +175,9 @@ class Run:
             keep = self._keeper.write if self._repeatable else self._keeper.keep
             try:
                 await self._grow(keep, visible=True)
+            except LostError:
+                self.stop("lost")
+                return False
             except BaseException:
                 if self.row is None:
                     self.stop("lost")
@@ -264,7 +268,7 @@ class Run:
         async with self._lock:
             self._stay()
             if self.row is None or not self.row.visible:
-                await self._grow(self._keeper.keep, visible=True)
+                await self._get_rows(visible=True)
             if self.row is not None and self.row.state not in TERMINAL:
                 await self._park(op)
         raise Parked
@@ -341,6 +345,10 @@ class Run:
 
         def op(database: Database) -> list[Change]:
             mine = load_owned(database, row.id, row.token)
+            for step in self._unbegun:
+                database.execute(
+                    "DELETE FROM journal WHERE task = ? AND step = ? AND done = 0", (row.id, step)
+                )
             if ended is None and self.stopped == "drain":
                 return leases.release(database, mine, retention_ms=retention_ms)
             made: list[Change] = []
@@ -394,8 +402,10 @@ class Run:
         if self.flight is not None:
             self.flight.land(answer)
 
-    async def _grow(self, keep: Callable[..., Any], *, visible: bool) -> None:
-        """Get rows, or be seen by the rows there are. Under the lock."""
+    async def _grow(
+        self, keep: Callable[..., Any], *, visible: bool, step: str | None = None
+    ) -> None:
+        """Get rows, in which `step` has begun, or be seen by the rows there are. Under the lock."""
         call, limits, owner = self.call, self._keeper.limits, self._keeper.instance
         request = admit.request_row(call, limits)
         mine = self.row
@@ -414,6 +424,8 @@ class Run:
             accepted = admit.accepted_as(row, "accepted", limits)
             made = [admit.begin(database, row, owner, atomic=self._atomic)]
             made += admit.catch_up(database, row, journal, shown, progress)
+            if step is not None and row.state == "running":
+                admit.begin_step(database, row, step)
             answer = accepted if visible else None
             if self._repeatable:
                 found = replay.record(
@@ -472,7 +484,9 @@ class Run:
         async with self._lock:
             self._stay()
             if self.row is None:
-                await self._grow(self._keeper.keep, visible=False)
+                await self._get_rows(visible=False, step=step)
+                self._begun(step)
+                return
             row = self._held()
             limits = self._keeper.limits
 
@@ -488,20 +502,35 @@ class Run:
                 admit.begin_step(database, mine, step)
                 return None
 
-            self._under_way.add(step)
             try:
                 late = await self._keeper.keep(op)
             except LostError:
                 self.stop("lost")
                 raise Parked from None
-            except BaseException:
-                self._under_way.discard(step)
-                raise
             if late is not None:
                 self._committed([late])
-            if self.stopped is not None:
-                # Nothing of it has happened: it is only on record that it might.
-                raise Parked
+            self._begun(step)
+
+    def _begun(self, step: str) -> None:
+        """A step may go ahead, unless the run is being stopped: then nothing of it happens."""
+        if self.stopped is not None:
+            self._unbegun.append(step)
+            raise Parked
+        self._under_way.add(step)
+
+    async def _get_rows(self, *, visible: bool, step: str | None = None) -> None:
+        """Get rows for the skill's sake, or leave it where that is refused. Under the lock."""
+        try:
+            await self._grow(self._keeper.keep, visible=visible, step=step)
+        except StanzaError as error:
+            if any(isinstance(one, errors.Retry) for one in error.application):
+                self.stop("lost")  # a refusal that may pass is nobody's recorded answer
+            else:
+                self._refused = error
+            raise Parked from None
+        except (AlreadyError, LostError):
+            self.stop("lost")
+            raise Parked from None
 
     async def _done(self, step: str, record: str) -> None:
         """Commit that a step is done, even if the run is being stopped meanwhile."""
