@@ -3,7 +3,7 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
@@ -34,8 +34,9 @@ class TaskNews:
     by `run`, a task of its own: so after the answer, which the router puts into the outbox in the
     same step in which the handler returns it. Whoever lets work begin says `released` for it, by
     whatever face it came. If nobody does, because the request timed out or its caller is gone, the
-    events wait for `hold_s` seconds. A task that was accepted longer ago is not held back: its
-    turn has come late, or this process is not the one that accepted it.
+    events wait for `hold_s` seconds. A task that was accepted longer ago is not held back, for its
+    turn has come late; nor is one that was accepted before `since`, by another life of the process:
+    nobody is left to answer for it.
 
     **Not connected** means not sent: headlines are lost, as they may be (EVT-009); what has to be
     told is told again by the engine. What is held when the connection breaks waits in the outbox.
@@ -52,6 +53,7 @@ class TaskNews:
         max_stanza_bytes: the largest stanza to send.
         hold_s: seconds that an event is held back at most. Between the commit that makes a task
             and its answer there is no more than the commit's own way back.
+        since: when this process began; None if no task is older.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class TaskNews:
         question_messages: Callable[[Question], Sequence[Message]],
         max_stanza_bytes: int = 262_144,
         hold_s: float = 5.0,
+        since: datetime | None = None,
     ) -> None:
         self._put = put
         self._connected = connected
@@ -69,6 +72,7 @@ class TaskNews:
         self._question_messages = question_messages
         self._limit = max_stanza_bytes
         self._hold_s = hold_s
+        self._since = since
         self._held: dict[str, _Held] = {}  # oldest first
         self._waiting = 0
         self._released: list[str] = []
@@ -132,6 +136,8 @@ class TaskNews:
     def _accepted_long_ago(self, task: Task) -> bool:
         if task.created is None or task.updated is None:
             return False
+        if self._since is not None and task.created < self._since:
+            return True
         return task.updated - task.created > timedelta(seconds=self._hold_s)
 
     def _let_go(self, task: str) -> None:

@@ -107,6 +107,7 @@ class Rooms:
             contacts.may_write,
             question_messages,
             settings.server.max_stanza_bytes,
+            since=self._started,
         )
         self.tasks = TaskRoom(
             storage,

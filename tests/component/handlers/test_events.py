@@ -348,6 +348,14 @@ async def test_what_was_accepted_long_ago_is_told_at_once() -> None:
     assert room.told == [("t-1", 1), ("t-2", 7)]
 
 
+async def test_what_another_life_accepted_is_told_at_once() -> None:
+    """Nobody is left to answer its request, however short ago that was."""
+    room = Newsroom(hold_s=60, since=START + timedelta(milliseconds=1))
+    room.news.changed(notice(1, updated=START + timedelta(seconds=1)))
+    room.news.changed(notice(2, updated=START + timedelta(seconds=1)))
+    assert room.told == [("t-1", 1), ("t-1", 2)]
+
+
 async def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_MOST_HELD", 3)
     monkeypatch.setattr(events, "_MOST_ANSWERED", 1)
