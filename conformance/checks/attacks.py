@@ -1,0 +1,145 @@
+"""Attacks within a stated budget: what is malformed, deep, wide, huge, or not what it says."""
+
+from conformance.model import Ability, check
+from conformance.stanzas import Received
+from conformance.talk import BlockedError, NoAnswerError, Talk
+from xep.fluux_agent.execute import NAMESPACE as EXECUTE
+from xep.fluux_agent.skills import SkillsQuery
+
+BUDGET = 512 * 1024
+"""Bytes that one attack sends, at most, unless the target itself says it takes more."""
+_FLOOD = 300
+"""Requests in one flood."""
+
+
+async def _alive(t: Talk, id_: str) -> None:
+    """Hold that the stream goes on."""
+    try:
+        answer = await t.iq("get", SkillsQuery())
+        t.hold(id_, not answer.is_error, "the stream goes on, and others are served", answer)
+    except BlockedError:
+        t.hold(id_, False, "the stream goes on, and others are served", "no answer any more")
+
+
+async def _attempt(t: Talk, payload: str, id_: str) -> Received | None:
+    try:
+        return await t.iq("set", payload, within=max(t.timeout, 5))
+    except NoAnswerError:
+        t.hold(id_, False, "an answer", "none came")
+        return None
+
+
+@check("attack.deep", "RUL-002", roles=("echo",), needs=[Ability.RAW])
+async def deep(t: Talk) -> None:
+    """What is too deep is refused, and the stream goes on."""
+    nest = "<a xmlns='urn:example:deep'>" + "<a>" * 4999 + "</a>" * 5000
+    answer = await _attempt(t, t.request("echo", {"text": "x"}, None, nest), "RUL-002")
+    if answer is not None:
+        if answer.is_error:
+            t.holds_error("RUL-002", answer, "policy-violation", "too-big")
+        else:
+            t.hold("RUL-002", True, "5000 levels are not too deep for it")
+    await _alive(t, "RUL-002")
+
+
+@check("attack.wide", "RUL-002", roles=("echo",), needs=[Ability.RAW])
+async def wide(t: Talk) -> None:
+    """What has too many elements is refused, and the stream goes on."""
+    crowd = "<a xmlns='urn:example:wide'>" + "<b/>" * 30_000 + "</a>"
+    answer = await _attempt(t, t.request("echo", {"text": "x"}, None, crowd), "RUL-002")
+    if answer is not None:
+        if answer.is_error:
+            t.holds_error("RUL-002", answer, "policy-violation", "too-big")
+        else:
+            t.hold("RUL-002", True, "30000 elements are not too many for it")
+    await _alive(t, "RUL-002")
+
+
+@check("attack.huge", "RUL-002", roles=("echo",), needs=[Ability.RAW])
+async def huge(t: Talk) -> None:
+    """What is larger than it takes is refused, and the stream goes on."""
+    limit = t.target.number("max_stanza_bytes", 262144)
+    t.need(limit <= 8 * BUDGET, f"It takes stanzas of {limit} bytes: too much for an attack.")
+    answer = await _attempt(t, t.request("echo", {"text": "x" * (limit + 1)}), "RUL-002")
+    if answer is not None:
+        t.holds_error("RUL-002", answer, "policy-violation", "too-big")
+    await _alive(t, "RUL-002")
+
+
+@check("attack.iq", "RUL-004", needs=[Ability.RAW])
+async def malformed_iqs(t: Talk) -> None:
+    """An IQ that holds nothing, or too much, gets exactly one answer: an error."""
+    skills = "<query xmlns='urn:fluux:agent:0#skills'/>"
+    for content in ("", skills + skills, "text", "<query xmlns=''/>"):
+        for type_ in ("get", "set"):
+            try:
+                answer = await t.iq(type_, content)
+            except NoAnswerError:
+                t.hold("RUL-004", False, f"an answer to an IQ that holds {content!r}", "none")
+                continue
+            t.hold("RUL-004", answer.is_error, f"an error to {content!r}", answer)
+    await _alive(t, "RUL-004")
+
+
+@check("attack.results", "RUL-004", needs=[Ability.RAW])
+async def results(t: Talk) -> None:
+    """Answers to what was never asked, and errors, are not answered."""
+    before = t.new_id()
+    for type_ in ("result", "error"):
+        id_ = t.new_id()
+        caller, target = t.who.caller, t.target.address
+        await t.send(caller, f"<iq from='{caller}' to='{target}' type='{type_}' id='{id_}'/>")
+    came = await t.quiet(lambda s: s.head.kind == "iq")
+    t.hold("RUL-004", came is None, f"silence after {before}", came or "")
+    await _alive(t, "RUL-004")
+
+
+@check("attack.payload", "COM-013", roles=("echo",))
+async def payload(t: Talk) -> None:
+    """Payloads of the right name and the wrong content are malformed."""
+    for type_, xml in (
+        ("get", "<query xmlns='urn:fluux:agent:0#skills' unchanged='perhaps'/>"),
+        ("get", "<query xmlns='urn:fluux:agent:0#skills' ttl='soon'/>"),
+        (
+            "set",
+            f"<execute xmlns='{EXECUTE}' skill='{t.skill('echo').name}'>"
+            "<params>{}</params><params>{}</params></execute>",
+        ),
+    ):
+        answer = await t.iq(type_, xml)
+        t.holds_error("COM-013", answer, "bad-request", "malformed", why=xml)
+
+
+@check("attack.identifiers", "COM-017", roles=("echo",))
+async def identifiers(t: Talk) -> None:
+    """Identifiers of another form are refused."""
+    for attributes in (
+        {"request": "a b"},
+        {"request": "x" * 129},
+        {"context": "ü"},
+        {"request": "../x"},
+    ):
+        answer = await t.execute("echo", {"text": "x"}, having=attributes)
+        t.holds_error("COM-017", answer, "bad-request", "malformed", why=str(attributes))
+
+
+@check("attack.flood", "RUL-003", "SEC-009", roles=("sleep",), needs=[Ability.STRANGER], alone=True)
+async def flood(t: Talk) -> None:
+    """One principal that asks for too much is refused, and others are served meanwhile."""
+    share = t.target.number("requests_per_principal", 0)
+    t.need(0 < share < _FLOOD, f"requests_per_principal is {share}: too many for a flood.")
+    ids = [t.new_id() for _ in range(share + 20)]
+    wanted = t.request("sleep", {"seconds": "0.5"})
+    for id_ in ids:
+        await t.begin("set", wanted, id_=id_)
+    other = await t.execute("echo", {"text": "meanwhile"}, sender=t.stranger)
+    t.hold("RUL-003", not other.is_error, "another principal is served meanwhile", other)
+    answers = [await t.answer(id_, within=t.timeout + 10) for id_ in ids]
+    over = [one for one in answers if one.is_error]
+    expected = f"more than {share} requests at a time are refused"
+    t.hold("SEC-009", bool(over), expected, f"{len(answers)} results")
+    for one in over:
+        t.holds_error("SEC-009", one, "resource-constraint", "retry")
+
+
+CHECKS = (deep, wide, huge, malformed_iqs, results, payload, identifiers, flood)

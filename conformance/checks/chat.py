@@ -1,0 +1,87 @@
+"""Faces for Other Clients: Chat; Business Rules and Internationalization of messages."""
+
+from conformance.model import Ability, check
+from conformance.post import Where
+from conformance.stanzas import Received
+from conformance.talk import Talk
+
+_DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
+
+
+def _says(t: Talk, sender: str, thread: str | None = None) -> Where:
+    """Whether a message is something said to ``sender``."""
+
+    def where(stanza: Received) -> bool:
+        to = stanza.head.to or ""
+        mine = to in (sender, sender.partition("/")[0])
+        said = stanza.head.kind == "message" and stanza.body is not None
+        return mine and said and (thread is None or stanza.thread == thread)
+
+    return where
+
+
+@check("chat.help", "FAC-010")
+async def help_(t: Talk) -> None:
+    """The word /help is answered with what the agent understands."""
+    thread = t.new_id()
+    await t.message("/help", thread=thread)
+    said = await t.quiet(_says(t, t.who.caller, thread), t.timeout)
+    t.hold("FAC-010", said is not None, "an answer in words to /help", said or "silence")
+
+
+@check("chat.place", "FAC-011")
+async def place(t: Talk) -> None:
+    """An answer comes from the address that was written to, in the thread and with the type."""
+    addresses = [t.target.address]
+    if t.target.address != t.target.domain:
+        addresses.append(t.target.domain)
+    for type_ in ("chat", "normal"):
+        for address in addresses:
+            thread = t.new_id()
+            await t.message("/help", thread=thread, type_=type_, to=address)
+            said = await t.next(
+                lambda s: s.head.kind == "message" and s.body is not None and not s.is_error
+            )
+            ok = (said.head.sender or "").partition("/")[0] == address
+            t.hold("FAC-011", ok, f"an answer from {address}", said)
+            t.hold("FAC-011", said.thread == thread, f"the thread {thread}", said)
+            t.hold("FAC-011", said.head.type == type_, f"a message of type {type_}", said)
+
+
+@check("chat.delayed", "FAC-014")
+async def delayed(t: Talk) -> None:
+    """What was said long ago is not acted on."""
+    thread = t.new_id()
+    await t.message("/help", thread=thread, extra=_DELAY)
+    said = await t.quiet(_says(t, t.who.caller, thread))
+    t.hold("FAC-014", said is None, "silence: the message is from 2001", said or "")
+
+
+@check("chat.silence", "FAC-015", "EVT-011")
+async def silence(t: Talk) -> None:
+    """Automatic messages and errors are not answered, so no exchange goes on for ever."""
+    for type_, id_ in (("headline", "FAC-015"), ("error", "EVT-011"), ("groupchat", "FAC-015")):
+        thread = t.new_id()
+        extra = ""
+        if type_ == "error":
+            extra = (
+                "<error type='cancel'><service-unavailable"
+                " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+            )
+        await t.message("/help", thread=thread, type_=type_, extra=extra)
+        said = await t.quiet(lambda s: s.head.kind == "message")
+        t.hold(id_, said is None, f"silence to a message of type {type_}", said or "")
+
+
+@check("chat.stop", "FAC-012", needs=[Ability.STRANGER], alone=True)
+async def stop(t: Talk) -> None:
+    """Who says /stop-contact hears nothing more, but answers to requests of their own."""
+    await t.message("/stop-contact", sender=t.stranger)
+    await t.quiet(_says(t, t.stranger))
+    answer = await t.iq("get", "<query xmlns='urn:fluux:agent:0#skills'/>", sender=t.stranger)
+    t.hold("FAC-012", not answer.is_error, "requests are answered as before", answer)
+    came = await t.quiet(lambda s: (s.head.to or "").startswith(t.stranger.partition("/")[0]))
+    t.hold("FAC-012", came is None, "nothing that was not asked for", came or "")
+
+
+CHECKS = (help_, place, delayed, silence, stop)

@@ -1,0 +1,65 @@
+"""How the target is reached: one protocol, and a module for each way."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from conformance.model import Ability
+from xep.stanza import Incoming
+
+Deliver = Callable[[Incoming], None]
+"""Takes each stanza from the target to us; it must not wait."""
+
+
+class DriverError(Exception):
+    """The target cannot be reached in this way; a sentence that says why, and how to mend it."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The full JIDs that the checks speak as; None where the driver has nobody for the part.
+
+    Attributes:
+        caller: the principal that most requests come from.
+        other: another resource of the same principal.
+        stranger: another principal, admitted too.
+        refused: a principal that the target's policy refuses.
+    """
+
+    caller: str
+    other: str | None = None
+    stranger: str | None = None
+    refused: str | None = None
+
+
+class Driver(Protocol):
+    """One way to the target.
+
+    Attributes:
+        name: in words, for the report.
+        abilities: what it can do beyond sending and receiving valid stanzas.
+        lanes: how many checks may be under way at once; more than one only where each of them
+            can speak from resources of its own.
+    """
+
+    name: str
+    abilities: frozenset[Ability]
+    lanes: int
+
+    def cast(self, lane: str) -> Cast:
+        """Who speaks in the check ``lane``."""
+
+    def open(self, deliver: Deliver) -> AbstractAsyncContextManager[None]:
+        """Connect; for as long as the block lasts, hand each stanza from the target over.
+
+        Raises:
+            DriverError: there is no way through.
+        """
+
+    async def send(self, sender: str, xml: str) -> None:
+        """Send one stanza, whose text holds ``from`` and ``to``, as ``sender``.
+
+        Raises:
+            DriverError: the connection is gone.
+        """

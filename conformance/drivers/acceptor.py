@@ -1,0 +1,147 @@
+"""The target connects to us as a component (XEP-0114): we are its server, and all its users.
+
+Only so can malformed IQs be tried, which a real server answers itself or drops.
+"""
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers.link import HANDSHAKE, LIMITS, Link
+from conformance.model import Ability
+from xep.component_stream import AcceptorStream, Event, HandshakeReceived
+from xep.stream import StreamOpened
+
+
+class AcceptorDriver:
+    """Waits for the target on a port, or talks over a stream that is there already.
+
+    Args:
+        domain: the target's domain, which it names in its stream header.
+        secret: what it has to know.
+        caller: the bare JID that most requests come from.
+        stranger: the bare JID of another principal.
+        refused: the bare JID of somebody whom the target refuses, if one is known.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        stream: a connection to the target, instead of listening for one.
+        hostile: whether the target is there to be attacked.
+    """
+
+    lanes = 16
+
+    def __init__(
+        self,
+        domain: str,
+        secret: str,
+        *,
+        caller: str,
+        stranger: str,
+        refused: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        stream: ByteStream | None = None,
+        hostile: bool = False,
+    ) -> None:
+        self.name = f"acceptor for the component {domain}"
+        self.domain = domain
+        self.host = host
+        self.port = port
+        self._secret = secret
+        self._people = (caller, stranger, refused)
+        self._stream = stream
+        self._came = anyio.Event()
+        self._listens = False
+        self._wire = AcceptorStream(LIMITS)
+        self._link: Link | None = None
+        abilities = {Ability.RAW, Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN}
+        abilities |= {Ability.REFUSED} if refused is not None else set()
+        abilities |= {Ability.HOSTILE} if hostile else set()
+        self.abilities = frozenset(abilities)
+
+    def cast(self, lane: str) -> Cast:
+        """Everybody has a resource of their own in each check."""
+        caller, stranger, refused = self._people
+        return Cast(
+            caller=f"{caller}/{lane}",
+            other=f"{caller}/{lane}-other",
+            stranger=f"{stranger}/{lane}",
+            refused=None if refused is None else f"{refused}/{lane}",
+        )
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Take one connection from the port, for as long as the block lasts.
+
+        `open` does it too; this is for who has to know the port before the target is started.
+
+        Raises:
+            DriverError: the port cannot be had.
+        """
+        try:
+            listener = await anyio.create_tcp_listener(local_host=self.host, local_port=self.port)
+        except OSError as error:
+            raise DriverError(f"Cannot listen on {self.host}:{self.port}: {error}") from None
+        self.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no Django here
+        self._listens = True
+        over = anyio.Event()
+
+        async def first(stream: ByteStream) -> None:
+            if self._came.is_set():
+                await stream.aclose()  # one target at a time
+                return
+            self._stream = stream
+            self._came.set()
+            await over.wait()
+
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, first)
+            try:
+                yield
+            finally:
+                over.set()
+                group.cancel_scope.cancel()
+
+    @contextlib.asynccontextmanager
+    async def open(self, deliver: Deliver) -> AsyncIterator[None]:
+        """Wait for the target; it is served until the block ends.
+
+        Raises:
+            DriverError: it did not come, or does not know the secret.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            if self._stream is None and not self._listens:
+                await stack.enter_async_context(self.listening())
+            if self._stream is None:
+                with anyio.move_on_after(HANDSHAKE):
+                    await self._came.wait()
+            if self._stream is None:
+                raise DriverError(
+                    f"Nobody connected to {self.host}:{self.port} within {HANDSHAKE:g} s."
+                    " Point the target's component connection there."
+                )
+            self._link = Link(self._stream, self._wire, self._opening, self.domain)
+            await stack.enter_async_context(self._link.running(deliver))
+            yield
+
+    async def send(self, sender: str, xml: str) -> None:
+        """Send a stanza to the target; whoever ``sender`` is, it is believed to be them."""
+        assert self._link is not None, "open() comes first"
+        await self._link.send(xml)
+
+    def _opening(self, event: Event) -> bytes:
+        match event:
+            case StreamOpened(to=to) if to != self.domain:
+                raise DriverError(f"The target wants to be {to}, not {self.domain}.")
+            case StreamOpened():
+                return self._wire.open(secrets.token_hex(8), self._secret)
+            case HandshakeReceived(valid=True):
+                return self._wire.accept()
+            case HandshakeReceived():
+                raise DriverError("The target does not know the secret that it was to be given.")
+            case _:
+                return b""

@@ -1,0 +1,99 @@
+"""We are a component (XEP-0114) of some server, and all the users of our domain."""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.abc import ByteStream
+
+from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers.link import HANDSHAKE, LIMITS, Link
+from conformance.model import Ability
+from xep.component_stream import ComponentStream, Event, State
+from xep.stream import StreamOpened
+
+
+class ComponentDriver:
+    """Connects to a server as the component ``domain``.
+
+    The target has to admit the users of that domain. What the server answers or drops itself,
+    such as IQs without an id, never reaches the target.
+
+    Args:
+        domain: our domain, as the server's configuration names it.
+        secret: what the server shares with us.
+        host: where the server listens for components.
+        port: the port.
+        refused: the bare JID of a user of ours whom the target refuses, if one is known.
+        tls: how to check the server if TLS is spoken from the first byte; None for none.
+        hostile: whether the target is there to be attacked.
+    """
+
+    lanes = 16
+
+    def __init__(
+        self,
+        domain: str,
+        secret: str,
+        *,
+        host: str,
+        port: int,
+        refused: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        hostile: bool = False,
+    ) -> None:
+        self.name = f"component {domain} of {host}:{port}"
+        self._domain = domain
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._refused = refused
+        self._wire = ComponentStream(domain, secret, LIMITS)
+        self._link: Link | None = None
+        abilities = {Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN}
+        abilities |= {Ability.REFUSED} if refused is not None else set()
+        abilities |= {Ability.HOSTILE} if hostile else set()
+        self.abilities = frozenset(abilities)
+
+    def cast(self, lane: str) -> Cast:
+        """Everybody has a resource of their own in each check."""
+        return Cast(
+            caller=f"juliet@{self._domain}/{lane}",
+            other=f"juliet@{self._domain}/{lane}-other",
+            stranger=f"romeo@{self._domain}/{lane}",
+            refused=None if self._refused is None else f"{self._refused}/{lane}",
+        )
+
+    @contextlib.asynccontextmanager
+    async def open(self, deliver: Deliver) -> AsyncIterator[None]:
+        """Connect and prove the secret.
+
+        Raises:
+            DriverError: nobody listens there, or the server refuses us.
+        """
+        try:
+            with anyio.fail_after(HANDSHAKE):
+                stream: ByteStream
+                if self._tls is None:
+                    stream = await anyio.connect_tcp(self._host, self._port)
+                else:
+                    stream = await anyio.connect_tcp(
+                        self._host, self._port, ssl_context=self._tls, tls_standard_compatible=False
+                    )
+        except (OSError, TimeoutError) as error:
+            raise DriverError(f"Cannot connect to {self._host}:{self._port}: {error}") from None
+        await stream.send(self._wire.open())
+        self._link = Link(stream, self._wire, self._opening, None)
+        async with self._link.running(deliver):
+            yield
+
+    async def send(self, sender: str, xml: str) -> None:
+        """Send a stanza by way of the server."""
+        assert self._link is not None, "open() comes first"
+        await self._link.send(xml)
+
+    def _opening(self, event: Event) -> bytes:
+        if isinstance(event, StreamOpened) and self._wire.state is State.OPENED:
+            return self._wire.handshake()
+        return b""

@@ -1,0 +1,129 @@
+"""The post office between the driver and the checks: each stanza goes to whom it is for."""
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Protocol
+
+from conformance.drivers import Driver
+from conformance.model import Finding, Watch
+from conformance.record import Record
+from conformance.stanzas import Received
+from xep.stanza import Incoming
+
+
+class Box(Protocol):
+    """Whoever waits for stanzas; see `conformance.talk.Talk`."""
+
+    record: Record
+
+    def answered(self, id_: str, stanza: Received) -> None:
+        """An answer to an IQ of this box has come."""
+
+    def told(self, stanza: Received) -> None:
+        """A stanza to an address of this box has come that answers nothing."""
+
+
+class Post:
+    """Sends for the boxes, finds the box of what comes, and shows all of it to the watches.
+
+    Args:
+        driver: the way to the target.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.started = monotonic()
+        self.watched: dict[str, list[tuple[Finding, Received]]] = {}
+        self.seen: dict[str, int] = {}
+        self.asked = 0
+        self._watches: tuple[Watch, ...] = ()
+        self._waiting: dict[tuple[str, str], tuple[Box, str]] = {}
+        self._done: dict[tuple[str, str], tuple[Box, str]] = {}
+        self._unanswered: dict[str, str] = {}
+        self._boxes: dict[str, list[Box]] = {}
+        self.strays: list[tuple[Finding, str]] = []
+
+    def watch(self, watches: Iterable[Watch]) -> None:
+        """From now on show every stanza to these."""
+        self._watches = tuple(watches)
+        self.watched = {watch.name: [] for watch in self._watches}
+        self.seen = dict.fromkeys(self.watched, 0)
+
+    def open_box(self, box: Box, addresses: Iterable[str]) -> None:
+        """From now on what comes for ``addresses`` is for ``box`` too."""
+        for address in addresses:
+            for name in {address, address.partition("/")[0]}:
+                self._boxes.setdefault(name, []).append(box)
+
+    def close_box(self, box: Box) -> None:
+        """No more for ``box``."""
+        for boxes in self._boxes.values():
+            while box in boxes:
+                boxes.remove(box)
+
+    async def send(self, box: Box, sender: str, xml: str) -> None:
+        """Send a stanza for ``box``."""
+        box.record.add("out", self.now, xml)
+        await self.driver.send(sender, xml)
+
+    def expect(self, box: Box, sender: str, id_: str, to: str) -> None:
+        """An IQ of ``box`` is about to go out from ``sender`` to ``to``."""
+        self.asked += 1
+        self._waiting[sender, id_] = (box, to)
+
+    def give_up(self, sender: str, id_: str) -> None:
+        """Nobody waits for that answer any more."""
+        waiting = self._waiting.pop((sender, id_), None)
+        if waiting is not None:
+            self._unanswered[id_] = sender
+
+    def deliver(self, head: Incoming) -> None:
+        """Take a stanza from the target to whom it is for."""
+        key = (head.to or "", head.id or "")
+        answer = head.kind == "iq" and head.type in ("result", "error")
+        if answer and key in self._waiting:
+            box, to = self._done[key] = self._waiting.pop(key)
+            stanza = Received(head, to)
+            self._look(stanza)
+            box.record.add("in", self.now, stanza.xml)
+            box.answered(key[1], stanza)
+            return
+        stanza = Received(head)
+        self._look(stanza)
+        if answer:
+            self._stray(key, stanza)
+            return
+        boxes = self._boxes.get(key[0]) or self._boxes.get(key[0].partition("/")[0], [])
+        for box in list(boxes):
+            box.told(stanza)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return monotonic() - self.started
+
+    def _look(self, stanza: Received) -> None:
+        for watch in self._watches:
+            findings = watch.look(stanza)
+            if findings is not None:
+                self.seen[watch.name] += 1
+                self.watched[watch.name] += [(one, stanza) for one in findings]
+
+    def _stray(self, key: tuple[str, str], stanza: Received) -> None:
+        to, id_ = key
+        if key in self._done:
+            box, _ = self._done[key]
+            box.record.add("in", self.now, stanza.xml)
+            got = f"a second answer to the IQ with the id {id_}"
+        else:
+            owner = self._unanswered.get(id_) or next(
+                (who for (who, waiting) in self._waiting if waiting == id_), None
+            )
+            if owner is None:
+                return  # nothing that a check asked for: left over from before
+            got = f"the answer to the IQ {id_} of {owner} was sent to {to or 'nobody'}"
+        expected = "exactly one answer to each IQ, to the full JID that asked"
+        self.strays.append((Finding("RUL-004", expected, got), stanza.xml))
+
+
+Where = Callable[[Received], bool]

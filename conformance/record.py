@@ -1,0 +1,98 @@
+"""What was exchanged, as a script that a person reads and a driver can send again."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+LONGEST = 4096
+"""Characters of one stanza that are kept; attacks are large, and nobody reads all of them."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stanza: ``out`` was sent to the target, ``in`` came from it; ``at`` are seconds."""
+
+    way: Literal["out", "in"]
+    at: float
+    xml: str
+
+    @property
+    def short(self) -> str:
+        """The stanza, cut if it is long."""
+        if len(self.xml) <= LONGEST:
+            return self.xml
+        left = len(self.xml) - LONGEST
+        return f"{self.xml[:LONGEST]}… ({left} characters more)"
+
+    @property
+    def pretty(self) -> str:
+        """The stanza over several lines, where it can be read; else as it stands."""
+        if len(self.xml) > LONGEST:
+            return self.short
+        try:
+            # Written by the kit, or received through a stream that knows no DTD.
+            return "\n".join(_lines(fromstring(self.xml), "", ""))  # noqa: S314
+        except ParseError:
+            return self.xml
+
+
+class Record:
+    """The entries of one check, in order."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def add(self, way: Literal["out", "in"], at: float, xml: str) -> None:
+        """Note one stanza."""
+        self._entries.append(Entry(way, at, xml))
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """What was exchanged, in order."""
+        return self._entries
+
+    def script(self) -> str:
+        """All of it as text: ``>>>`` before what was sent, ``<<<`` before what came."""
+        parts = [
+            f"{'>>>' if entry.way == 'out' else '<<<'} {entry.at:.3f} s\n{entry.pretty}\n"
+            for entry in self._entries
+        ]
+        return "\n".join(parts)
+
+
+def _lines(element: Element, indent: str, namespace: str) -> list[str]:
+    """An element with a line for each that has children."""
+    own, _, local = element.tag[1:].rpartition("}") if element.tag[:1] == "{" else ("", "", "")
+    local = local or element.tag
+    head = f"{indent}<{local}"
+    if own != namespace:
+        head += f" xmlns='{own}'"
+    counter = itertools.count()
+    for name, value in element.items():
+        spelled = name
+        if name.startswith("{http://www.w3.org/XML/1998/namespace}"):
+            spelled = "xml:" + name.rpartition("}")[2]
+        elif name[:1] == "{":
+            prefix = f"n{next(counter)}"
+            head += f" xmlns:{prefix}='{_quoted(name[1:].rpartition('}')[0])}'"
+            spelled = f"{prefix}:{name.rpartition('}')[2]}"
+        head += f" {spelled}='{_quoted(value)}'"
+    text = _text(element.text or "")
+    if not len(element):
+        return [f"{head}>{text}</{local}>" if text else f"{head}/>"]
+    lines = [head + ">" + text.strip()]
+    for child in element:
+        lines += _lines(child, indent + "  ", own)
+        if (child.tail or "").strip():
+            lines.append(indent + "  " + _text(child.tail or "").strip())
+    return [*lines, f"{indent}</{local}>"]
+
+
+def _text(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _quoted(text: str) -> str:
+    return _text(text).replace("'", "&apos;").replace("\n", "&#10;").replace("\t", "&#9;")

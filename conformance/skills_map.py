@@ -1,0 +1,85 @@
+"""The skills under test: the fixtures named `conformance.*`, or the target's own equivalents."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "echo": ("text",),
+        "add": ("a", "b"),
+        "types": ("colour", "flag", "ratio", "words", "note", "point"),
+        "sleep": ("seconds",),
+        "count": ("key",),
+        "progress": ("steps",),
+        "fail": ("message",),
+        "erase": ("target",),
+        "hidden": (),
+        "big": ("bytes",),
+    }
+)
+"""The roles that checks call, each with its parameters; docs/conformance.md says what they do."""
+
+
+@dataclass(frozen=True)
+class Skill:
+    """What plays one role.
+
+    Attributes:
+        name: the skill's own name at the target.
+        params: what a parameter of the role is called there; the same unless it is named.
+        fixed: parameters it wants besides, as text.
+    """
+
+    name: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
+
+    def param(self, name: str) -> str:
+        """The target's name for a parameter of the role."""
+        return self.params.get(name, name)
+
+
+def fixtures() -> dict[str, Skill]:
+    """The skills that a target offers for the kit."""
+    return {role: Skill(f"conformance.{role}") for role in ROLES}
+
+
+def read_map(path: Path) -> dict[str, Skill]:
+    """Read a mapping file; roles that it does not name are played by the fixtures.
+
+    Raises:
+        ValueError: the file does not fit; the message says where.
+        OSError: it cannot be read.
+    """
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: this is no TOML: {error}") from None
+    return fixtures() | {role: _skill(path, role, entry) for role, entry in data.items()}
+
+
+def _skill(path: Path, role: str, entry: Any) -> Skill:
+    if role not in ROLES:
+        raise ValueError(f"{path}: [{role}] is no role; the roles are {', '.join(ROLES)}.")
+    if not isinstance(entry, dict) or not isinstance(entry.get("skill"), str):
+        raise ValueError(f'{path}: [{role}] needs skill = "the target\'s name for it".')
+    params = _texts(path, role, "params", entry)
+    for name in params:
+        if name not in ROLES[role]:
+            known = ", ".join(ROLES[role]) or "none"
+            raise ValueError(f"{path}: {role} has no parameter {name}; it has: {known}.")
+    unknown = set(entry) - {"skill", "params", "with"}
+    if unknown:
+        raise ValueError(f"{path}: [{role}] knows skill, params and with, not {min(unknown)}.")
+    return Skill(entry["skill"], params, _texts(path, role, "with", entry))
+
+
+def _texts(path: Path, role: str, key: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    table = entry.get(key, {})
+    if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+        raise ValueError(f"{path}: {key} of [{role}] is a table of texts.")
+    return table

@@ -1,0 +1,389 @@
+"""What a check speaks through: it asks, waits, and holds what comes against requirements."""
+
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from xml.sax.saxutils import quoteattr
+
+import anyio
+import msgspec
+
+from conformance.drivers import Cast
+from conformance.model import Check, Finding
+from conformance.post import Post, Where
+from conformance.record import Record
+from conformance.skills_map import Skill
+from conformance.stanzas import Received
+from conformance.target import Target
+from xep.binding import ContentError, Payload, encode
+from xep.binding.escaping import escape_text
+from xep.fluux_agent.execute import NAMESPACE as EXECUTE
+from xep.fluux_agent.execute import Result
+
+P = TypeVar("P", bound=Payload)
+
+SILENCE = 0.6
+"""Seconds without an answer that are taken for silence. A slow target may pass where it should
+not; it never fails for being slow."""
+
+
+class BlockedError(Exception):
+    """Something that the check needs first did not work; the sentence says what."""
+
+
+class NoAnswerError(BlockedError):
+    """An IQ was not answered in time."""
+
+
+class Talk:
+    """One check's conversation with the target.
+
+    Args:
+        check: what is being checked.
+        post: sends and delivers.
+        target: what is known of the target.
+        timeout: seconds to wait for an answer.
+
+    Attributes:
+        who: the addresses this check speaks from.
+        record: what was exchanged.
+        findings: the requirements found broken so far.
+        held: the requirements that were looked at so far.
+    """
+
+    def __init__(self, check: Check, post: Post, target: Target, timeout: float) -> None:
+        self.check = check
+        self.target = target
+        self.timeout = timeout
+        self.record = Record()
+        self.findings: list[Finding] = []
+        self.held: set[str] = set()
+        self.unanswered: list[str] = []
+        self._token = f"{check.name}-{secrets.token_hex(3)}"
+        self.who: Cast = post.driver.cast(self._token)
+        self._post = post
+        self._ids = itertools.count(1)
+        self._answers: dict[str, Received] = {}
+        self._told: list[Received] = []
+        self._changed = anyio.Event()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Talk"]:
+        """Be reachable at its addresses for as long as the block lasts."""
+        who = self.who
+        addresses = [one for one in (who.caller, who.other, who.stranger, who.refused) if one]
+        self._post.open_box(self, addresses)
+        try:
+            yield self
+        finally:
+            self._post.close_box(self)
+
+    def answered(self, id_: str, stanza: Received) -> None:
+        """Take an answer; called by the post."""
+        self._answers[id_] = stanza
+        self._wake()
+
+    def told(self, stanza: Received) -> None:
+        """Take another stanza; called by the post."""
+        self._told.append(stanza)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # -- people of the play ----------------------------------------------------------------------
+
+    @property
+    def other(self) -> str:
+        """The caller's other resource."""
+        return _there(self.who.other)
+
+    @property
+    def stranger(self) -> str:
+        """Another principal."""
+        return _there(self.who.stranger)
+
+    @property
+    def refused(self) -> str:
+        """Somebody whom policy refuses."""
+        return _there(self.who.refused)
+
+    def skill(self, role: str) -> Skill:
+        """What plays ``role`` at the target."""
+        return self.target.skills[role]
+
+    def new_id(self) -> str:
+        """An identifier that nobody has used."""
+        return f"{self._token}-{next(self._ids)}"
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    async def iq(
+        self,
+        type_: str,
+        payload: Payload | str,
+        *,
+        sender: str | None = None,
+        to: str | None = None,
+        id_: str | None = None,
+        lang: str | None = None,
+        within: float | None = None,
+    ) -> Received:
+        """Send an IQ and return its answer, a result or an error.
+
+        Raises:
+            NoAnswerError: none came in time.
+        """
+        id_ = self.new_id() if id_ is None else id_
+        sender = sender or self.who.caller
+        to = to or self.target.address
+        self._answers.pop(id_, None)
+        await self.begin(type_, payload, sender=sender, to=to, id_=id_, lang=lang)
+        return await self.answer(id_, sender=sender, within=within)
+
+    async def begin(
+        self,
+        type_: str,
+        payload: Payload | str,
+        *,
+        id_: str,
+        sender: str | None = None,
+        to: str | None = None,
+        lang: str | None = None,
+    ) -> None:
+        """Send an IQ whose answer is waited for later."""
+        sender = sender or self.who.caller
+        to = to or self.target.address
+        content = payload if isinstance(payload, str) else encode(payload, "jabber:client")
+        spoken = "" if lang is None else f" xml:lang={quoteattr(lang)}"
+        self._post.expect(self, sender, id_, to)
+        await self._post.send(
+            self,
+            sender,
+            f"<iq from={quoteattr(sender)} to={quoteattr(to)} type={quoteattr(type_)}"
+            f" id={quoteattr(id_)}{spoken}>{content}</iq>",
+        )
+
+    async def answer(
+        self, id_: str, *, sender: str | None = None, within: float | None = None
+    ) -> Received:
+        """Wait for the answer to the IQ ``id_``.
+
+        Raises:
+            NoAnswerError: none came in time.
+        """
+        with anyio.move_on_after(self.timeout if within is None else within):
+            while id_ not in self._answers:
+                await self._changed.wait()
+        if id_ in self._answers:
+            return self._answers[id_]
+        self._post.give_up(sender or self.who.caller, id_)
+        self.unanswered.append(id_)
+        raise NoAnswerError(f"The IQ with the id {id_} was not answered in time.")
+
+    async def execute(
+        self,
+        role: str,
+        params: Mapping[str, str | Iterable[str]] | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
+        extra: str = "",
+        sender: str | None = None,
+        to: str | None = None,
+        id_: str | None = None,
+        lang: str | None = None,
+        within: float | None = None,
+        having: Mapping[str, str] | None = None,
+        **attributes: str,
+    ) -> Received:
+        """Execute the skill that plays ``role``.
+
+        Args:
+            role: the role, or ``=name`` for a skill by its very name.
+            params: texts by the role's own names; several texts repeat the parameter.
+            values: what goes as JSON.
+            extra: XML to put into the request.
+            sender: the caller unless given.
+            to: the target unless given.
+            id_: of the IQ.
+            lang: ``xml:lang`` of the IQ.
+            within: seconds to wait; the timeout of the run unless given.
+            having: attributes of ``<execute/>`` as a table.
+            attributes: attributes of ``<execute/>``, such as ``mode``.
+        """
+        heads = {**(having or {}), **attributes}
+        payload = self.request(role, params, values, extra, **heads)
+        return await self.iq(
+            "set", payload, sender=sender, to=to, id_=id_, lang=lang, within=within
+        )
+
+    def request(
+        self,
+        role: str,
+        params: Mapping[str, str | Iterable[str]] | None = None,
+        values: Mapping[str, Any] | None = None,
+        extra: str = "",
+        /,
+        **attributes: str,
+    ) -> str:
+        """Return the ``<execute/>`` that `execute` sends."""
+        skill = Skill(role[1:]) if role.startswith("=") else self.skill(role)
+        heads = {"skill": skill.name, **attributes}
+        xml = f"<execute xmlns='{EXECUTE}'"
+        xml += "".join(f" {name}={quoteattr(text)}" for name, text in heads.items()) + ">"
+        texts: dict[str, str | Iterable[str]] = dict(skill.fixed)
+        texts |= {skill.param(name): text for name, text in (params or {}).items()}
+        for name, given in texts.items():
+            for text in [given] if isinstance(given, str) else given:
+                xml += f"<param name={quoteattr(name)}>{escape_text(text)}</param>"
+        if values is not None:
+            named = {skill.param(name): value for name, value in values.items()}
+            json = escape_text(msgspec.json.encode(named).decode())
+            xml += f"<params type='application/json'>{json}</params>"
+        return f"{xml}{extra}</execute>"
+
+    async def message(
+        self,
+        body: str | None,
+        *,
+        sender: str | None = None,
+        to: str | None = None,
+        type_: str = "chat",
+        thread: str | None = None,
+        extra: str = "",
+        lang: str | None = None,
+    ) -> str:
+        """Send a message; return its id."""
+        id_ = self.new_id()
+        sender = sender or self.who.caller
+        content = "" if body is None else f"<body>{escape_text(body)}</body>"
+        content += "" if thread is None else f"<thread>{escape_text(thread)}</thread>"
+        spoken = "" if lang is None else f" xml:lang={quoteattr(lang)}"
+        await self._post.send(
+            self,
+            sender,
+            f"<message from={quoteattr(sender)} to={quoteattr(to or self.target.address)}"
+            f" type={quoteattr(type_)} id={quoteattr(id_)}{spoken}>{content}{extra}</message>",
+        )
+        return id_
+
+    async def send(self, sender: str, xml: str) -> None:
+        """Send a stanza as it is written."""
+        await self._post.send(self, sender, xml)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    async def next(self, where: Where, *, within: float | None = None) -> Received:
+        """Take the first stanza, other than an answer, that ``where`` is true of.
+
+        Raises:
+            BlockedError: none came in time.
+        """
+        with anyio.move_on_after(self.timeout if within is None else within):
+            while True:
+                for stanza in self._told:
+                    if where(stanza):
+                        self._told.remove(stanza)
+                        self.record.add("in", self._post.now, stanza.xml)
+                        return stanza
+                await self._changed.wait()
+        raise BlockedError("The stanza that was waited for did not come in time.")
+
+    async def quiet(self, where: Where, seconds: float = SILENCE) -> Received | None:
+        """Wait whether a stanza comes that ``where`` is true of; None if there is silence."""
+        try:
+            return await self.next(where, within=min(seconds, self.timeout))
+        except BlockedError:
+            return None
+
+    # -- holding against -------------------------------------------------------------------------
+
+    def hold(self, id_: str, ok: bool, expected: str, got: str | Received = "") -> bool:
+        """Note whether the requirement ``id_`` was kept; the check goes on either way."""
+        assert id_ in self.check.observes, f"{self.check.name} does not declare {id_}"
+        self.held.add(id_)
+        if not ok:
+            text = got if isinstance(got, str) else got.xml
+            self.findings.append(Finding(id_, expected, text[:2000]))
+        return ok
+
+    def holds_error(
+        self,
+        id_: str,
+        answer: Received,
+        condition: str,
+        application: str | None,
+        *,
+        name: str | None = None,
+        why: str = "",
+    ) -> bool:
+        """Hold that ``answer`` is an error of this stanza condition and this one of the agent
+        protocol's, with the attribute ``name`` if one is given.
+        """
+        expected = f"<{condition}/>" + (f" with <{application}/>" if application else "")
+        if name is not None:
+            expected += f" that names {name}"
+        if why:
+            expected += f", because {why}"
+        ok = answer.is_error and answer.stanza_conditions == [condition]
+        wanted = [] if application is None else [application]
+        ok = ok and [one for one in answer.agent_conditions if one != "retry"] == [
+            one for one in wanted if one != "retry"
+        ]
+        if application == "retry":
+            ok = ok and "retry" in answer.agent_conditions
+        if ok and name is not None:
+            ok = [getattr(one, "name", None) for one in answer.error.application] == [name]
+        return self.hold(id_, ok, expected, answer)
+
+    def decoded(self, id_: str, answer: Received, cls: type[P], expected: str) -> P:
+        """Return the payload of a result, which is held for ``id_``.
+
+        Raises:
+            BlockedError: it is not there, so the check cannot go on; the requirement is broken.
+        """
+        try:
+            payload = answer.payload(cls)
+        except ContentError as error:
+            payload = None
+            expected += f" ({error})"
+        if answer.is_error or payload is None:
+            self.hold(id_, False, expected, answer)
+            raise BlockedError(f"There was no <{cls.xml.local}/> to go on with.")
+        return payload
+
+    def given(self, answer: Received, cls: type[P], what: str) -> P:
+        """Return the payload of a result that the check needs before what it is about.
+
+        Raises:
+            BlockedError: it is not there.
+        """
+        try:
+            payload = answer.payload(cls)
+        except ContentError as error:
+            raise BlockedError(f"{what} does not fit its schema: {error}") from None
+        if answer.is_error or payload is None:
+            raise BlockedError(f"{what} did not work: {answer.xml[:500]}")
+        return payload
+
+    def text(self, answer: Received, what: str) -> str:
+        """Return the text of the first artifact of a result that the check needs."""
+        outputs = self.given(answer, Result, what).outputs
+        if not outputs:
+            raise BlockedError(f"{what} gave no artifact.")
+        return outputs[0].text
+
+    def need(self, ok: bool, what: str) -> None:
+        """Raise BlockedError with ``what`` unless ``ok``."""
+        if not ok:
+            raise BlockedError(what)
+
+
+def _there(address: str | None) -> str:
+    assert address is not None, "the runner looks whether the driver has somebody for the part"
+    return address
