@@ -446,6 +446,8 @@ class Run:
         if mine is None:
             self._progress = None
             self._keeper.grown(self)
+        elif self._progress is not None:  # said while nobody could see it
+            self._keeper.later(0, self._flush_later)
         if visible:
             self._land(accepted)
         self._keeper.tell(changes)

@@ -305,6 +305,29 @@ async def test_what_was_shown_before_it_became_a_task_is_not_lost(open_storage: 
         assert (await world.ear.ended(accepted.task)).state == "completed"
 
 
+async def test_what_was_said_inside_a_step_before_it_became_a_task_is_told(
+    open_storage: Open,
+) -> None:
+    gate = anyio.Event()
+
+    @skill(name="write", durable=True)
+    async def write(context: Context) -> str:
+        async def half(key: str) -> str:
+            await context.progress(0.5, "half")
+            await gate.wait()
+            return "fin"
+
+        return await context.step("half", half, str)
+
+    async with living(open_storage, write, inline_s=0.05) as world:
+        accepted = await world.run("write")
+        assert isinstance(accepted, Accepted)
+        told = await world.ear.until(lambda notice: notice.task.progress is not None)
+        assert told.task.id == accepted.task
+        gate.set()
+        assert (await world.ear.ended(accepted.task)).state == "completed"
+
+
 async def test_plain_functions_use_their_context_from_threads(open_storage: Open) -> None:
     @skill(name="plain", durable=True)
     def plain(context: Context) -> str:
