@@ -3,7 +3,8 @@
 slixmpp lives on asyncio, the tests on trio and asyncio. So each peer runs in a thread with a loop
 of its own, behind a face of blocking calls; `a…` are their awaitable twins, on either backend.
 Every wait is bounded and ends in TimeoutError, every broken stream in ConnectionError, so a test
-never hangs. What a peer received is handed out as it came, as `xml.etree` elements.
+never hangs. What a peer received is handed out as it came, as `xml.etree` elements. What a client
+received of `urn:fluux:agent:0` is held against its schemas: closing the client says what misfits.
 
     with SlixClient("juliet@localhost", password, server.address, server.c2s_port) as juliet:
         reply = juliet.iq(to="agent.localhost", payload="<query xmlns='…'/>")
@@ -30,6 +31,7 @@ from xml.sax.saxutils import quoteattr
 import slixmpp
 from anyio import to_thread
 
+from tests import schemas
 from tests.servers.slix_echo import answer_execute
 
 Element = ET.Element
@@ -360,6 +362,13 @@ class SlixClient(_Peer):
         self._ca_file = ca_file
         self._presence = presence
         self._plugins = plugins
+        self._invalid: list[str] = []
+
+    def close(self, timeout: float = TIMEOUT) -> None:
+        """Do what every peer does. Raises AssertionError if what came does not fit its schema."""
+        super().close(timeout)
+        invalid, self._invalid = self._invalid, []
+        assert not invalid, "\n".join(invalid)
 
     @property
     def encrypted(self) -> bool:
@@ -380,6 +389,13 @@ class SlixClient(_Peer):
         for plugin in self._plugins:
             xmpp.register_plugin(plugin)
         return xmpp
+
+    def _record(self, stanza: Element) -> None:
+        try:
+            schemas.check(ET.tostring(stanza))
+        except AssertionError as misfit:
+            self._invalid.append(str(misfit))
+        super()._record(stanza)
 
     def _on_session(self, event: object) -> None:
         if self._presence:

@@ -9,9 +9,20 @@ import pytest
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.site import juliet, mallory, romeo, site
+from tests.servers.tasking import caller, desk, desk_server, other
 
 # pytest finds fixtures by their names in here.
-__all__ = ["juliet", "make_agent", "mallory", "romeo", "site"]
+__all__ = [
+    "caller",
+    "desk",
+    "desk_server",
+    "juliet",
+    "make_agent",
+    "mallory",
+    "other",
+    "romeo",
+    "site",
+]
 
 MakeAgent = Callable[..., AgentProcess]
 

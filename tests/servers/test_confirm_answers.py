@@ -1,0 +1,233 @@
+"""Confirmations on a real server: the question as anybody can check it, and every way to answer."""
+
+import pytest
+
+from tests.servers.clients import Element, SlixClient
+from tests.servers.talk import (
+    PING,
+    execute,
+    result,
+)
+from tests.servers.tasking import (
+    CONFIRM,
+    RESPONSES,
+    TASK,
+    Desk,
+    accepted,
+    asks,
+    begin,
+    cancel,
+    completed,
+    decision,
+    digest_of,
+    ended,
+    event,
+    failed,
+    heard,
+    in_state,
+    refusal,
+    say,
+    select,
+)
+
+pytestmark = [pytest.mark.servers]
+
+HASHES = "urn:xmpp:hashes:2"
+DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"
+UNKNOWN = ("item-not-found", "unknown-confirmation")
+CONFLICT = ("conflict", "conflict")
+
+
+def put(client: SlixClient, desk: Desk, target: str, thread: str = "") -> tuple[str, Element]:
+    """Have something erased: the task, and the message that asks whether it may be."""
+    attributes = f"thread='{thread}'" if thread else ""
+    task = begin(client, desk.assistant, "conformance.erase", attributes, target=target)
+    return task, asks(client, task)[0]
+
+
+def identifier(question: Element) -> str:
+    confirm = question.find(f"{{{CONFIRM}}}confirm")
+    assert confirm is not None
+    return confirm.attrib["id"]
+
+
+def decide(client: SlixClient, desk: Desk, id_: str, value: str, inside: str = "") -> Element:
+    return client.iq(desk.assistant, decision(id_, value, inside), "set")
+
+
+def test_the_question_and_approval_by_iq(desk: Desk, caller: SlixClient) -> None:
+    asked = execute("wipe", attributes="thread='talk'", path='/tmp/ß "x"', json='{"deep": true}')
+    reply = caller.iq(desk.assistant, asked, "set")
+    task = accepted(reply)
+    assert result(reply).get("state") == "input-required"
+    message, confirm = asks(caller, task)
+    assert message.get("type") == "chat"
+    assert message.get("from") == desk.assistant
+    assert message.get("to", "").partition("/")[0] == desk.server.jid("juliet")
+    assert message.findtext("{*}thread") == "talk"
+    (body,) = message.findall("{*}body")
+    text = body.text or ""
+    for part in ("wipe", "/tmp/ß", "days: 30", "deep: true", "yes", "no", "UTC"):
+        assert part in text, text
+    assert confirm.get("principal") == desk.server.jid("juliet")
+    assert confirm.find(f"{{{CONFIRM}}}risk") is not None
+    hash_ = confirm.find(f"{{{HASHES}}}hash")
+    assert hash_ is not None
+    assert hash_.get("algo") == "sha-256"
+    assert hash_.text == digest_of(message)
+    id_ = confirm.attrib["id"]
+    assert [r.get("value") for r in message.findall(f"{{{RESPONSES}}}response")] == ["yes", "no"]
+    assert [a.get("id") for a in message.findall(f"{{{RESPONSES}}}action")] == [
+        f"approve:{id_}",
+        f"deny:{id_}",
+    ]
+    # The event of the same revision holds the same question.
+    told = caller.messages.take(event(task, "input-required"))
+    assert told.get("type") == "headline"
+    assert told.find(f"{{{TASK}}}task/{{{CONFIRM}}}confirm") is not None
+    waiting = in_state(caller, desk.assistant, task, "input-required")
+    assert waiting.get("revision") == "1"
+    assert desk.effects("wiped") == []
+
+    wrong = f"<hash xmlns='{HASHES}' algo='sha-256'>{'A' * 43}=</hash>"
+    assert refusal(decide(caller, desk, id_, "approve", wrong)) == CONFLICT
+    right = f"<hash xmlns='{HASHES}' algo='sha-256'>{hash_.text}</hash>"
+    agreed = decide(caller, desk, id_, "approve", right)
+    assert agreed.get("type") == "result"
+    assert list(agreed) == []
+    assert completed(caller, task) == 'wiped /tmp/ß "x"'
+    # The same again is answered alike; the opposite is not.
+    assert decide(caller, desk, id_, "approve").get("type") == "result"
+    assert refusal(decide(caller, desk, id_, "deny")) == CONFLICT
+    assert desk.effects("wiped") == ['wiped /tmp/ß "x"']
+
+
+def test_nobody_else_can_answer(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+    task, question = put(caller, desk, "foreign")
+    id_ = identifier(question)
+    assert refusal(decide(other, desk, id_, "approve")) == UNKNOWN
+    assert refusal(decide(other, desk, "f" * len(id_), "approve")) == UNKNOWN
+    select(other, desk.assistant, f"approve:{id_}")
+    say(other, desk.assistant, "yes", f"<thread>{task}</thread>")
+    other.iq(desk.assistant, PING)
+    # Nor was it put to that address of ours.
+    assert refusal(caller.iq(desk.domain, decision(id_, "approve"), "set")) == UNKNOWN
+    in_state(caller, desk.assistant, task, "input-required")
+    assert result_of_cancel(caller, desk, task) == "cancelled"
+    # A question of a task that has ended cannot be decided any more.
+    assert refusal(decide(caller, desk, id_, "approve")) == CONFLICT
+
+
+def result_of_cancel(client: SlixClient, desk: Desk, task: str) -> str | None:
+    return result(client.iq(desk.assistant, cancel(task), "set")).get("state")
+
+
+def test_by_a_selected_action(desk: Desk, caller: SlixClient) -> None:
+    task, question = put(caller, desk, "selected")
+    select(caller, desk.assistant, f"approve:{identifier(question)}")
+    assert completed(caller, task) == "erased selected"
+    heard(caller, desk.assistant, "Approved.")
+    task, question = put(caller, desk, "selected too")
+    select(caller, desk.assistant, f"deny:{identifier(question)}")
+    assert failed(caller, task)[0] == "denied"
+    heard(caller, desk.assistant, "Denied.")
+    select(caller, desk.assistant, f"approve:{identifier(question)}")
+    heard(caller, desk.assistant, "decided")
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_yes(desk: Desk, caller: SlixClient, threaded: bool) -> None:
+    task, _ = put(caller, desk, "in words", "t-yes")
+    thread = "<thread>t-yes</thread>" if threaded else ""
+    say(caller, desk.assistant, " Yes! ", thread)
+    message, found = ended(caller, task)
+    assert found.get("state") == "completed"
+    # The request named a thread: a person reads along.
+    assert message.findtext("{*}body") == "erased in words"
+    assert "Approved. conformance.erase" in heard(caller, desk.assistant, "Approved.").findtext(
+        "{*}body", ""
+    )
+
+
+def test_no_and_why(desk: Desk, caller: SlixClient) -> None:
+    task, _ = put(caller, desk, "denied", "t-no")
+    say(caller, desk.assistant, "yes, but later", "<thread>t-no</thread>")
+    heard(caller, desk.assistant, "did not take that as leave")
+    in_state(caller, desk.assistant, task, "input-required")
+    say(caller, desk.assistant, "No, because it is still needed", "<thread>t-no</thread>")
+    assert failed(caller, task) == ("denied", "because it is still needed")
+    heard(caller, desk.assistant, "Denied.")
+
+
+def test_which_one(desk: Desk, caller: SlixClient) -> None:
+    first, asked_first = put(caller, desk, "the first", "t-first")
+    second, _ = put(caller, desk, "the second", "t-second")
+    say(caller, desk.assistant, "yes")
+    which = heard(caller, desk.assistant, "Which one").findtext("{*}body", "")
+    assert '"the first"' in which
+    assert '"the second"' in which
+    for task in (first, second):
+        in_state(caller, desk.assistant, task, "input-required")
+    say(caller, desk.assistant, f"/deny {identifier(asked_first)} not that one")
+    assert failed(caller, first) == ("denied", "not that one")
+    say(caller, desk.assistant, "yes", "<thread>t-second</thread>")
+    assert completed(caller, second) == "erased the second"
+
+
+def test_what_decides_nothing(desk: Desk, caller: SlixClient) -> None:
+    task, question = put(caller, desk, "undecided", "t-none")
+    id_ = identifier(question)
+    thread = "<thread>t-none</thread>"
+    selected = f"<action-selected xmlns='{RESPONSES}' id='approve:{id_}'/>"
+    copied = (
+        f"<forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' type='chat'"
+        f" from='{desk.server.jid('juliet')}/x' to='{desk.assistant}'><body>yes</body>{thread}"
+        "</message></forwarded>"
+    )
+    say(caller, desk.assistant, "yes", thread + DELAY)
+    caller.send_raw(f"<message to='{desk.assistant}' type='chat'>{selected}{DELAY}</message>")
+    caller.send_raw(f"<message to='{desk.assistant}' type='chat'>{copied}</message>")
+    for type_ in ("groupchat", "error", "headline"):
+        caller.send_raw(
+            f"<message to='{desk.assistant}' type='{type_}'><body>yes</body>{thread}</message>"
+        )
+    caller.iq(desk.assistant, PING)
+    in_state(caller, desk.assistant, task, "input-required")
+    say(caller, desk.assistant, "no", thread)
+    assert failed(caller, task)[0] == "denied"
+
+
+def test_two_who_may_answer(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+    task = begin(caller, desk.assistant, "shared-wipe", path="shared")
+    mine, _ = asks(caller, task)
+    theirs, _ = asks(other, task)
+    assert identifier(mine) == identifier(theirs)
+    assert desk.server.jid("juliet") in theirs.findtext("{*}body", "")
+    assert decide(other, desk, identifier(theirs), "approve").get("type") == "result"
+    assert completed(caller, task) == "wiped shared"
+    assert refusal(decide(caller, desk, identifier(mine), "deny")) == CONFLICT
+    # The task is still the principal's alone.
+    assert refusal(other.iq(desk.assistant, f"<task xmlns='{TASK}' id='{task}'/>")) == (
+        "item-not-found",
+        "unknown-task",
+    )
+
+
+def test_nobody_is_asked_in_vain(desk: Desk, caller: SlixClient) -> None:
+    inline = execute("conformance.erase", attributes="mode='inline'", target="x")
+    assert refusal(caller.iq(desk.assistant, inline, "set")) == (
+        "not-allowed",
+        "confirmation-unavailable",
+    )
+    wrong = execute("conformance.erase", nothing="x")
+    assert refusal(caller.iq(desk.assistant, wrong, "set")) == ("bad-request", "invalid-param")
+
+
+def test_killed_between_question_and_answer(desk: Desk, caller: SlixClient) -> None:
+    task, question = put(caller, desk, "after a crash", "t-crash")
+    desk.agent.kill()
+    desk.agent.start().connected()
+    in_state(caller, desk.assistant, task, "input-required")
+    say(caller, desk.assistant, "yes", "<thread>t-crash</thread>")
+    assert completed(caller, task) == "erased after a crash"
+    assert decide(caller, desk, identifier(question), "approve").get("type") == "result"
