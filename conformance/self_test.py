@@ -43,7 +43,8 @@ def _program() -> str:
     found = str(beside) if beside.exists() else shutil.which("xmpp-agent")
     if found is None:
         raise DriverError(
-            "There is no xmpp-agent on this machine to test: pip install 'xmpp-agent-component[demo]'"
+            "There is no xmpp-agent on this machine to test:"
+            " pip install 'xmpp-agent-component[demo]'"
         )
     return found
 
@@ -94,7 +95,7 @@ async def demonstrated() -> AsyncIterator[Site]:
     Raises:
         DriverError: it is not installed, or its server did not come up.
     """
-    command = [_program(), "demo", "--port", "0"]
+    command = [_program(), "demo", "--port", "0", "--fixtures"]
     async with await anyio.open_process(
         command, env=_environment(), stdin=subprocess.DEVNULL, stderr=None
     ) as process:

@@ -65,8 +65,8 @@ def read_map(path: Path) -> dict[str, Skill]:
 def _skill(path: Path, role: str, entry: Any) -> Skill:
     if role not in ROLES:
         raise ValueError(f"{path}: [{role}] is no role; the roles are {', '.join(ROLES)}.")
-    if not isinstance(entry, dict) or not isinstance(entry.get("skill"), str):
-        raise ValueError(f'{path}: [{role}] needs skill = "the target\'s name for it".')
+    if not (isinstance(entry, dict) and isinstance(entry.get("skill"), str)):
+        raise ValueError(f'{path}: [{role}] needs skill = "its name at the target".')
     params = _texts(path, role, "params", entry)
     for name in params:
         if name not in ROLES[role]:
@@ -80,6 +80,6 @@ def _skill(path: Path, role: str, entry: Any) -> Skill:
 
 def _texts(path: Path, role: str, key: str, entry: Mapping[str, Any]) -> dict[str, str]:
     table = entry.get(key, {})
-    if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise ValueError(f"{path}: {key} of [{role}] is a table of texts.")
     return table

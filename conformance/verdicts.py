@@ -61,8 +61,7 @@ def profiles(
 def _verdict(requirement: Requirement, results: tuple[Result, ...], claimed: bool) -> Verdict:
     id_ = requirement.id
     if not results:
-        reason = requirement.unobservable or _without_check(requirement)
-        return Verdict(id_, Status.UNCHECKED, reason)
+        return _without_check(requirement)
     broken = [one for result in results for one in result.findings if one.id == id_]
     if broken and not claimed:
         return Verdict(id_, Status.NOT_CLAIMED, broken[0].expected, results)
@@ -93,10 +92,14 @@ def _verdict(requirement: Requirement, results: tuple[Result, ...], claimed: boo
     return Verdict(id_, Status.NOT_OBSERVABLE, reason, results)
 
 
-def _without_check(requirement: Requirement) -> str:
+def _without_check(requirement: Requirement) -> Verdict:
+    if requirement.unobservable:
+        return Verdict(requirement.id, Status.UNCHECKED, requirement.unobservable)
     if "::" in requirement.check:
-        return "It is observed by a test of the reference implementation, not by this kit."
-    return f"The check {requirement.check} is not part of this release of the kit."
+        reason = "It is observed by a test of the reference implementation, not by this kit."
+        return Verdict(requirement.id, Status.UNCHECKED, reason)
+    reason = f"The check {requirement.check} is not part of this release of the kit."
+    return Verdict(requirement.id, Status.UNWRITTEN, reason)
 
 
 def _expected(verdict: Verdict, reason: str | None) -> Verdict:
@@ -120,8 +123,11 @@ def _profile(
     own = [
         found[one.id].status for one in specification.requirements if one.profile == profile.name
     ]
-    if all(status in (Status.NOT_SELECTED, Status.UNCHECKED) for status in own):
+    idle = (Status.NOT_SELECTED, Status.UNCHECKED, Status.UNWRITTEN)
+    if all(status in idle for status in own):
         return ProfileStatus.NOT_JUDGED
     if profile.name not in claimed:
         return ProfileStatus.NOT_CLAIMED
-    return ProfileStatus.FAILS if red & set(own) else ProfileStatus.HOLDS
+    if red & set(own):
+        return ProfileStatus.FAILS
+    return ProfileStatus.PARTLY if Status.UNWRITTEN in own else ProfileStatus.HOLDS

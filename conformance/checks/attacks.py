@@ -3,7 +3,6 @@
 from conformance.model import Ability, check
 from conformance.stanzas import Received
 from conformance.talk import BlockedError, NoAnswerError, Talk
-from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.skills import SkillsQuery
 
 BUDGET = 512 * 1024
@@ -102,8 +101,7 @@ async def payload(t: Talk) -> None:
         ("get", "<query xmlns='urn:fluux:agent:0#skills' ttl='soon'/>"),
         (
             "set",
-            f"<execute xmlns='{EXECUTE}' skill='{t.skill('echo').name}'>"
-            "<params>{}</params><params>{}</params></execute>",
+            t.request("echo", None, None, "<params>{}</params>" * 2),
         ),
     ):
         answer = await t.iq(type_, xml)

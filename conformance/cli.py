@@ -1,0 +1,356 @@
+"""`xmpp-agent-conformance`: the command line."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from conformance.drivers import Driver
+    from conformance.drivers.acceptor import AcceptorDriver
+    from conformance.drivers.client import ClientDriver
+    from conformance.drivers.component import ComponentDriver
+    from conformance.self_test import Site
+
+EXIT_BROKEN = 1
+EXIT_USAGE = 2
+EXIT_UNREACHED = 3
+
+_EPILOG = """\b
+Examples:
+  xmpp-agent-conformance --self-test
+  xmpp-agent-conformance agent.example.net --jid juliet@example.net --password-env PASSWORD
+  xmpp-agent-conformance agent.example.net --component tester.example.net \\
+      --secret-env SECRET --host xmpp.example.net --port 5347 --html report.html
+  xmpp-agent-conformance agent.example.net --acceptor 127.0.0.1:5275 --secret-env SECRET EXE
+  xmpp-agent-conformance --list confirm
+
+\b
+Exit codes:
+  0  every claimed profile holds
+  1  a claimed profile fails, or none is claimed
+  2  the command line or a file of it is wrong
+  3  the target was not reached
+
+The stanzas of --jid go through slixmpp, which knows nothing of this project:
+pip install 'xmpp-agent-component[conformance-client]'"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, as it was given."""
+
+    words: tuple[str, ...]
+    self_test: bool
+    listing: bool
+    jid: str | None
+    password_env: str
+    second_jid: str | None
+    second_password_env: str | None
+    component: str | None
+    acceptor: str | None
+    secret_env: str
+    host: str | None
+    port: int | None
+    insecure: bool
+    ca_file: str | None
+    users: str | None
+    refused: str | None
+    profile: tuple[str, ...]
+    skills: Path | None
+    baseline: Path | None
+    strict: bool
+    hostile: bool
+    timeout: float
+    html: Path | None
+    junit: Path | None
+    json: Path | None
+    script: Path | None
+
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("words", nargs=-1, metavar="TARGET [WHAT]...")
+@click.option("--self-test", is_flag=True, help="Judge the xmpp-agent of this machine. No TARGET.")
+@click.option("--list", "listing", is_flag=True, help="List requirements and checks. No TARGET.")
+@click.option("--jid", help="Reach the target as a client: the account.")
+@click.option(
+    "--password-env",
+    default="PASSWORD",
+    show_default=True,
+    metavar="VAR",
+    help="Variable that holds its password.",
+)
+@click.option("--second-jid", help="A second account, which plays the stranger.")
+@click.option("--second-password-env", metavar="VAR", help="Variable that holds its password.")
+@click.option("--component", metavar="DOMAIN", help="Reach the target as a component of a server.")
+@click.option("--acceptor", metavar="HOST:PORT", help="Listen here; the target connects to us.")
+@click.option(
+    "--secret-env",
+    default="SECRET",
+    show_default=True,
+    metavar="VAR",
+    help="Variable that holds the component secret, for both.",
+)
+@click.option("--host", help="Where the server is, if not at the domain of the account.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Its port for clients or components.")
+@click.option("--insecure", is_flag=True, help="Accept a server that proves nothing. For tests.")
+@click.option("--ca-file", help="PEM file of an authority to trust besides the system's.")
+@click.option(
+    "--users",
+    metavar="DOMAIN",
+    help="With --acceptor: the domain of the users that"
+    " we play. [default: TARGET without its first label]",
+)
+@click.option("--refused", metavar="JID", help="Somebody that the target's policy refuses.")
+@click.option("--profile", multiple=True, help="Judge this profile, advertised or not.")
+@click.option(
+    "--skills", type=_FILE, help="TOML file with the target's own equivalents of the fixtures."
+)
+@click.option("--baseline", type=_FILE, help="TOML file of expected failures.")
+@click.option("--strict", is_flag=True, help="A SHOULD that is not followed counts as a failure.")
+@click.option("--hostile", is_flag=True, help="Try what a production server should be spared.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 120),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for an answer.",
+)
+@click.option("--html", type=_FILE, help="Write a report as one page.")
+@click.option("--junit", type=_FILE, help="Write a report as JUnit XML.")
+@click.option("--json", type=_FILE, help="Write a report as JSON.")
+@click.option("--script", type=_FILE, help="Write the stanzas of every check as text.")
+@click.version_option(package_name="xmpp-agent-component", prog_name="xmpp-agent-conformance")
+def command(**given: object) -> None:
+    """Judge an agent of urn:fluux:agent:0 over real XMPP.
+
+    TARGET is the address of the agent, or of the component that hosts it. WHAT narrows what is
+    judged: a requirement (EXE-012), a family (EXE), a profile (confirm), a section (params) or a
+    check (execute.arrays).
+    """
+    options = Options(**given)  # type: ignore[arg-type]
+    if options.listing:
+        _list(options)
+        return
+    raise SystemExit(_judge(options))
+
+
+def main() -> None:
+    """Run the command line; ends the process with one of the documented exit codes."""
+    command(prog_name="xmpp-agent-conformance")
+
+
+# -- listing -------------------------------------------------------------------------------------
+
+
+def _list(options: Options) -> None:
+    from conformance.checks import all_checks  # noqa: PLC0415 - --help needs none of it
+    from conformance.requirements import load  # noqa: PLC0415
+    from conformance.selection import SelectionError, select  # noqa: PLC0415
+    from conformance.watches import watches  # noqa: PLC0415
+
+    specification = load()
+    checks = all_checks()
+    try:
+        chosen = select((*options.words, *options.profile), specification, checks)
+    except SelectionError as error:
+        raise click.UsageError(str(error)) from None
+    observers: dict[str, list[str]] = {}
+    named = [(one.name, one.observes) for one in checks]
+    named += [(one.name, one.observes) for one in watches(0)]
+    for name, observes in named:
+        for id_ in observes:
+            observers.setdefault(id_, []).append(name)
+    for requirement in specification.requirements:
+        if requirement.id in chosen.ids:
+            by = ", ".join(observers.get(requirement.id, ())) or "-"
+            level = f"{requirement.level:<10}"
+            click.echo(f"{requirement.id}  {level} {requirement.profile:<10} {by}")
+
+
+# -- judging -------------------------------------------------------------------------------------
+
+
+def _judge(options: Options) -> int:
+    import anyio  # noqa: PLC0415
+
+    from conformance.baseline import read_baseline  # noqa: PLC0415
+    from conformance.checks import all_checks  # noqa: PLC0415
+    from conformance.drivers import DriverError  # noqa: PLC0415
+    from conformance.requirements import load  # noqa: PLC0415
+    from conformance.runner import Plan  # noqa: PLC0415
+    from conformance.selection import SelectionError, select  # noqa: PLC0415
+    from conformance.skills_map import fixtures, read_map  # noqa: PLC0415
+
+    target, words = _target(options)
+    specification = load()
+    try:
+        chosen = select((*words, *options.profile), specification, all_checks())
+        skills = fixtures() if options.skills is None else read_map(options.skills)
+        baseline = {} if options.baseline is None else read_baseline(options.baseline)
+    except (SelectionError, ValueError, OSError) as error:
+        raise click.UsageError(str(error)) from None
+    known = {profile.name for profile in specification.profiles}
+    plan = Plan(
+        target,
+        specification,
+        chosen,
+        skills,
+        timeout=options.timeout,
+        strict=options.strict,
+        baseline=baseline,
+        claims=frozenset(options.profile) & known,
+    )
+    try:
+        # The client driver's library lives on asyncio; one loop for all of it.
+        return anyio.run(_run, plan, options, backend="asyncio")
+    except* DriverError as group:
+        for fault in _leaves(group):
+            click.echo(f"error: {fault}", err=True)
+    return EXIT_UNREACHED
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+async def _run(plan: object, options: Options) -> int:
+    from conformance import runner  # noqa: PLC0415
+    from conformance.report import html, machine, text  # noqa: PLC0415
+
+    assert isinstance(plan, runner.Plan)
+    async with _driver(options, plan.address) as driver:
+        run = await runner.run(plan, driver, text.progress)
+    text.summary(run, plan.specification, strict=plan.strict)
+    reports: list[tuple[Path | None, Callable[[], str]]] = [
+        (options.html, lambda: html.as_html(run, plan.specification)),
+        (options.json, lambda: machine.as_json(run, plan.specification)),
+        (options.junit, lambda: machine.as_junit(run, plan.specification, strict=plan.strict)),
+        (options.script, lambda: machine.as_script(run)),
+    ]
+    for path, made in reports:
+        if path is not None:
+            path.write_text(made(), "utf-8")
+            click.echo(f"wrote {path}")
+    return 0 if run.good else EXIT_BROKEN
+
+
+# -- the way to the target -----------------------------------------------------------------------
+
+
+def _target(options: Options) -> tuple[str, tuple[str, ...]]:
+    from conformance.self_test import DOMAIN  # noqa: PLC0415
+
+    ways = [one for one in (options.jid, options.component, options.acceptor) if one is not None]
+    if options.self_test:
+        if options.jid or options.component:
+            raise click.UsageError(
+                "--self-test brings its own server; only --acceptor goes with it."
+            )
+        return DOMAIN, options.words
+    if not options.words:
+        raise click.UsageError("Name the TARGET, or use --self-test. See --help for examples.")
+    if len(ways) != 1:
+        raise click.UsageError("Choose one way to the target: --jid, --component or --acceptor.")
+    return options.words[0], options.words[1:]
+
+
+@contextlib.asynccontextmanager
+async def _driver(options: Options, target: str) -> "AsyncIterator[Driver]":
+    from conformance import self_test  # noqa: PLC0415
+
+    if options.self_test and options.acceptor is None:
+        async with self_test.demonstrated() as site:
+            yield _demo_client(site, options)
+    elif options.self_test:
+        secret = self_test.new_secret()
+        acceptor = _acceptor(options, target, secret, self_test.REFUSED)
+        async with acceptor.listening(), self_test.attached(acceptor.host, acceptor.port, secret):
+            yield acceptor
+    elif options.acceptor is not None:
+        yield _acceptor(options, target, _secret(options.secret_env), options.refused)
+    elif options.component is not None:
+        yield _component(options)
+    else:
+        yield _client(options)
+
+
+def _acceptor(options: Options, target: str, secret: str, refused: str | None) -> "AcceptorDriver":
+    from conformance.drivers.acceptor import AcceptorDriver  # noqa: PLC0415
+
+    host, _, port = (options.acceptor or "").rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError("--acceptor is HOST:PORT, such as 127.0.0.1:5275.")
+    domain = target.partition("/")[0].rpartition("@")[2]
+    users = options.users or domain.partition(".")[2] or domain
+    return AcceptorDriver(
+        domain,
+        secret,
+        caller=f"juliet@{users}",
+        stranger=f"romeo@{users}",
+        refused=refused,
+        host=host,
+        port=int(port),
+        hostile=options.hostile,
+    )
+
+
+def _component(options: Options) -> "ComponentDriver":
+    from conformance.drivers.component import ComponentDriver  # noqa: PLC0415
+
+    assert options.component is not None
+    return ComponentDriver(
+        options.component,
+        _secret(options.secret_env),
+        host=options.host or options.component.partition(".")[2],
+        port=options.port or 5347,
+        refused=options.refused,
+        hostile=options.hostile,
+    )
+
+
+def _client(options: Options) -> "ClientDriver":
+    from conformance.drivers.client import Account, ClientDriver, Server  # noqa: PLC0415
+
+    assert options.jid is not None
+    stranger = None
+    if options.second_jid is not None:
+        if options.second_password_env is None:
+            raise click.UsageError("--second-jid needs --second-password-env.")
+        stranger = Account(options.second_jid, _secret(options.second_password_env))
+    return ClientDriver(
+        Server(options.host, options.port, options.ca_file, options.insecure),
+        Account(options.jid, _secret(options.password_env)),
+        stranger=stranger,
+        hostile=options.hostile,
+    )
+
+
+def _demo_client(site: "Site", options: Options) -> "ClientDriver":
+    from conformance.drivers.client import Account, ClientDriver, Server  # noqa: PLC0415
+
+    password = "demo"  # noqa: S105 - `xmpp-agent demo` prints it for everybody, on loopback
+    return ClientDriver(
+        Server(site.host, site.port, site.ca_file),
+        Account("juliet@localhost", password),
+        stranger=Account("you@localhost", password),
+        refused=Account("mallory@localhost", password),
+        hostile=options.hostile,
+    )
+
+
+def _secret(variable: str) -> str:
+    value = os.environ.get(variable, "")
+    if not value:
+        raise click.UsageError(f"The environment variable {variable} is not set.")
+    return value

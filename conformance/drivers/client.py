@@ -1,0 +1,189 @@
+"""Ordinary accounts of ordinary servers, through slixmpp: a library that nobody here wrote.
+
+What `xep` misreads the other two drivers misread with it; here the stream, the login and the
+parser are somebody else's. slixmpp lives on asyncio, so this driver works on that loop alone.
+"""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, tostring
+
+import anyio
+
+from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers.link import HANDSHAKE
+from conformance.model import Ability
+from xep.stanza import Incoming
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account to log in with."""
+
+    jid: str
+    password: str
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the accounts live.
+
+    Attributes:
+        host: None looks the server up by the domain of the account.
+        port: its port for clients.
+        ca_file: a PEM file of an authority to trust.
+        insecure: whether a server that proves nothing is taken, in the clear too.
+    """
+
+    host: str | None = None
+    port: int | None = None
+    ca_file: str | None = None
+    insecure: bool = False
+
+
+class ClientDriver:
+    """Logs in as the caller, as the caller once more, and as a stranger and a refused if given."""
+
+    lanes = 1
+
+    def __init__(
+        self,
+        server: Server,
+        caller: Account,
+        *,
+        stranger: Account | None = None,
+        refused: Account | None = None,
+        hostile: bool = False,
+    ) -> None:
+        self.name = f"client {caller.jid}, through slixmpp"
+        self._server = server
+        self._accounts = {"caller": caller, "other": caller}
+        abilities = {Ability.RESOURCE, Ability.ORIGIN}
+        if stranger is not None:
+            self._accounts["stranger"] = stranger
+            abilities.add(Ability.STRANGER)
+        if refused is not None:
+            self._accounts["refused"] = refused
+            abilities.add(Ability.REFUSED)
+        if hostile:
+            abilities.add(Ability.HOSTILE)
+        self.abilities = frozenset(abilities)
+        self._sessions: dict[str, _Session] = {}
+
+    def cast(self, lane: str) -> Cast:
+        """The same sessions in each check, one check at a time."""
+        jids = {part: session.jid for part, session in self._sessions.items()}
+        return Cast(jids["caller"], jids["other"], jids.get("stranger"), jids.get("refused"))
+
+    @contextlib.asynccontextmanager
+    async def open(self, deliver: Deliver) -> AsyncIterator[None]:
+        """Log everybody in.
+
+        Raises:
+            DriverError: slixmpp is not installed, or a login failed.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            for part, account in self._accounts.items():
+                session = _Session(self._server, account, deliver)
+                stack.push_async_callback(session.close)
+                await session.open()
+                self._sessions[part] = session
+            yield
+
+    async def send(self, sender: str, xml: str) -> None:
+        """Send a stanza on the stream of ``sender``."""
+        for session in self._sessions.values():
+            if session.jid == sender:
+                session.send(xml)
+                return
+        raise AssertionError(f"nobody has logged in as {sender}")
+
+
+class _Session:
+    """One login."""
+
+    def __init__(self, server: Server, account: Account, deliver: Deliver) -> None:
+        self.jid = ""
+        self._account = account
+        self._server = server
+        self._changed = anyio.Event()
+        self._why = ""
+        self._xmpp = _client(server, account, lambda element: deliver(_incoming(element)))
+
+    async def open(self) -> None:
+        xmpp = self._xmpp
+        xmpp.add_event_handler("session_start", self._started)
+        xmpp.add_event_handler("failed_all_auth", self._failed("the password is not accepted"))
+        xmpp.add_event_handler("ssl_invalid_chain", self._failed("its certificate is not trusted"))
+        xmpp.add_event_handler("connection_failed", self._failed("nobody listens there"))
+        xmpp.add_event_handler("disconnected", self._failed("the stream ended"))
+        xmpp.connect(self._server.host, self._server.port)
+        with anyio.move_on_after(HANDSHAKE):
+            await self._changed.wait()
+        if not self.jid:
+            why = self._why or f"it took more than {HANDSHAKE:g} s"
+            raise DriverError(f"Cannot log in as {self._account.jid}: {why}.")
+
+    def send(self, xml: str) -> None:
+        if not self._xmpp.is_connected():
+            raise DriverError(f"The stream of {self.jid} is gone.")
+        self._xmpp.send_raw(xml)
+
+    async def close(self) -> None:
+        self._xmpp.cancel_connection_attempt()
+        if self._xmpp.is_connected():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+                await self._xmpp.disconnect(wait=1.0)
+
+    def _started(self, _event: object) -> None:
+        self._xmpp.send_raw("<presence/>")
+        self.jid = str(self._xmpp.boundjid)
+        self._changed.set()
+
+    def _failed(self, why: str) -> Callable[[object], None]:
+        def failed(_event: object) -> None:
+            self._why = self._why or why
+            self._changed.set()
+
+        return failed
+
+
+def _client(server: Server, account: Account, take: Callable[[Element], None]) -> Any:
+    """A slixmpp client that shows each stanza as it came."""
+    try:
+        import slixmpp  # noqa: PLC0415 - an extra; only who uses this driver needs it
+    except ImportError:
+        raise DriverError(
+            "Logging in as a client needs slixmpp:"
+            " pip install 'xmpp-agent-component[conformance-client]'"
+        ) from None
+
+    class Client(slixmpp.ClientXMPP):
+        def incoming_filter(self, xml: Element) -> Element:
+            # The one place where slixmpp shows a stanza before it adds attributes of its own.
+            take(xml)
+            return xml
+
+    plain = {"unencrypted_plain": server.insecure, "unencrypted_scram": server.insecure}
+    xmpp: Any = Client(account.jid, account.password, plugin_config={"feature_mechanisms": plain})
+    xmpp.enable_direct_tls = False
+    xmpp.enable_starttls = True
+    xmpp.enable_plaintext = server.insecure
+    if server.insecure:
+        xmpp.ssl_context.check_hostname = False
+        xmpp.ssl_context.verify_mode = ssl.CERT_NONE
+    elif server.ca_file is not None:
+        xmpp.ca_certs = Path(server.ca_file)
+    xmpp.auto_authorize = None  # what the target asks is answered by the checks
+    xmpp.auto_subscribe = False
+    for plugin in ("xep_0030", "xep_0199"):
+        xmpp.register_plugin(plugin)
+    return xmpp
+
+
+def _incoming(element: Element) -> Incoming:
+    return Incoming(element, len(tostring(element)))

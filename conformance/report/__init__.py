@@ -1,0 +1,1 @@
+"""What came of a run, for people and for machines: text, JSON, JUnit XML, HTML."""
