@@ -52,6 +52,7 @@ from component.tasks.room import TaskRoom
 from component.tasks.whom import Whom
 from xep.disco import InfoQuery
 from xep.fluux_agent.execute import Accepted, Execute, Params, Result
+from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
@@ -174,7 +175,7 @@ class Rooms:
             self._storage,
             task_limits(self._settings).retention_ms,
             self.tasks.cancel,
-            self.tasks.retry,
+            self._retry,
         )
 
         def offered(asking: Asking) -> Sequence[AnyCommand]:
@@ -185,6 +186,11 @@ class Rooms:
             *TaskCommands(ledger, self.tasks).commands(),
             *AdminCommands(self._vitals, ledger, self.intake).commands(),
         )
+
+    async def _retry(self, task: str) -> Task:
+        made = await self.tasks.retry(task)
+        self.news.released(made.id)  # no request of its own waits for an answer
+        return made
 
     def _vitals(self) -> Vitals:
         settings = self._settings
