@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from component.devserver.server import DevServer
     from component.devserver.visitor import Visitor
     from component.settings import Settings
-    from xep.stanza import Incoming
 
 _HOST = "localhost"
 _ADDRESS = "127.0.0.1"
 _COMPONENT = f"agent.{_HOST}"
-_FLUUX = "urn:fluux:agent:0"
-_DISCO = "http://jabber.org/protocol/disco"
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 
 
@@ -46,8 +43,9 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 def demo(once: bool, port: int, backend: str, fixtures: bool) -> None:
     """See it all work, with a server of its own, on this machine alone.
 
-    A client discovers the agent's skills, executes some, and is refused; the XML is shown both
-    ways. Then it stays up, so that you can log in with a client of your own.
+    A client discovers the agent's skills and executes them: at once, as a task that tells how it
+    goes, after a question to confirm, and by form. The XML is shown both ways. Then it stays up,
+    so that you can log in with a client of your own.
 
     \b
     Examples:
@@ -74,6 +72,7 @@ def demo(once: bool, port: int, backend: str, fixtures: bool) -> None:
 async def _show(once: bool, port: int, fixtures: bool) -> None:
     import anyio  # noqa: PLC0415
 
+    from component.cli import demo_scenes as scenes  # noqa: PLC0415
     from component.devserver.server import DevServer  # noqa: PLC0415
     from component.service import Service  # noqa: PLC0415
 
@@ -92,8 +91,13 @@ async def _show(once: bool, port: int, fixtures: bool) -> None:
             with anyio.fail_after(10):
                 await service.established.wait()
             _title(f"A server for {_HOST} and the component {_COMPONENT} are up.")
-            await _juliet(server)
-            await _mallory(server)
+            async with _visitor(server, "juliet") as juliet:
+                await scenes.short_requests(juliet, _HOST, _COMPONENT)
+                await scenes.a_task(juliet, _COMPONENT)
+                await scenes.a_confirmation(juliet, _COMPONENT)
+                await scenes.a_form(juliet, _COMPONENT)
+            async with _visitor(server, "mallory") as mallory:
+                await scenes.a_stranger(mallory, _COMPONENT)
             if not once:
                 _invite(server)
                 with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -102,9 +106,7 @@ async def _show(once: bool, port: int, fixtures: bool) -> None:
             service.stop()
 
 
-def _settings(
-    server: "DevServer", secret: str, directory: Path, fixtures: bool
-) -> "Settings":
+def _settings(server: "DevServer", secret: str, directory: Path, fixtures: bool) -> "Settings":
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component.settings import model  # noqa: PLC0415
@@ -117,55 +119,10 @@ def _settings(
             component_secret=SecretStr(secret),
         ),
         agent=model.Agent(name="Demo agent", allowed_jids=(f"juliet@{_HOST}", f"you@{_HOST}")),
+        skills=model.Skills(modules=("component.cli.demo_skills",)),
         storage=model.Storage(path=directory),
         conformance=model.Conformance(enabled=fixtures),
     )
-
-
-async def _juliet(server: "DevServer") -> None:
-    execute = f"xmlns='{_FLUUX}#execute'"
-    asked = (
-        ("looks at what the server has", "get", _HOST, f"<query xmlns='{_DISCO}#items'/>"),
-        ("asks what that component is", "get", _COMPONENT, f"<query xmlns='{_DISCO}#info'/>"),
-        ("discovers its skills", "get", _COMPONENT, f"<query xmlns='{_FLUUX}#skills'/>"),
-        (
-            "executes one",
-            "set",
-            _COMPONENT,
-            f"<execute {execute} skill='echo'><param name='text'>hello, agent</param></execute>",
-        ),
-        (
-            "executes another",
-            "set",
-            _COMPONENT,
-            f"<execute {execute} skill='time'><param name='zone'>Europe/Paris</param></execute>",
-        ),
-        (
-            "leaves a parameter out, and is told which",
-            "set",
-            _COMPONENT,
-            f"<execute {execute} skill='echo'/>",
-        ),
-        (
-            "asks for a skill that is not there, or not for her: nobody can tell which",
-            "set",
-            _COMPONENT,
-            f"<execute {execute} skill='launch-missiles'/>",
-        ),
-    )
-    async with _visitor(server, "juliet") as juliet:
-        for what, type_, to, payload in asked:
-            _step("Juliet", what)
-            _exchange(*await juliet.iq(type_, to, payload))
-        _step("Juliet", "writes to it as a person would")
-        _exchange(*await juliet.say(_COMPONENT, "/help"))
-
-
-async def _mallory(server: "DevServer") -> None:
-    async with _visitor(server, "mallory") as mallory:
-        _step("Mallory", "is not in allowed_jids, and is refused whatever he asks")
-        query = f"<query xmlns='{_FLUUX}#skills'/>"
-        _exchange(*await mallory.iq("get", _COMPONENT, query))
 
 
 def _visitor(server: "DevServer", account: str) -> "Visitor":
@@ -202,6 +159,7 @@ def _invite(server: "DevServer") -> None:
         ("server", f"{_ADDRESS}, port {server.c2s_port}, STARTTLS"),
         ("trust", f"the authority in {server.ca_file}, or accept the certificate"),
         ("write to", f"{_COMPONENT}, for example: /skills"),
+        ("run", "a skill from your client's menu of commands: empty-folder asks you first"),
     )
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<9}', bold=True)} {value}")
@@ -210,25 +168,3 @@ def _invite(server: "DevServer") -> None:
 
 def _title(text: str) -> None:
     click.echo("\n" + click.style(text, bold=True))
-
-
-def _step(who: str, what: str) -> None:
-    click.echo("\n" + click.style(f"{who} {what}", fg="cyan", bold=True))
-
-
-def _exchange(sent: str, answer: "Incoming") -> None:
-    from xml.etree.ElementTree import fromstring  # noqa: PLC0415
-
-    from component.cli.xml_view import layout  # noqa: PLC0415
-
-    for arrow, colour, xml in (("→", "green", sent), ("←", "yellow", answer.forward())):
-        whole = fromstring(xml)  # noqa: S314 - what our own encoder wrote
-        lines = list(layout(whole, parent_namespace=_stanza_namespace(whole.tag)))
-        click.echo(click.style(f"  {arrow} ", fg=colour, bold=True) + lines[0])
-        for line in lines[1:]:
-            click.echo("    " + line)
-
-
-def _stanza_namespace(tag: str) -> str:
-    """The namespace that goes without saying on a stream."""
-    return tag[1:].rpartition("}")[0] if tag.startswith("{") else ""

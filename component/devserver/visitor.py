@@ -1,6 +1,7 @@
 """A client for demonstrations: logs in to a `DevServer` as any client would and talks.
 
-It answers nothing it is asked, so it is no client for daily use.
+Whatever it is asked, it says that it does not know how to answer (RFC 6120 §8.2.3), so it is no
+client for daily use.
 """
 
 import base64
@@ -8,6 +9,7 @@ import contextlib
 import itertools
 import ssl
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -33,6 +35,10 @@ from xep.stream import (
 _SASL: Final = "urn:ietf:params:xml:ns:xmpp-sasl"
 _TLS: Final = "urn:ietf:params:xml:ns:xmpp-tls"
 _READ: Final = 65_536
+_NOT_SERVED: Final = (
+    "<error type='cancel'>"
+    "<service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+)
 _ENDED: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -69,6 +75,7 @@ class Visitor:
         self._ca_file = ca_file
         self._parser = StreamParser((NAMESPACE,))
         self._elements: deque[Element] = deque()
+        self._unheard: list[Incoming] = []
         self._ids = itertools.count(1)
         self._stream: ByteStream
 
@@ -103,21 +110,28 @@ class Visitor:
         sent = f"<iq type='{type_}' to='{escape_attribute(to)}' id='{id_}'>{payload}</iq>"
         await self._send(sent)
         while True:
-            stanza = Incoming(await self._element(), 0)
-            if stanza.kind == "iq" and stanza.id == id_ and stanza.type in ("result", "error"):
+            stanza = await self._stanza()
+            if stanza.kind == "iq" and stanza.id == id_:
                 return sent, stanza
+            self._unheard.append(stanza)
 
-    async def say(self, to: str, body: str) -> tuple[str, Incoming]:
-        """Send a chat message; what was sent, and the next message from that address."""
-        sent = (
-            f"<message type='chat' to='{escape_attribute(to)}'>"
-            f"<body>{escape_text(body)}</body></message>"
-        )
+    async def say(self, to: str, body: str, thread: str | None = None) -> str:
+        """Send a chat message; what was sent."""
+        inside = f"<body>{escape_text(body)}</body>"
+        if thread is not None:
+            inside += f"<thread>{escape_text(thread)}</thread>"
+        sent = f"<message type='chat' to='{escape_attribute(to)}'>{inside}</message>"
         await self._send(sent)
-        while True:
-            stanza = Incoming(await self._element(), 0)
-            if stanza.kind == "message" and stanza.sender == to:
-                return sent, stanza
+        return sent
+
+    async def hear(self, wanted: Callable[[Incoming], bool]) -> Incoming:
+        """The next stanza that is wanted, or the oldest of those that came meanwhile."""
+        for number, stanza in enumerate(self._unheard):
+            if wanted(stanza):
+                return self._unheard.pop(number)
+        while not wanted(stanza := await self._stanza()):
+            self._unheard.append(stanza)
+        return stanza
 
     async def _log_in(self) -> None:
         await self._open()
@@ -139,6 +153,16 @@ class Visitor:
             raise VisitError(f"the server gave {self.jid} no resource")
         self.jid = str(bound.require(Bind).jid or self.jid)
         await self._send("<presence/>")
+
+    async def _stanza(self) -> Incoming:
+        """The next stanza that is no request; those are answered."""
+        while True:
+            stanza = Incoming(await self._element(), 0)
+            if stanza.kind != "iq" or stanza.type in ("result", "error"):
+                return stanza
+            # Who does not answer is waited for: an agent asks what we are before it asks us.
+            to, id_ = escape_attribute(stanza.sender or ""), escape_attribute(stanza.id or "")
+            await self._send(f"<iq type='error' to='{to}' id='{id_}'>{_NOT_SERVED}</iq>")
 
     async def _open(self) -> None:
         self._parser.reset()

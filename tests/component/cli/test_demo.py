@@ -64,27 +64,61 @@ def read_up_to(process: subprocess.Popen[str], pattern: str) -> str:
     raise AssertionError(f"it ended before {pattern}: {text}")
 
 
+SHOWN = (
+    # At once.
+    "Juliet discovers its skills",
+    "<query xmlns='urn:fluux:agent:0#skills'/>",
+    "<skill name='echo'",
+    "<execute xmlns='urn:fluux:agent:0#execute' skill='echo'>",
+    "<output name='output' type='text/plain'>hello, agent</output>",
+    "Europe/Paris",
+    "<invalid-param xmlns='urn:fluux:agent:0#errors' name='text'/>",
+    "<unknown-skill xmlns='urn:fluux:agent:0#errors'/>",
+    "/help - what I understand",
+    # As a task, with its events.
+    "mode='async'",
+    "<accepted xmlns='urn:fluux:agent:0#execute'",
+    "state='running' revision='1'",
+    "part='0'",
+    "part='1'",
+    "state='completed' revision='5'",
+    "<output name='output' type='text/plain'>3 lines</output>",
+    "<events xmlns='urn:fluux:agent:0#task'",
+    # After a question: denied in words, approved by IQ.
+    "state='input-required' revision='0'",
+    '<body>May I run empty-folder? folder: "Archive", older_than_days: 30. Please answer yes or no',
+    "<body>No, because Romeo still needs it.</body>",
+    "<body>Denied. ",
+    "<denied xmlns='urn:fluux:agent:0#errors'/>",
+    "<text>because Romeo still needs it.</text>",
+    "value='approve'>",
+    "state='completed' revision='4'",
+    # By form.
+    "node='skill/trip-cost' action='execute'/>",
+    "<x xmlns='jabber:x:data' type='form'>",
+    "<value>far</value>",
+    "kilometres: expected an integer.",
+    "<value>450</value>",
+    "<value>about 180 euros</value>",
+    # Not at all.
+    "Mallory",
+    "<service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>",
+)
+
+
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 def test_the_show(backend: str) -> None:
     text = show("--backend", backend)
     assert "\x1b" not in text
-    for shown in (
-        "Juliet discovers its skills",
-        "<query xmlns='urn:fluux:agent:0#skills'/>",
-        "<skill name='echo'",
-        "<execute xmlns='urn:fluux:agent:0#execute' skill='echo'>",
-        "<output name='output' type='text/plain'>hello, agent</output>",
-        "Europe/Paris",
-        "<invalid-param xmlns='urn:fluux:agent:0#errors' name='text'/>",
-        "<unknown-skill xmlns='urn:fluux:agent:0#errors'/>",
-        "/help - what I understand",
-        "Mallory",
-        "<service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>",
-    ):
-        assert shown in text
-    # Every question has its answer.
-    asked, answered = text.count("\n  → "), text.count("\n  ← ")
-    assert asked == answered == text.count("\nJuliet ") + text.count("\nMallory ")
+    at = 0
+    for shown in SHOWN:
+        at = text.find(shown, at)
+        assert at >= 0, shown
+    # Every step asks for something and has its answer: an IQ's result or error, or a message.
+    for step in re.split(r"\n(?=Juliet |Mallory )", text)[1:]:
+        assert step.count("\n  → ") == 1, step
+        assert "\n  ← " in step, step
+        assert step.count("\n  → <iq ") == step.count("\n  ← <iq "), step
     assert all(len(line) <= 110 for line in text.splitlines())
     assert "Log in with a client of your own" not in text
 

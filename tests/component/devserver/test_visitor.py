@@ -15,6 +15,7 @@ from xep.binding.escaping import escape_text
 
 pytestmark = pytest.mark.anyio
 PING = "<ping xmlns='urn:xmpp:ping'/>"
+SOON = ("not an answer", "not an answer", None)  # twice beside an answer, once before one
 
 
 def visitor(server: DevServer, password: str = "r", ca_file: Path | None = None) -> Visitor:
@@ -60,10 +61,29 @@ async def test_it_asks_and_hears_the_answer_to_that() -> None:
                     assert f"to='{AGENT}'" in sent
                     assert PING in sent
                     assert (reply.type, reply.sender, reply.to) == ("result", AGENT, romeo.jid)
-                sent, reply = await romeo.say(AGENT, "it's <me>")
+                sent = await romeo.say(AGENT, "it's <me>", "the thread")
                 assert "it's &lt;me&gt;" in sent
+                assert "<thread>the thread</thread>" in sent
+                reply = await romeo.hear(lambda one: one.text_of("body") not in SOON)
                 assert reply.text_of("body") == "you said: it's <me>"
+                # What came while something else was waited for is still there, in its order.
+                for body in SOON:
+                    found = await romeo.hear(lambda one: one.kind == "message")
+                    assert found.text_of("body") == body
             tasks.cancel_scope.cancel()
+
+
+async def test_who_asks_it_something_is_answered() -> None:
+    with anyio.fail_after(LIMIT):
+        async with dev_server() as server, connect_component(server) as component:
+            await component.log_in()
+            async with visitor(server) as romeo, anyio.create_task_group() as tasks:
+                tasks.start_soon(romeo.hear, lambda one: one.kind == "message")
+                head = f"from='{AGENT}' to='{romeo.jid}'"
+                await component.says(f"<iq type='get' id='what' {head}>{PING}</iq>")
+                answered = await component.stanza()
+                assert (answered.kind, answered.type, answered.id) == ("iq", "error", "what")
+                await component.says(f"<message {head}><body>enough</body></message>")
 
 
 async def test_a_wrong_password() -> None:
@@ -95,4 +115,4 @@ async def test_a_server_that_goes_away() -> None:
                     await romeo.iq("get", AGENT, PING)
                 # Nor does anything come that it did not ask for.
                 with pytest.raises(VisitError, match=r"the connection of romeo@localhost/.* ended"):
-                    await romeo.say(AGENT, "hello?")
+                    await romeo.hear(lambda _: True)
