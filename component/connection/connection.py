@@ -20,6 +20,8 @@ from xep.component_stream import Event
 _log = structlog.get_logger("component.connection")
 
 _RESET: Final = ("silent", "not-reading")
+_STANDBY_S: Final = 5.0
+"""Longest pause while another process has our place: it is free the moment that one dies."""
 _STOPPED: Final = "The service stops."
 
 
@@ -45,7 +47,9 @@ class ComponentConnection:
         self._options = options
         self._outbox = outbox
         self._receiver = receiver
-        self._back_off = BackOff(options.reconnect_min_s, options.reconnect_max_s, draw)
+        shortest, longest = options.reconnect_min_s, options.reconnect_max_s
+        self._back_off = BackOff(shortest, longest, draw)
+        self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
         self._probes = Probes(options.domain)
         self._log = _log.bind(domain=options.domain)
         self._live: LiveStream | None = None
@@ -74,7 +78,8 @@ class ComponentConnection:
                 while not self._closing:
                     reason = await self._serve_once()
                     if not self._closing:
-                        pause = self._back_off.pause()
+                        waits = self._standby if reason.code == "conflict" else self._back_off
+                        pause = waits.pause()
                         self._report_down(reason, pause)
                         await anyio.sleep(pause)
         finally:
@@ -137,6 +142,7 @@ class ComponentConnection:
             self._down_since = anyio.current_time()
             if self._down_since - since >= self._options.settled_s:
                 self._back_off.reset()
+                self._standby.reset()
             gone = _STOPPED if self._closing or reason is None else str(reason)
             self._receiver.disconnected(gone)
         return reason

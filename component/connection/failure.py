@@ -186,8 +186,9 @@ def refused_by_server(options: ConnectionOptions, error: StreamError) -> Connect
         case "conflict":
             code = "conflict"
             sentence = (
-                f"Another process is connected to {_peer(options)} as {domain}: stop it, or give "
-                "this one a domain of its own."
+                f"Another process is connected to {_peer(options)} as {domain}: this one stands by "
+                "and takes its place when it goes. If that is not meant, stop it, or give this one "
+                "a domain of its own."
             )
         case "system-shutdown":
             code = "system-shutdown"

@@ -30,7 +30,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
         connect_timeout_s: for resolving, TCP and TLS together, over all addresses.
         handshake_timeout_s: from the stream header sent to the handshake accepted.
         reconnect_min_s: shortest pause before connecting again.
-        reconnect_max_s: longest pause.
+        reconnect_max_s: longest pause; it is at most 5 while another process has the domain.
         settled_s: a stream that lived this long starts the pauses from the shortest again.
         keepalive_s: a space is sent after so long without output, to keep middle boxes open.
         read_timeout_s: after so long without input the server is probed.

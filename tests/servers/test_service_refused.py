@@ -98,8 +98,9 @@ def test_two_services_of_one_domain(prosody_server: Server, make_agent: MakeAgen
     says_once(
         second,
         "conflict",
-        f"Another process is connected to 127.0.0.1:{port} as {domain}: stop it, or give this one "
-        "a domain of its own.",
+        f"Another process is connected to 127.0.0.1:{port} as {domain}: this one stands by and "
+        "takes its place when it goes. If that is not meant, stop it, or give this one a domain of "
+        "its own.",
     )
     serves(prosody_server)
     assert first.stop() == 0
