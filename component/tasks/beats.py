@@ -58,8 +58,9 @@ class Beats:
         if beats is None:
             self._instance = new = leases.new_instance()
             _log.warning("other instances have taken over our work; going on as a new one")
-            await self._storage.write(lambda db: leases.join(db, new))
+            # Before the write: whatever is begun from now on has the new name or is written before.
             self._renamed(new)
+            await self._storage.write(lambda db: leases.rejoin(db, me, new), keep_trying=True)
             return
         for other, count in self._watch.dead(beats).items():
             changes = await self._storage.write(

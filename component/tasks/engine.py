@@ -27,7 +27,7 @@ from component.tasks.rows import Change, Row, change, milliseconds
 from component.tasks.run import AlreadyError, Run
 from component.tasks.states import TERMINAL
 from component.tasks.storing import Storage
-from component.tasks.telling import Teller
+from component.tasks.telling import UNTOLD, Teller
 from component.tasks.timer import Timer, fall_due
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
@@ -109,6 +109,7 @@ class Engine:
                 )
                 group.start_soon(beats.run)
                 await group.start(self._listen)
+                await group.start(self._listen_for_untold)
             self.tell(taken)
             self.wake()
             task_status.started()
@@ -129,6 +130,7 @@ class Engine:
     def _taken(self, changes: Sequence[Change]) -> None:
         self.settled(changes)
         self.wake()
+        self._tell_untold_soon()  # what the dead one had committed and not told
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
         """Hear what other instances say: there is work, or one of our tasks was cancelled."""
@@ -142,6 +144,13 @@ class Engine:
                     run = self._runs.get(task)
                     if run is not None:
                         run.stop("cancel")
+
+    async def _listen_for_untold(self, *, task_status: TaskStatus[None]) -> None:
+        """Hear from instances without a stream that there is something to be told."""
+        async with self._storage.listen(UNTOLD) as said:
+            task_status.started()
+            async for _ in said:
+                await self._keep_telling()
 
     # Calls.
 
@@ -304,13 +313,19 @@ class Engine:
     async def _reveal(self, task: str) -> Result | Accepted:
         """Answer with a task that another life had not yet answered with."""
 
-        def op(database: Database) -> tuple[Accepted, Sequence[Change]]:
+        def op(database: Database) -> str | tuple[Accepted, Sequence[Change]]:
             row = admit.the_row(database, task)
+            ended = replay.answer_of(database, task)
+            if ended is not None:
+                return ended  # since the record was read
             accepted = admit.accepted_as(row, "accepted", self.limits)
             replay.accept_record(database, task, accepted)
             return accepted, admit.reveal(database, row)
 
-        accepted, changes = await self._storage.write(op)
+        answered = await self._storage.write(op)
+        if isinstance(answered, str):
+            return replay.given(replay.unkept(answered))
+        accepted, changes = answered
         run = self._runs.get(task)
         if run is not None and run.row is not None:
             run.row.visible = 1
@@ -405,8 +420,26 @@ class Engine:
         return fallen.next_ms
 
     async def tell_untold(self) -> None:
-        """Tell of what could not be told before. Raises StorageError."""
-        await self._teller.untold()
+        """Tell of what could not be told before.
+
+        Raises StorageError; then it is tried again until it has been told.
+        """
+        try:
+            await self._teller.untold()
+        except StorageError:
+            self._tell_untold_soon()
+            raise
+
+    def _tell_untold_soon(self) -> None:
+        assert self._group is not None
+        self._group.start_soon(self._keep_telling)
+
+    async def _keep_telling(self) -> None:
+        while True:
+            try:
+                return await self._teller.untold()
+            except StorageError:
+                await anyio.sleep(leases.BEAT_S)
 
     async def retry(self, task: str) -> Task:
         """Begin a new task with the request of another. Raises StanzaError, StorageError."""
@@ -571,11 +604,20 @@ class Engine:
             run.give_up()
         try:
             await self._teller.flush()
-            await self._storage.write(lambda db: leases.leave(db, self.instance))
+            self.tell(await self._storage.write(self._give_up))
+            await self._teller.flush()
         except StorageError as error:
             _log.warning(
                 "could not leave in good order; the next start sees to it", reason=str(error)
             )
+
+    def _give_up(self, database: Database) -> list[Change]:
+        """Leave, and what is still open here to the others."""
+        leases.leave(database, self.instance)
+        retention_ms = self.limits.retention_ms
+        changes = leases.take_from(database, self.instance, retention_ms=retention_ms)
+        database.notify(CHANNEL)
+        return changes
 
 
 async def _later(seconds: float, work: Callable[[], Any]) -> None:

@@ -34,6 +34,18 @@ def join(database: Database, instance: str) -> None:
     database.execute("INSERT INTO instances (id, beat) VALUES (?, 0)", (instance,))
 
 
+def rejoin(database: Database, before: str, instance: str) -> None:
+    """Be among those who beat again, under a new name, with what was begun since the old one went.
+
+    What others have taken over has no owner, or theirs; its runs find that out by their tokens.
+    """
+    join(database, instance)
+    database.execute("UPDATE tasks SET owner = ? WHERE owner = ?", (instance, before))
+    database.execute(
+        "UPDATE replay SET owner = ? WHERE owner = ? AND answer IS NULL", (instance, before)
+    )
+
+
 def being_cancelled(database: Database, owner: str) -> list[str]:
     """The tasks of an instance that others have asked to end."""
     found = database.execute(

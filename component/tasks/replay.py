@@ -313,6 +313,14 @@ def answer_record(
     )
 
 
+def answer_of(database: Database, task: str) -> str | None:
+    """What is recorded as the answer to the request of a task, if anything is."""
+    found = database.execute(
+        "SELECT answer FROM replay WHERE task = ? AND answer IS NOT NULL", (task,)
+    ).fetchone()
+    return None if found is None else found[0]
+
+
 def accept_record(database: Database, task: str, accepted: Accepted) -> None:
     """Write into the record of a task that it was answered as one, if it has no answer yet."""
     database.execute(

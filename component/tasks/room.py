@@ -1,5 +1,6 @@
 """The durable work, as the handlers see it. The engine behind it is loaded when there is work."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from component.skills.declare import AnySkill
 from component.skills.threads import Threads
 from component.storage.database import Database
+from component.storage.errors import StorageError
 from component.tasks.admit import Limits
 from component.tasks.leases import new_instance
 from component.tasks.protocol import Call, Listener, Question
@@ -77,6 +79,9 @@ class TaskRoom:
             task_status.started()
             if left or shared:
                 await self._load()
+                # The stream may be there already. Who refuses now is asked again.
+                with contextlib.suppress(StorageError):
+                    await self.connected()
             await anyio.sleep_forever()
 
     async def connected(self) -> None:

@@ -21,6 +21,9 @@ _GATHER_S: Final = 0.1
 """For so long what was told is gathered before that is written down."""
 
 
+UNTOLD: Final = "untold"
+"""The channel on which an instance without a stream says that there is something to be told."""
+
 _Told: TypeAlias = tuple[Change, Question | None]
 
 
@@ -39,6 +42,8 @@ class Teller:
         self._work = anyio.Event()
         self._told: list[tuple[str, int]] = []
         self._any_told = anyio.Event()
+        self._for_others = False
+        self._untold = anyio.Lock()
 
     def tell(self, changes: Sequence[Change], question: Question | None = None) -> None:
         """Tell of changes, soon: after the answer that this commit is waited for by (EVT-008)."""
@@ -62,7 +67,9 @@ class Teller:
     def _tell_now(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
         for made, question in sorted(outgoing, key=lambda one: one[0].row.revision):
-            self._say(made, question)
+            if not self._say(made, question) and made.row.untold == made.row.revision:
+                self._for_others = True
+                self._any_told.set()
 
     def _say(self, made: Change, question: Question | None) -> bool:
         row = made.row
@@ -89,14 +96,17 @@ class Teller:
 
     async def _write_told(self, *, keep_trying: bool) -> None:
         told, self._told = self._told, []
+        for_others, self._for_others = self._for_others, False
 
         def op(database: Database) -> None:
+            if for_others:
+                database.notify(UNTOLD)
             for task, revision in told:
                 database.execute(
                     "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
                 )
 
-        if told:
+        if told or for_others:
             await self._storage.write(op, keep_trying=keep_trying)
 
     async def flush(self) -> None:
@@ -106,17 +116,18 @@ class Teller:
 
     async def untold(self) -> None:
         """Tell of everything that was not, the oldest first. Raises StorageError."""
-        await self.flush()
-        after = (-1, "")
-        while True:
-            page: list[_Told] = await self._storage.read(partial(_untold, after=after))
-            for made, question in page:
-                if not self._say(made, question):
+        async with self._untold:  # or two at a time would both tell of the same
+            await self.flush()
+            after = (-1, "")
+            while True:
+                page: list[_Told] = await self._storage.read(partial(_untold, after=after))
+                for made, question in page:
+                    if not self._say(made, question):
+                        return
+                if len(page) < _PAGE:
                     return
-            if len(page) < _PAGE:
-                return
-            last = page[-1][0].row
-            after = (last.updated, last.id)
+                last = page[-1][0].row
+                after = (last.updated, last.id)
 
 
 def _untold(database: Database, after: tuple[int, str]) -> list[_Told]:
