@@ -329,7 +329,7 @@ TERMINAL = ("completed", "failed", "rejected", "cancelled")
 def ended(client: SlixClient, task: str) -> tuple[Element, Element]:
     """The message that says how a task ended, and the task in it."""
     message = client.messages.take(event(task, *TERMINAL))
-    assert message.get("type") == "normal"
+    assert message.get("type", "normal") == "normal"
     found = message.find(f"{{{TASK}}}task")
     assert found is not None
     return message, found

@@ -159,7 +159,8 @@ def test_a_confirmation_from_a_command(desk: Desk, caller: SlixClient) -> None:
     assert "days: 7, deep: true" in question.findtext("{*}body", "")
     say(caller, desk.assistant, "yes", f"<thread>{task}</thread>")
     assert completed(caller, task) == "wiped by command"
-    assert desk.effects("wiped") == ["wiped by command"]
+    heard(caller, desk.assistant, "Approved. wipe")
+    assert desk.effects("wiped by") == ["wiped by command"]
 
 
 def test_a_question_from_a_command(desk: Desk, caller: SlixClient) -> None:

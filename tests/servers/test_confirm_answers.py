@@ -87,7 +87,7 @@ def test_the_question_and_approval_by_iq(desk: Desk, caller: SlixClient) -> None
     assert told.find(f"{{{TASK}}}task/{{{CONFIRM}}}confirm") is not None
     waiting = in_state(caller, desk.assistant, task, "input-required")
     assert waiting.get("revision") == "1"
-    assert desk.effects("wiped") == []
+    assert desk.effects("/tmp/ß") == []
 
     wrong = f"<hash xmlns='{HASHES}' algo='sha-256'>{'A' * 43}=</hash>"
     assert refusal(decide(caller, desk, id_, "approve", wrong)) == CONFLICT
@@ -99,7 +99,7 @@ def test_the_question_and_approval_by_iq(desk: Desk, caller: SlixClient) -> None
     # The same again is answered alike; the opposite is not.
     assert decide(caller, desk, id_, "approve").get("type") == "result"
     assert refusal(decide(caller, desk, id_, "deny")) == CONFLICT
-    assert desk.effects("wiped") == ['wiped /tmp/ß "x"']
+    assert desk.effects("/tmp/ß") == ['wiped /tmp/ß "x"']
 
 
 def test_nobody_else_can_answer(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
@@ -144,9 +144,7 @@ def test_yes(desk: Desk, caller: SlixClient, threaded: bool) -> None:
     assert found.get("state") == "completed"
     # The request named a thread: a person reads along.
     assert message.findtext("{*}body") == "erased in words"
-    assert "Approved. conformance.erase" in heard(caller, desk.assistant, "Approved.").findtext(
-        "{*}body", ""
-    )
+    heard(caller, desk.assistant, "Approved. conformance.erase")
 
 
 def test_no_and_why(desk: Desk, caller: SlixClient) -> None:
@@ -156,7 +154,7 @@ def test_no_and_why(desk: Desk, caller: SlixClient) -> None:
     in_state(caller, desk.assistant, task, "input-required")
     say(caller, desk.assistant, "No, because it is still needed", "<thread>t-no</thread>")
     assert failed(caller, task) == ("denied", "because it is still needed")
-    heard(caller, desk.assistant, "Denied.")
+    heard(caller, desk.assistant, "Denied. conformance.erase")
 
 
 def test_which_one(desk: Desk, caller: SlixClient) -> None:

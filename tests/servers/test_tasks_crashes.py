@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers.base import Server
 from tests.servers.clients import SlixClient
-from tests.servers.talk import PING, application, error, execute, login, output, result
+from tests.servers.talk import PING, application, error, execute, output, result
 from tests.servers.tasking import (
     TASK,
     Desk,
@@ -92,20 +92,18 @@ def test_an_inline_call_that_was_cut_off(desk: Desk, caller: SlixClient) -> None
     assert desk.effects("cut") == ["counted cut"]
 
 
-def test_the_end_waits_for_who_was_away(desk: Desk) -> None:
-    with login(desk.server, "romeo") as requester:
-        task = begin(requester, desk.assistant, "slow", "mode='async'", run="away")
+def test_the_end_waits_for_who_was_away(desk: Desk, other: SlixClient) -> None:
+    task = begin(other, desk.assistant, "slow", "mode='async'", run="away")
+    other.send_raw("<presence type='unavailable'/>")  # it can still ask, and is not there
     again(desk)
     desk.open_gate("away")
-    # Without presence one can ask, and is not there.
-    with login(desk.server, "romeo", presence=False) as absent:
-        while result(absent.iq(desk.assistant, get(task))).get("state") != "completed":
-            pass
-        absent.iq(desk.assistant, PING)
-    with login(desk.server, "romeo") as later:
-        message, found = ended(later, task)
-        assert found.get("state") == "completed"
-        assert message.find(DELAY) is not None, "the server has kept it"
+    while result(other.iq(desk.assistant, get(task))).get("state") != "completed":
+        pass
+    other.iq(desk.assistant, PING)
+    other.send_raw("<presence/>")
+    message, found = ended(other, task)
+    assert found.get("state") == "completed"
+    assert message.find(DELAY) is not None, "the server has kept it"
 
 
 def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None:

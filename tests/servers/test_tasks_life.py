@@ -74,7 +74,7 @@ def test_each_change_is_told_once_and_in_order(desk: Desk, caller: SlixClient) -
     assert {(m.get("type"), m.get("to")) for m in before} == {("headline", caller.jid)}
     assert [m for m in before if m.find("{*}body") is not None] == []
     # The server hands what goes to the account to each of its clients as it came, or to a full JID.
-    assert last.get("type") == "normal"
+    assert last.get("type", "normal") == "normal"
     assert last.get("to", "").partition("/")[0] == desk.server.jid("juliet")
     # The request named a thread, so a person may be reading.
     assert "that was it" in last.findtext("{*}body", "")
