@@ -1,0 +1,71 @@
+"""Kill -9 at any moment, under load: nothing is lost, nothing is done twice, nobody is misled."""
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.servers import crashing
+from tests.servers.crashing import Crowd
+from tests.servers.dealer import Dealer
+
+pytestmark = [pytest.mark.servers]
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+KILLS = 40 if THOROUGH else 4
+
+
+@pytest.fixture
+def server() -> Iterator[Dealer]:
+    with Dealer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def postgres(request: pytest.FixtureRequest) -> str | None:
+    """Where the tasks are; None for the data directory."""
+    if request.param == "sqlite":
+        return None
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+def test_killed_at_random_moments(server: Dealer, tmp_path: Path, postgres: str | None) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"random seed {seed}")
+    chance = random.Random(seed)
+    crowd = Crowd(server, "c", chance)
+    agents = [
+        crashing.agent(
+            *(server, tmp_path / "agent"),
+            postgres=postgres,
+            backend=backend,
+            tasks__per_principal=10_000,
+        )
+        for backend in ("trio", "asyncio")
+    ]
+    with ExitStack() as stack:
+        for agent in agents:
+            stack.callback(agent.close)
+        for life in range(KILLS):
+            agent = agents[life % 2].start()
+            link = server.link(life)
+            # What the last life has left unanswered comes again, among what is new.
+            for asked in crowd.unanswered():
+                crowd.send(link, asked)
+            killer = threading.Timer(chance.uniform(0.05, 1.0), agent.kill)
+            killer.start()
+            crowd.load([link], 2)
+            killer.join()
+            server.wait_gone(link)
+        agents[KILLS % 2].start()
+        link = server.link(KILLS)
+        crowd.settle(link)
+        ends = crowd.check(link, [agents[0].directory])
+    print(f"after {KILLS} kills: {len(crowd.asked)} asked for, {dict(ends)}")
+    assert ends["completed"] > 0
+    assert set(ends) <= {"completed", "outcome-unknown"}
