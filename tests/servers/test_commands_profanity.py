@@ -1,0 +1,37 @@
+"""profanity and the whole service: a person runs a command, is asked, and types yes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.component.devserver.profanity import Profanity
+from tests.servers.tasking import Desk
+
+pytestmark = [pytest.mark.servers, pytest.mark.anyio]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Once is enough: the service is another process."""
+    return "trio"
+
+
+async def test_profanity(desk: Desk, tmp_path: Path) -> None:
+    server = desk.server
+    async with Profanity(tmp_path) as screen:
+        await screen.shows("Type '/help' to show complete help")
+        connect = f"/connect juliet@{server.host} server {server.address} port {server.c2s_port}"
+        await screen.types(f"{connect} tls trust", until="password")
+        await screen.types(server.accounts["juliet"], until="logged in successfully")
+        # It asks the server what it supports before it offers commands.
+        await screen.types(f"/disco info {server.host}", until="protocol/commands")
+        await screen.types(f"/cmd list {desk.assistant}", until="skill/wipe")
+        await screen.types(f"/cmd exec skill/wipe {desk.assistant}", until="Claim to wipe")
+        await screen.types("/field1 /tmp/old", until="required.: /tmp/old")
+        await screen.types("/form submit", until="State: input-required")
+        # The question has come as a chat message, which is in a window of its own.
+        await screen.types(f"/msg {desk.assistant}", until="May I run wipe")
+        assert desk.effects() == []
+        await screen.types("yes", until="Approved")
+        await screen.shows("wiped /tmp/old")
+        assert desk.effects() == ["wiped /tmp/old"]
