@@ -12,6 +12,7 @@ import structlog
 
 from component.commands.definition import Answer, AnyCommand, CommandError, Commands
 from component.handlers.command_results import of_accepted, of_answer, of_result
+from component.handlers.storing import stored
 from component.skills.declare import AnySkill
 from component.skills.form_fields import Schema
 from component.skills.registry import View
@@ -109,11 +110,13 @@ class SkillOffers:
     Args:
         view: the skills that a principal sees.
         run: runs them.
+        retry_after_s: seconds after which to try again when the database refuses.
     """
 
-    def __init__(self, view: Callable[[JID], View], run: Run) -> None:
+    def __init__(self, view: Callable[[JID], View], run: Run, retry_after_s: int = 5) -> None:
         self._view = view
         self._run = run
+        self._retry_after_s = retry_after_s
 
     def nodes(self, principal: JID) -> Sequence[str]:
         """A node for each skill of the principal's view, and no other (FAC-001)."""
@@ -154,10 +157,9 @@ class SkillOffers:
             return self._wait(skill, found)
         return _outcome(skill, found)
 
-    @staticmethod
-    async def _wait(skill: AnySkill, found: Awaitable[Result | Accepted]) -> Outcome:
+    async def _wait(self, skill: AnySkill, found: Awaitable[Result | Accepted]) -> Outcome:
         try:
-            return _outcome(skill, await found)
+            return _outcome(skill, await stored(found, self._retry_after_s))
         except StanzaError as error:
             return _refusal(error)
 

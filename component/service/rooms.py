@@ -134,7 +134,10 @@ class Rooms:
             self.news.released,
         )
         self.commands = Commands(self._commands(contacts), admins)
-        offers = (SkillOffers(self.view, self._run_command), CommandOffers(self.commands))
+        offers = (
+            SkillOffers(self.view, self._run_command, limits.retry_after_s),
+            CommandOffers(self.commands),
+        )
         self._discovery = Discovery(
             facts(settings), agents(settings), self._features, self.view, [CommandNodes(offers)]
         )

@@ -287,6 +287,21 @@ def test_a_refusal_is_a_note_and_no_error(error: StanzaError) -> None:
     assert (answer.status, notes(answer)) == ("completed", [("error", error.text)])
 
 
+async def test_a_database_that_refuses_is_no_mistake_of_the_skill() -> None:
+    async def refused() -> Result:
+        raise StorageError("disk full at /secret")
+
+    bench = CommandBench(SKILLS, run=Answers(refused()))
+    form = bench.begin("skill/add")
+    async with bench.bench.running():
+        answer = result(Command, await bench.asked(go_on(form, a="1", b="2")))
+    assert answer.status == "completed"
+    ((kind, text),) = notes(answer)
+    assert kind == "error"
+    assert "Try again in 5 seconds" in text
+    assert "secret" not in text
+
+
 def test_what_is_run_is_what_an_execute_request_would_run() -> None:
     run = Answers(DONE)
     bench = CommandBench(SKILLS, run=run)
