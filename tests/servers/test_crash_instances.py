@@ -1,0 +1,176 @@
+"""Two services on one PostgreSQL, to which a server deals in turn as ejabberd does: one fails.
+
+Kill -9, a restart of the database while the other takes over, and a process that is stopped and
+goes on later. What was begun by the one that failed is taken over within `TAKE_OVER_S`.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.servers import crashing
+from tests.servers.agent_process import AgentProcess
+from tests.servers.crash_skills import GATE, lines
+from tests.servers.crashing import Crowd, ask, events, failure_of, get
+from tests.servers.dealer import HOME, Dealer, Link
+from tests.servers.postgres import Postgres
+
+pytestmark = [pytest.mark.servers]
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+TAKE_OVER_S = 30.0
+GONE = "took over from an instance that is gone"
+BURIED = "other instances have taken over our work; going on as a new one"
+
+
+class Pair:
+    """Two instances, and what they are asked."""
+
+    def __init__(self, server: Dealer, directory: Path, url: str) -> None:
+        self.server = server
+        self.agents = [
+            crashing.agent(
+                *(server, directory / name),
+                postgres=url,
+                backend=backend,
+                tasks__per_principal=10_000,
+            )
+            for name, backend in (("one", "trio"), ("other", "asyncio"))
+        ]
+        self.links: list[Link] = []
+
+    def start(self, stack: ExitStack) -> None:
+        for number, agent in enumerate(self.agents):
+            stack.enter_context(agent)
+            self.links.append(self.server.link(number))
+
+    @property
+    def directories(self) -> list[Path]:
+        return [agent.directory for agent in self.agents]
+
+    def open_gates(self) -> None:
+        for directory in self.directories:
+            (directory / GATE).touch()
+
+    def begin(self, link: Link, name: str) -> dict[str, str]:
+        """Tasks that wait for the gate on one of them: one may begin again, the other not."""
+        tasks = {
+            f"{name}-{what}": ask(
+                *(self.server, link, who(name), "crash.gate", f"{name}-{what}"), may_repeat=repeat
+            )
+            for what, repeat in (("repeated", "true"), ("unknown", "false"))
+        }
+        self.server.poll(lambda: self.at_the_gate(*tasks), "both of them to begin")
+        return tasks
+
+    def at_the_gate(self, *labels: str) -> bool:
+        found = {label for label, step, _, _ in lines(*self.directories) if step == "gate"}
+        return found >= set(labels)
+
+    def begun(self, label: str) -> list[str]:
+        found = lines(*self.directories)
+        return [step for one, step, what, _ in found if one == label and what == "begin"]
+
+    def ended_there(self, agent: AgentProcess) -> set[str]:
+        """Whose gate has been passed in that process."""
+        found = lines(agent.directory)
+        return {one for one, step, what, _ in found if (step, what) == ("gate", "end")}
+
+    def state(self, link: Link, name: str, tasks: dict[str, str]) -> list[tuple[str | None, ...]]:
+        """All there is to know of the tasks, for comparing it with what there is later."""
+        found: list[tuple[str | None, ...]] = []
+        for task in tasks.values():
+            now = get(self.server, link, who(name), task)
+            found.append((*map(now.get, ("state", "revision", "updated")), failure_of(now)))
+            happened = events(self.server, link, who(name), task)
+            found += [tuple(map(one.get, ("state", "revision", "updated"))) for one in happened]
+        return found
+
+
+def who(name: str) -> str:
+    return f"{name}@{HOME}/desk"
+
+
+@pytest.fixture
+def postgres(make_postgres: Callable[[], Postgres]) -> Postgres:
+    return make_postgres()
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgres: Postgres) -> Iterator[Pair]:
+    with Dealer() as server, ExitStack() as stack:
+        pair = Pair(server, tmp_path, postgres.new_database())
+        pair.start(stack)
+        yield pair
+
+
+def taken_over(survivor: AgentProcess, since: float, what: str) -> None:
+    """Wait until it has taken over, and say after how long."""
+    survivor.wait_log(GONE)
+    seconds = time.monotonic() - since
+    print(f"{what}: taken over after {seconds:.1f} s")
+    assert seconds < TAKE_OVER_S
+
+
+@pytest.mark.parametrize("restarts", [(0.5, 6.0, 11.0), (), (9.0,)] if THOROUGH else [(0.5, 11.0)])
+def test_one_is_killed(pair: Pair, postgres: Postgres, restarts: tuple[float, ...]) -> None:
+    """Under load on both, and the database crashes and comes back while the other takes over."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"random seed {seed}")
+    chance = random.Random(seed)
+    server, (one, other) = pair.server, pair.agents
+    crowd = Crowd(server, "c", chance)
+    tasks = pair.begin(pair.links[0], "ann")
+    crowd.load(pair.links, chance.uniform(0.3, 1.0))
+    one.kill()
+    killed = time.monotonic()
+    pair.open_gates()
+    for after in restarts:
+        time.sleep(max(0.0, killed + after - time.monotonic()))  # the moment is what is tried
+        postgres.restart("immediate")
+    taken_over(other, killed, f"kill -9, the database restarted after {restarts} s")
+    link = pair.links[1]
+    assert failure_of(server.ended(tasks["ann-unknown"])) == "outcome-unknown"
+    assert server.ended(tasks["ann-repeated"]).get("state") == "completed"
+    assert pair.begun("ann-unknown") == ["before", "gate"]
+    assert pair.begun("ann-repeated") == ["before", "gate", "gate", "after"]
+    crowd.settle(link)
+    ends = crowd.check(link, pair.directories)
+    print(f"{len(crowd.asked)} asked for, {dict(ends)}")
+    assert set(ends) <= {"completed", "outcome-unknown"}
+    assert other.running
+
+
+@pytest.mark.parametrize("which", [0, 1] if THOROUGH else [0])
+def test_one_is_stopped_and_goes_on(pair: Pair, which: int) -> None:
+    server, paused, awake = pair.server, pair.agents[which], pair.agents[1 - which]
+    here, there = pair.links[which], pair.links[1 - which]
+    tasks = pair.begin(here, "ann")
+    paused.send(signal.SIGSTOP)
+    stopped = time.monotonic()
+    (awake.directory / GATE).touch()
+    taken_over(awake, stopped, "SIGSTOP")
+    assert failure_of(server.ended(tasks["ann-unknown"])) == "outcome-unknown"
+    assert server.ended(tasks["ann-repeated"]).get("state") == "completed"
+    before = pair.state(there, "ann", tasks)
+
+    # It comes to itself inside both steps, may end the effects it was in, and changes nothing.
+    (paused.directory / GATE).touch()
+    paused.send(signal.SIGCONT)
+    paused.wait_log(BURIED)
+    server.poll(lambda: pair.ended_there(paused) == set(tasks), "it to end what it was in")
+    # It is one of the two again; what it wanted to write of those comes before this.
+    task = ask(server, here, who("bob"), "crash.steps", "bob", count=2, pause_ms=1)
+    assert server.ended(task).get("state") == "completed"
+    assert pair.state(there, "ann", tasks) == before
+    assert pair.state(here, "ann", tasks) == before
+    assert [len(server.finals[task]) for task in tasks.values()] == [1, 1]
+    assert pair.begun("ann-unknown") == ["before", "gate"]
+    assert sorted(pair.begun("ann-repeated")) == ["after", "before", "gate", "gate"]
+    assert paused.running
