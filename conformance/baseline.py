@@ -32,7 +32,8 @@ def read_baseline(path: Path) -> dict[str, str]:
         raise ValueError(text)  # noqa: TRY004 - it is the file that is wrong, not a type
     found: dict[str, str] = {}
     for number, entry in enumerate(entries, 1):
-        id_, reason = entry.get("id"), entry.get("reason")
+        row = entry if isinstance(entry, dict) else {}
+        id_, reason = row.get("id"), row.get("reason")
         if not isinstance(id_, str) or not isinstance(reason, str) or not reason:
             raise ValueError(f"{path}: entry {number} needs an id and a reason, both texts.")
         if id_ in found:

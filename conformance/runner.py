@@ -32,6 +32,8 @@ from xep.result_sets import ResultSet
 
 CHECK_TIMEOUT = 60.0
 """Seconds that one check may take in all."""
+ONE_ANSWER = "rules.one-answer"
+"""The name of what looks at the answers of the whole run."""
 _SETTLE = 0.3
 """Seconds after the last check in which a second answer may still come."""
 
@@ -291,5 +293,4 @@ def _one_answer(post: Post, results: Sequence[Result]) -> Result:
     held = frozenset({"RUL-004"}) if post.asked and not findings else frozenset()
     reason = f"{post.asked} IQs were sent in {len(results)} checks."
     title = "Every IQ has exactly one answer, to who asked"
-    name = "rules.one-answer"
-    return Result(name, title, ("RUL-004",), outcome, held, tuple(findings), reason, record)
+    return Result(ONE_ANSWER, title, ("RUL-004",), outcome, held, tuple(findings), reason, record)

@@ -65,17 +65,18 @@ def read_map(path: Path) -> dict[str, Skill]:
 def _skill(path: Path, role: str, entry: Any) -> Skill:
     if role not in ROLES:
         raise ValueError(f"{path}: [{role}] is no role; the roles are {', '.join(ROLES)}.")
-    if not (isinstance(entry, dict) and isinstance(entry.get("skill"), str)):
+    name = entry.get("skill") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not name:
         raise ValueError(f'{path}: [{role}] needs skill = "its name at the target".')
     params = _texts(path, role, "params", entry)
-    for name in params:
-        if name not in ROLES[role]:
+    for param in params:
+        if param not in ROLES[role]:
             known = ", ".join(ROLES[role]) or "none"
-            raise ValueError(f"{path}: {role} has no parameter {name}; it has: {known}.")
+            raise ValueError(f"{path}: {role} has no parameter {param}; it has: {known}.")
     unknown = set(entry) - {"skill", "params", "with"}
     if unknown:
         raise ValueError(f"{path}: [{role}] knows skill, params and with, not {min(unknown)}.")
-    return Skill(entry["skill"], params, _texts(path, role, "with", entry))
+    return Skill(name, params, _texts(path, role, "with", entry))
 
 
 def _texts(path: Path, role: str, key: str, entry: Mapping[str, Any]) -> dict[str, str]:

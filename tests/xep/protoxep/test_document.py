@@ -101,17 +101,24 @@ def test_every_row_names_what_observes_it_or_why_nothing_can() -> None:
     for row in requirements():
         assert set(row) in (
             {"id", "section", "level", "sentence", "check"},
+            {"id", "section", "level", "sentence", "check", "test"},
             {"id", "section", "level", "sentence", "unobservable"},
         ), row["id"]
+        _assert_is_there(row.get("test"))
         check = row.get("check")
         if check is None:
             assert row["unobservable"].endswith(".")
         elif "::" in check:
-            path, _, name = check.partition("::")
-            source = (ROOT / path).read_text("utf-8")
-            assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), check
+            _assert_is_there(check)
         else:
             assert re.fullmatch(r"[a-z0-9]+(\.[a-z0-9-]+)+", check), check
+
+
+def _assert_is_there(test: str | None) -> None:
+    if test is not None:
+        path, _, name = test.partition("::")
+        source = (ROOT / path).read_text("utf-8")
+        assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), test
 
 
 # -- the table of errors -------------------------------------------------------------------------

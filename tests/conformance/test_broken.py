@@ -1,0 +1,87 @@
+"""The kit can fail: it passes an agent that keeps to Core, and catches each broken one."""
+
+import inspect
+from collections.abc import Iterable
+
+import pytest
+
+from conformance.checks import all_checks
+from conformance.drivers.acceptor import AcceptorDriver
+from conformance.model import Outcome, ProfileStatus, Run, Status
+from conformance.requirements import load
+from conformance.runner import Plan, run
+from conformance.selection import select
+from conformance.skills_map import fixtures
+from tests.conformance import small_agent
+from tests.conformance.broken import DEFECTS
+from tests.conformance.small_agent import (
+    CALLER,
+    DOMAIN,
+    REFUSED,
+    SECRET,
+    STRANGER,
+    SmallAgent,
+    served,
+)
+
+pytestmark = pytest.mark.anyio
+SPECIFICATION = load()
+WRONG = (Status.BROKEN, Status.WARNING)
+# What makes the stanzas that watches look at, where no check is about the requirement itself.
+PROVOKED_BY = {
+    "COM-002": ["errors.each"],
+    "ERR-002": ["errors.each"],
+    "ERR-003": ["attack.flood"],
+    "ERR-004": ["errors.each"],
+    "ERR-005": ["errors.each"],
+    "I18-001": ["skills.view"],
+}
+
+
+async def judge(
+    defect: str = "", words: Iterable[str] = (), patience: float = 3.0, at: str = "assistant@"
+) -> Run:
+    async with served(SmallAgent(defect)) as stream:
+        driver = AcceptorDriver(
+            DOMAIN, SECRET, caller=CALLER, stranger=STRANGER, refused=REFUSED, stream=stream
+        )
+        selection = select(words, SPECIFICATION, all_checks())
+        address = f"{at}{DOMAIN}"
+        return await run(Plan(address, SPECIFICATION, selection, fixtures(), patience), driver)
+
+
+def told(found: Run) -> str:
+    lines = [
+        f"{one.name} {one.outcome.value}: {one.reason} {one.findings}"
+        for one in found.results
+        if one.outcome not in (Outcome.PASSED, Outcome.UNCLAIMED)
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("at", ["", "assistant@"])
+async def test_an_agent_that_keeps_to_core_passes(at: str) -> None:
+    found = await judge(at=at)
+    bad = [one for one in found.verdicts.values() if one.status in WRONG]
+    assert not bad, told(found)
+    assert not found.faults
+    assert found.profiles["core"] in (ProfileStatus.HOLDS, ProfileStatus.PARTLY), told(found)
+    assert found.profiles["confirm"] in (ProfileStatus.NOT_CLAIMED, ProfileStatus.NOT_JUDGED)
+    assert found.good
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+async def test_a_broken_agent_is_caught_and_the_requirement_named(defect: str) -> None:
+    id_ = DEFECTS[defect]
+    at = "" if id_ == "DSC-003" else "assistant@"
+    words = [id_, *PROVOKED_BY.get(id_, ())]
+    found = await judge(defect, words, patience=0.7, at=at)
+    verdict = found.verdicts[id_]
+    assert verdict.status in WRONG, told(found)
+    assert found.profiles["core"] is ProfileStatus.FAILS or verdict.status is Status.WARNING
+    assert not found.faults
+
+
+async def test_each_defect_is_one_that_the_agent_knows() -> None:
+    source = inspect.getsource(small_agent)
+    assert not [defect for defect in DEFECTS if f'"{defect}"' not in source]
