@@ -1,32 +1,44 @@
 """What was just answered at once, so that it is answered again without running (RPL-015).
 
 This is on the road of every short request, so nothing here hashes or parses: a repetition is found
-by the texts that make its key, and its content compared only then.
+by what makes its key, and its content compared only then.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from component.tasks.replay import digest_of
+from component.tasks.replay import digest_of, given
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Execute, Result
+from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.jid import JID
+from xep.stanza_error import StanzaError
 
-Key: TypeAlias = tuple[str, str, str | None]
+Key: TypeAlias = tuple[JID, JID, str]
 """The full address of the caller, the one it turned to, and the id of its IQ (RPL-006)."""
+
+_Entry: TypeAlias = tuple[Execute, Result | StanzaError, float] | Literal["elsewhere"]
+"""The request, its answer, and until when it is kept; or that the durable work has them."""
 
 _MOST_ENTRIES: Final = 10_000
 _MOST_CHARACTERS: Final = 8 * 1024 * 1024
 _ENTRY: Final = 512
-"""About what an entry takes beside the answer's texts."""
+"""About what an entry takes beside its texts."""
 
 
 class Recent:
     """Answers of the last while, bounded in number and size.
 
+    They are kept in two halves. When the younger one is full, the older one is forgotten as a
+    whole and they change places: so that keeping an answer costs one entry in a dictionary.
+
+    It also knows which requests it does not have because they went to the durable work: one that
+    has the key of such a request has to be held against its record, which is there.
+
     Args:
         window_s: seconds for which an answer is kept, as advertised.
+        entries: how many there may be.
+        size: how much they may take together, about, in characters.
         clock: monotonic seconds.
     """
 
@@ -39,45 +51,54 @@ class Recent:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._window_s = window_s
-        self._most_entries = entries
-        self._most_size = size
+        self._half_of_entries = entries // 2
+        self._half_of_size = size // 2
         self._clock = clock
+        self._young: dict[Key, _Entry] = {}
+        self._old: dict[Key, _Entry] = {}
         self._size = 0
-        self._entries: OrderedDict[Key, tuple[Execute, Result, int, float]] = OrderedDict()
+        """Of the younger half."""
 
     def __len__(self) -> int:
-        """How many answers are kept."""
-        return len(self._entries)
+        """How many requests are known."""
+        return len(self._young.keys() | self._old.keys())
 
-    def get(self, key: Key, execute: Execute) -> Result | None:
-        """The answer to a repetition; None if this is new work.
+    def get(self, key: Key, execute: Execute) -> Result | Accepted | Literal["elsewhere"] | None:
+        """The answer to a repetition, or that the durable work knows it; None if this is new work.
 
-        Raises StanzaError: `conflict`, for other content under the same key (RPL-012).
+        Raises StanzaError: the recorded error, or `conflict` for other content under the same key
+        (RPL-012).
         """
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        recorded, result, _, until = entry
+        entry = self._young.get(key) or self._old.get(key)
+        if entry is None or entry == "elsewhere":
+            return entry
+        recorded, answer, until = entry
         if until <= self._clock():
-            self._drop(key)
             return None
         if recorded != execute and digest_of(recorded) != digest_of(execute):
             raise errors.conflict("An earlier request had this identifier and other content.")
-        return result
+        return given(answer)
 
-    def put(self, key: Key, execute: Execute, size: int, result: Result) -> None:
-        """Keep an answer to a request of `size` bytes, and forget the oldest if it is too much."""
+    def put(self, key: Key, execute: Execute, size: int, answer: Result | StanzaError) -> None:
+        """Keep the answer to a request of `size` bytes, unless it alone is too much."""
         size += _ENTRY
-        for output in result.outputs:
-            size += len(output.text)
-        if size > self._most_size:
-            return
-        if key in self._entries:
-            self._drop(key)
-        self._entries[key] = (execute, result, size, self._clock() + self._window_s)
+        if type(answer) is Result:
+            for output in answer.outputs:
+                size += len(output.text)
         self._size += size
-        while self._size > self._most_size or len(self._entries) > self._most_entries:
-            self._size -= self._entries.popitem(last=False)[1][2]
+        if self._size > self._half_of_size or len(self._young) >= self._half_of_entries:
+            if size > self._half_of_size:
+                self._size -= size
+                return
+            self._turn(size)
+        self._young[key] = (execute, answer, self._clock() + self._window_s)
 
-    def _drop(self, key: Key) -> None:
-        self._size -= self._entries.pop(key)[2]
+    def went_elsewhere(self, key: Key) -> None:
+        """Remember that a request of this key goes to the durable work, which has its record."""
+        self._size += _ENTRY
+        if self._size > self._half_of_size or len(self._young) >= self._half_of_entries:
+            self._turn(_ENTRY)
+        self._young[key] = "elsewhere"
+
+    def _turn(self, size: int) -> None:
+        self._old, self._young, self._size = self._young, {}, size

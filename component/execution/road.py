@@ -17,10 +17,11 @@ from component.skills.context import Context
 from component.skills.native import call_inline
 from component.tasks.outcomes import error_of, result_of
 from component.tasks.protocol import Call, Confirmation, Origin, Tasks
-from component.tasks.replay import digest_of, key_of
+from component.tasks.replay import digest_of, given, key_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.jid import JID
+from xep.stanza_error import StanzaError
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _SESSION: Final = "session "
@@ -98,20 +99,25 @@ class Road:
 
         Raises StanzaError as the error table of the specification says; so may the awaitable.
         """
-        _check_identifiers(execute)
+        if execute.request is not None or execute.context is not None or execute.earlier:
+            _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
             raise errors.unknown_skill()
-        if skill.kind == "inline" and self._is_immediate(principal, skill, execute):
-            key = (str(requester), str(target), stanza_id)
-            known = self._recent.get(key, execute)
-            if known is not None:
+        if execute.request is None:
+            recent, key = self._recent, (requester, target, stanza_id)
+            known = recent.get(key, execute)
+            if known is None and self._is_immediate(principal, skill, execute):
+                if execute.deadline is not None:
+                    self._check_deadline(execute.deadline)
+                arguments = _arguments(skill, execute)
+                self._let_in(principal)
+                answer = _run_inline(skill, arguments, principal, requester)
+                recent.put(key, execute, size, answer)
+                return answer if isinstance(answer, Result) else given(answer)
+            if known is not None and known != "elsewhere":
                 return known
-            self._let_in(principal)
-            self._check_deadline(execute)
-            result = _run_inline(skill, _arguments(skill, execute), principal, requester)
-            self._recent.put(key, execute, size, result)
-            return result
+            recent.went_elsewhere(key)
         key_text = key_of(requester, target, execute.request, stanza_id)
         return self._admit(requester, principal, target, execute, skill, key_text, "iq", lang)
 
@@ -139,9 +145,9 @@ class Road:
         return self._admit(requester, principal, target, execute, skill, key, origin, lang)
 
     def _is_immediate(self, principal: JID, skill: AnySkill, execute: Execute) -> bool:
-        """Whether nothing about a request of an inline skill can wait."""
+        """Whether nothing about a request that has no name of its own can wait."""
         return (
-            execute.request is None  # by that name, a record may be on disk
+            skill.kind == "inline"
             and execute.mode != "async"
             and not execute.earlier
             and execute.delegation is None
@@ -171,7 +177,8 @@ class Road:
             named = [earlier.task for earlier in execute.earlier]
             if not await self._tasks.earlier(principal, target, named):
                 raise errors.unknown_task()
-        self._check_deadline(execute)
+        if execute.deadline is not None:
+            self._check_deadline(execute.deadline)
         arguments = _arguments(skill, execute)
         confirmation = None
         if self._confirming.needed(principal, skill):
@@ -181,9 +188,13 @@ class Road:
         self._let_in(principal)
         at_once = skill.kind == "inline" and skill.annotations.repeatable
         if at_once and confirmation is None and execute.mode != "async":
-            result = _run_inline(skill, arguments, principal, requester)
-            self._tasks.remember(key, digest, result)
-            return result
+            # Another may have come in while this one waited.
+            known = self._tasks.remembered(key, digest)
+            if known is not None:
+                return known
+            outcome = _run_inline(skill, arguments, principal, requester)
+            self._tasks.remember(key, digest, outcome)
+            return given(outcome)
         answer = await self._tasks.execute(
             Call(
                 principal=principal,
@@ -203,18 +214,26 @@ class Road:
             self._accepted(answer.task)
         return answer
 
-    def _check_deadline(self, execute: Execute) -> None:
-        if execute.deadline is not None and execute.deadline <= self._now():
+    def _check_deadline(self, deadline: datetime) -> None:
+        if deadline <= self._now():
             raise errors.deadline_expired()
 
 
 def _check_identifiers(execute: Execute) -> None:
     """Raise StanzaError, `malformed`, for an identifier that is none (COM-017)."""
-    for name, identifier in (("request", execute.request), ("context", execute.context)):
-        if identifier is not None and not _IDENTIFIER.fullmatch(identifier):
-            raise errors.malformed(
-                f"{name}: an identifier is 1 to 128 of A-Z, a-z, 0-9, '.', '_', '~' and '-'"
-            )
+    if execute.request is not None:
+        _check("request", execute.request)
+    if execute.context is not None:
+        _check("context", execute.context)
+    for earlier in execute.earlier:
+        _check("earlier", earlier.task)
+
+
+def _check(name: str, identifier: str) -> None:
+    if not _IDENTIFIER.fullmatch(identifier):
+        raise errors.malformed(
+            f"{name}: an identifier is 1 to 128 of A-Z, a-z, 0-9, '.', '_', '~' and '-'"
+        )
 
 
 def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
@@ -228,11 +247,12 @@ def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
 
 def _run_inline(
     skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID
-) -> Result:
+) -> Result | StanzaError:
+    """What comes of it: an error too is an outcome, and is recorded (RPL-013)."""
     context = None
     if skill.wants_context:
         context = Context(principal=str(principal), sender=str(requester), skill=skill.name)
     try:
         return result_of(skill, call_inline(skill, arguments, context))
     except (InvalidParam, SkillFailed) as error:
-        raise error_of(skill, error) from error
+        return error_of(skill, error)

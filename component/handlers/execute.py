@@ -6,8 +6,7 @@ from component.execution import Road
 from component.handlers.storing import stored
 from component.router.table import Answer, IQRoute, Request
 from xep import fluux_agent
-from xep.binding import Payload
-from xep.fluux_agent.execute import NAMESPACE, Execute
+from xep.fluux_agent.execute import NAMESPACE, Accepted, Execute, Result
 
 
 class ExecuteHandler:
@@ -41,4 +40,6 @@ class ExecuteHandler:
             size=stanza.size,
             lang=stanza.lang,
         )
-        return answer if isinstance(answer, Payload) else stored(answer, self._retry_after_s)
+        if isinstance(answer, Result | Accepted):
+            return answer
+        return stored(answer, self._retry_after_s)

@@ -15,6 +15,20 @@ _log = structlog.get_logger("component.tasks")
 
 def result_of(skill: AnySkill, made: SkillResult) -> Result:
     """The result of a skill. Artifacts without a name get one that no other has (EXE-011)."""
+    if len(made.outputs) == 1:
+        (only,) = made.outputs
+        outputs = [Output(name=only.name or "output", type=only.media_type, text=only.text)]
+    else:
+        outputs = _named(made)
+    return Result(
+        skill=skill.name,
+        is_error=made.is_error,
+        outputs=tuple(outputs),
+        usage=Usage(duration_ms=round(made.duration * 1000)),
+    )
+
+
+def _named(made: SkillResult) -> list[Output]:
     taken = {output.name for output in made.outputs if output.name}
     outputs: list[Output] = []
     for number, one in enumerate(made.outputs):
@@ -23,12 +37,7 @@ def result_of(skill: AnySkill, made: SkillResult) -> Result:
             name += "-"
         taken.add(name)
         outputs.append(Output(name=name, type=one.media_type, text=one.text))
-    return Result(
-        skill=skill.name,
-        is_error=made.is_error,
-        outputs=tuple(outputs),
-        usage=Usage(duration_ms=round(made.duration * 1000)),
-    )
+    return outputs
 
 
 def checked(skill: AnySkill, result: Result, most_bytes: int) -> Result | StanzaError:

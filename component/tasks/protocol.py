@@ -15,6 +15,7 @@ from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.task import Cancel, Events, Input, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
+from xep.stanza_error import StanzaError
 
 Origin = Literal["iq", "message", "command"]
 """By which face work came: an execute IQ, a chat message, an ad-hoc command."""
@@ -122,8 +123,8 @@ class Tasks(Protocol):
         Raises StanzaError: the recorded error, `conflict`, `busy`, or `outcome-unknown`.
         """
 
-    def remember(self, key: str, digest: str, answer: Result) -> None:
-        """Record the answer of an inline skill that is repeatable. Never waits."""
+    def remember(self, key: str, digest: str, answer: Result | StanzaError) -> None:
+        """Record the outcome of an inline skill that is repeatable. Never waits."""
 
     async def execute(self, call: Call) -> Result | Accepted:
         """Run a skill, within the inline limit or as a task (specification, "Execution").

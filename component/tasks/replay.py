@@ -201,6 +201,10 @@ class Memory:
         same(entry.digest, digest)
         return given(entry.answer)
 
+    def knows(self, key: str) -> bool:
+        """Whether a request of this key is under way, or its answer is here."""
+        return key in self._flights or key in self._entries
+
     def put(self, key: str, digest: str, answer: Answer) -> None:
         """Keep an answer, and forget the oldest ones if there are too many."""
         size = _ENTRY_BYTES + _size(answer)

@@ -23,6 +23,7 @@ from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import Cancel, Events, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
+from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
     from component.tasks.engine import Engine
@@ -123,26 +124,29 @@ class TaskRoom:
 
     async def repeated(self, key: str, digest: str) -> Result | Accepted | None:
         """The recorded answer to a repetition, from memory or disk; None if this is new work."""
-        remembered = self._memory.get(key, digest)
-        if remembered is not None:
-            return remembered
-        flight = self._memory.flight(key, digest)
-        if flight is not None and await flight.wait() is not None:
-            return self._memory.get(key, digest)
-        if not self._records:
-            return None
-        found = await self._storage.read(lambda db: find(db, key))
-        if found is None:
-            return None
-        if found.answer is not None:
-            same(found.digest, digest)
-            answer = unkept(found.answer)
-            self._memory.put(key, digest, answer)
-            return self._memory.get(key, digest)
-        return await (await self._load()).recorded(found, digest)
+        while True:
+            remembered = self._memory.get(key, digest)
+            if remembered is not None:
+                return remembered
+            flight = self._memory.flight(key, digest)
+            if flight is not None and await flight.wait() is not None:
+                return self._memory.get(key, digest)
+            if not self._records:
+                return None
+            found = await self._storage.read(lambda db: find(db, key))
+            if found is None:
+                return None
+            if found.answer is not None:
+                same(found.digest, digest)
+                answer = unkept(found.answer)
+                self._memory.put(key, digest, answer)
+                return self._memory.get(key, digest)
+            if not self._memory.knows(key):
+                return await (await self._load()).recorded(found, digest)
+            # The first of them has begun while this one looked on disk.
 
-    def remember(self, key: str, digest: str, answer: Result) -> None:
-        """Record the answer of an inline skill that is repeatable."""
+    def remember(self, key: str, digest: str, answer: Result | StanzaError) -> None:
+        """Record the outcome of an inline skill that is repeatable."""
         self._memory.put(key, digest, answer)
 
     async def execute(self, call: Call) -> Result | Accepted:

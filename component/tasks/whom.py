@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 import anyio
@@ -58,11 +59,12 @@ class Whom:
         self._domain = domain
         self._expires_s = expires_s
         self._clock = clock
+        self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
         self._known: OrderedDict[JID, tuple[bool, float]] = OrderedDict()
 
     def needed(self, principal: JID, skill: AnySkill) -> bool:
         """Whether somebody may have to be asked before this skill runs. Never waits."""
-        return skill.annotations.destructive or self._asking(skill.name).when == "always"
+        return skill.annotations.destructive or self._always(skill.name)
 
     async def whom(
         self, principal: JID, requester: JID, target: JID, skill: AnySkill

@@ -31,6 +31,8 @@ _executions = st.builds(
     params=st.lists(st.builds(Param, name=st.sampled_from(PARAMS), text=_values), max_size=4).map(
         tuple
     ),
+    mode=st.sampled_from(["auto", "inline", "async"]),
+    request=st.none() | st.sampled_from(["r1", "r2", "no identifier"]),
     json_params=st.none()
     | st.dictionaries(st.sampled_from(PARAMS) | xml_text, json_values, max_size=3).map(
         lambda values: Params(json=msgspec.Raw(msgspec.json.encode(values)))
@@ -66,7 +68,7 @@ async def test_every_request_is_answered_once_and_none_breaks_a_handler(
     requests: list[tuple[str, str, str, str]],
 ) -> None:
     world = World(all_skills(), inline_s=0.001)
-    async with world.bench.running():
+    async with world.running():
         world.bench.receive(
             *(
                 iq(content, type_=type_, id_=str(n), from_=from_, to=to)

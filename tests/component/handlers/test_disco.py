@@ -12,7 +12,7 @@ from component.skills import AnySkill, skill
 from tests.component.handlers.world import ALICE, BOB, FORM, NODE, World, all_skills, result
 from tests.component.router.wire import AGENT, DOMAIN, condition, error_of
 from xep import caps, disco, entity_time, fluux_agent, ping, result_sets, version
-from xep.fluux_agent import execute
+from xep.fluux_agent import confirm, execute, task
 from xep.fluux_agent import skills as fluux
 from xep.fluux_agent.errors import Malformed
 from xep.result_sets import First, ResultSet
@@ -86,6 +86,8 @@ def test_the_features_are_those_that_are_served(to: str, host: Host, agent: str 
         fluux_agent.NAMESPACE,
         SKILLS,
         execute.NAMESPACE,
+        task.NAMESPACE,
+        confirm.NAMESPACE,
     }
 
 
@@ -164,14 +166,14 @@ def test_nothing_belongs_to_an_agent_but_its_skills() -> None:
     assert page_of(answer) == ResultSet(count=0)
 
 
-@pytest.mark.parametrize("to", [DOMAIN, AGENT, f"{AGENT}/x"])
+@pytest.mark.parametrize("to", [DOMAIN, AGENT])
 def test_skills_are_items_at_their_node(to: str) -> None:
     world = World(all_skills())
     answer = items(world, to=to)
     names = [each.name for each in world.registry if not each.hidden]
     assert names == sorted(names)
     assert [item.node for item in answer.items] == [f"{SKILLS}/{name}" for name in names]
-    assert {str(item.jid) for item in answer.items} == {to.partition("/")[0]}
+    assert {str(item.jid) for item in answer.items} == {to}
     assert [item.name for item in answer.items] == [
         each.title for each in world.registry if not each.hidden
     ]

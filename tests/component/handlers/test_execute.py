@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from xml.etree import ElementTree as ET
 
 import anyio
 import msgspec
@@ -19,11 +20,15 @@ from component.skills import (
     SkillResult,
     skill,
 )
+from component.storage import StorageError
+from component.storage.database import Database
 from tests.component.handlers.world import ALICE, BOB, NOW, World, all_skills, result, xml
 from tests.component.router.wire import AGENT, condition, error_of, iq, until
+from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.delegation import Delegation
-from xep.fluux_agent.execute import Earlier, Execute, Param, Params, Result
+from xep.fluux_agent.execute import Accepted, Earlier, Execute, Param, Params, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -60,12 +65,12 @@ def output(answer: Result) -> tuple[str, str]:
 
 
 async def finished(world: World, asked: Execute, from_: str = ALICE) -> Result:
-    async with world.bench.running():
+    async with world.running():
         return result(Result, await world.asked(asked, from_=from_))
 
 
 async def failed(world: World, asked: Execute) -> StanzaError:
-    async with world.bench.running():
+    async with world.running():
         return error_of(await world.asked(asked))
 
 
@@ -228,7 +233,7 @@ async def test_a_result_too_big_is_refused(kind: Kind) -> None:
 async def test_a_plain_skill_runs_in_a_thread_and_gives_it_back() -> None:
     threads: list[int] = []
     world = World([_plain(lambda: threads.append(threading.get_ident()))])
-    async with world.bench.running():
+    async with world.running():
         for _ in range(10):  # more than there are threads
             await world.asked(execute("it"))
     assert len(threads) == 10
@@ -246,7 +251,7 @@ async def test_slow_skills_of_one_leave_threads_for_the_others() -> None:
             go.wait(60)
 
     world = World([slow])
-    async with world.bench.running():
+    async with world.running():
         for n in range(20):
             world.bench.receive(
                 iq(xml(execute("slow")), type_="set", id_=str(n), from_=ALICE, to=AGENT)
@@ -383,7 +388,7 @@ def test_what_is_not_for_the_asker_is_not_there() -> None:
             Execute(skill=name, mode="async"),
             Execute(skill=name, deadline=NOW - timedelta(days=1)),
         ):
-            error = refused(asked, world)
+            error = error_of(world.ask(asked, type_="set", id_="1"))
             assert (error.condition, error.application) == (
                 "item-not-found",
                 (errors.UnknownSkill(),),
@@ -392,44 +397,21 @@ def test_what_is_not_for_the_asker_is_not_there() -> None:
     assert output(run(execute("closed", number="1"), world, BOB)) == ("application/json", "1")
 
 
-def test_nothing_can_be_run_as_a_task_yet() -> None:
-    error = refused(Execute(skill="echo", mode="async", params=(Param(name="text"),)))
-    assert (error.condition, error.application) == (
-        "feature-not-implemented",
-        (errors.ModeUnavailable(),),
-    )
-
-
-def test_delegated_work_is_refused_while_its_limits_cannot_be_kept() -> None:
+async def test_delegated_work_is_refused_while_its_limits_cannot_be_kept() -> None:
     ran: list[int] = []
     delegation = Delegation(
         origin=JID.parse("carol@c.example"), max_hops=4, via=(JID.parse("alice@a.example"),)
     )
     world = World([_inline(lambda: ran.append(1))])
-    error = refused(Execute(skill="it", delegation=delegation), world)
+    # Whoever may not use the skill does not learn even that.
+    error = refused(Execute(skill="never-was", delegation=delegation), world)
+    assert error.application == (errors.UnknownSkill(),)
+    error = await failed(world, Execute(skill="it", delegation=delegation))
     assert (error.condition, error.application) == (
         "feature-not-implemented",
         (errors.DelegationUnavailable(),),
     )
-    # Whoever may not use the skill does not learn even that.
-    error = refused(Execute(skill="never-was", delegation=delegation), world)
-    assert error.application == (errors.UnknownSkill(),)
     assert ran == []
-
-
-def test_there_is_no_earlier_task_to_go_on_from() -> None:
-    error = refused(Execute(skill="time", earlier=(Earlier(task="9f"),)))
-    assert (error.condition, error.application) == ("item-not-found", (errors.UnknownTask(),))
-
-
-def test_what_destroys_is_refused_while_nobody_can_confirm_it() -> None:
-    error = refused(execute("conformance.erase", target="x"))
-    assert (error.condition, error.application) == (
-        "not-allowed",
-        (errors.ConfirmationUnavailable(),),
-    )
-    # Its parameters are looked at first: nobody should be asked about what cannot run.
-    assert refused(execute("conformance.erase")).condition == "bad-request"
 
 
 def test_only_requests_to_do_something_are_served() -> None:
@@ -442,7 +424,7 @@ def test_only_requests_to_do_something_are_served() -> None:
 @pytest.mark.parametrize("deadline", [NOW, NOW - timedelta(microseconds=1), LONG_AGO])
 def test_past_its_deadline_nothing_runs(deadline: datetime) -> None:
     ran: list[int] = []
-    world = World([_inline(lambda: ran.append(1))])
+    world = World([_inline(lambda: ran.append(1))], now=lambda: NOW)
     error = refused(Execute(skill="it", deadline=deadline), world)
     assert (error.condition, error.application) == ("not-acceptable", (errors.DeadlineExpired(),))
     assert ran == []
@@ -459,8 +441,9 @@ async def test_a_deadline_that_passes_meanwhile_ends_the_work() -> None:
     async def endless() -> None:
         await anyio.sleep_forever()
 
-    asked = Execute(skill="endless", deadline=NOW + timedelta(microseconds=1))
-    error = await failed(World([endless]), asked)
+    # It has not been reached on admission, and has when the work is under way.
+    asked = Execute(skill="endless", deadline=datetime.now(UTC))
+    error = await failed(World([endless], now=lambda: LONG_AGO), asked)
     assert (error.condition, error.application) == ("not-acceptable", (errors.DeadlineExpired(),))
 
 
@@ -489,7 +472,11 @@ async def test_what_takes_too_long_may_be_repeated_only_if_it_may(
 
     world = World([endless], inline_s=0.000_001 if limit == "service" else 60)
     # A deadline that is still far off is not to blame.
-    asked = Execute(skill="endless", deadline=NOW + timedelta(days=1))
+    asked = Execute(
+        skill="endless",
+        mode="inline" if limit == "service" else "auto",
+        deadline=datetime.now(UTC) + timedelta(days=1),
+    )
     error = await failed(world, asked)
     assert (error.condition, error.type) == ("remote-server-timeout", type_)
     assert error.application == (errors.Timeout(),)
@@ -504,12 +491,231 @@ async def test_a_thread_that_is_given_up_keeps_its_place_until_it_ends() -> None
 
     world = World([_plain(waits)])
     try:
-        async with world.bench.running():
+        async with world.running():
             world.bench.receive(iq(xml(execute("it")), type_="set", from_=ALICE))
             await until(begun.is_set)
             assert await world.bench.router.drain(0) == 1
         assert condition(world.bench.replies[0]) == "recipient-unavailable"
+        # The run is gone too, with the world, and its thread is not.
         assert world.threads._own["alice@a.example"].users == 1
     finally:
         go.set()
     await until(lambda: not world.threads._own)
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+def accepted(reply: ET.Element) -> Accepted:
+    """What is said of a task that has been taken on."""
+    return result(Accepted, reply)
+
+
+@each_kind
+async def test_what_is_asked_for_as_a_task_is_accepted_and_done(kind: Kind) -> None:
+    world = World([kind(lambda: "x")])
+    async with world.running():
+        said = accepted(await world.asked(Execute(skill="it", mode="async", thread="t")))
+        assert (said.revision, said.state) == (0, "accepted")
+        task = await world.ended(said.task)
+    assert (task.state, task.skill, task.thread) == ("completed", "it", "t")
+    assert task.result is not None
+    assert output(task.result) == ("text/plain", "x")
+
+
+@each_kind
+async def test_a_task_whose_skill_breaks_fails_and_says_nothing_of_how(kind: Kind) -> None:
+    def breaks() -> None:
+        raise ValueError("secret")
+
+    world = World([kind(breaks)])
+    async with world.running():
+        task = await world.ended(
+            accepted(await world.asked(Execute(skill="it", mode="async"))).task
+        )
+    assert (task.state, task.result) == ("failed", None)
+    assert task.failure is not None
+    assert task.failure.conditions == (errors.Internal(),)
+    assert not any("secret" in sent for sent in (*world.told.sent, *world.bench.output.sent))
+
+
+async def test_an_answer_says_accepted_before_any_event_is_told() -> None:
+    world = World([_inline(lambda: "x")])
+    order = world.told.sent = world.bench.output.sent
+    async with world.running():
+        world.bench.receive(
+            iq(xml(Execute(skill="it", mode="async")), type_="set", from_=ALICE, to=AGENT)
+        )
+        await until(lambda: any("state='completed'" in sent for sent in order))
+    assert order[0].startswith("<iq ")
+    assert all(sent.startswith("<message ") for sent in order[1:])
+
+
+async def test_parameters_are_looked_at_before_a_task_is_made() -> None:
+    world = World(all_skills())
+    async with world.running():
+        asked = Execute(skill="conformance.add", mode="async", params=(Param(name="a", text="x"),))
+        assert error_of(await world.asked(asked)).application == (errors.InvalidParam(name="a"),)
+        assert await tasks_of(world) == 0
+
+
+async def tasks_of(world: World) -> int:
+    """How many tasks there are."""
+
+    def count(database: Database) -> int:
+        (found,) = database.execute("SELECT count(*) FROM tasks").fetchall()
+        return int(found[0])
+
+    return await world.storage.read(count)
+
+
+async def test_what_takes_longer_than_an_iq_becomes_a_task() -> None:
+    go = anyio.Event()
+
+    @skill(read_only=True)
+    async def slow() -> str:
+        await go.wait()
+        return "at last"
+
+    world = World([slow], inline_s=0.000_001)
+    async with world.running():
+        said = accepted(await world.asked(Execute(skill="slow")))
+        assert (said.revision, said.state) == (0, "accepted")
+        go.set()
+        task = await world.ended(said.task)
+    assert task.result is not None
+    assert output(task.result) == ("text/plain", "at last")
+
+
+async def test_work_goes_on_from_earlier_tasks_of_the_same_principal_only() -> None:
+    world = World([_inline(lambda: "x")])
+    async with world.running():
+        earlier = accepted(await world.asked(Execute(skill="it", mode="async"))).task
+        onward = Execute(skill="it", earlier=(Earlier(task=earlier),))
+        assert output(result(Result, await world.asked(onward))) == ("text/plain", "x")
+        for asked, from_ in (
+            (onward, BOB),
+            (Execute(skill="it", earlier=(Earlier(task="9f"),)), ALICE),
+            (Execute(skill="it", earlier=(Earlier(task=earlier), Earlier(task="9f"))), ALICE),
+        ):
+            error = error_of(await world.asked(asked, from_=from_))
+            assert (error.condition, error.application) == (
+                "item-not-found",
+                (errors.UnknownTask(),),
+            )
+        assert await tasks_of(world) == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "async"])
+@pytest.mark.parametrize("value", ["approve", "deny"])
+async def test_what_destroys_waits_for_the_word_of_a_person(mode: Any, value: Any) -> None:
+    ran: list[str] = []
+
+    @skill(inline=True, destructive=True)
+    def erase(target: str) -> str:
+        ran.append(target)
+        return "erased"
+
+    world = World([erase])
+    async with world.running():
+        asked = msgspec.structs.replace(execute("erase", target="all of it"), mode=mode)
+        said = accepted(await world.asked(asked))
+        assert (said.revision, said.state) == (0, "input-required")
+        (question,) = await world.room.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT))
+        assert (question.task, question.asked) == (said.task, (JID.parse(ALICE).bare,))
+        assert ran == []
+        # Bob was not asked, so for him there is nothing to decide.
+        decision = Decision(id=question.id, value=value)
+        error = error_of(await world.asked(decision, from_=BOB))
+        assert error.application == (errors.UnknownConfirmation(),)
+        assert (await world.asked(decision)).get("type") == "result"
+        task = await world.ended(said.task)
+    if value == "approve":
+        assert (task.state, ran) == ("completed", ["all of it"])
+    else:
+        assert (task.state, ran) == ("failed", [])
+        assert task.failure is not None
+        assert task.failure.conditions == (errors.Denied(),)
+
+
+async def test_nobody_is_asked_about_what_cannot_run() -> None:
+    world = World(all_skills())
+    async with world.running():
+        error = error_of(await world.asked(execute("conformance.erase")))
+        assert error.application == (errors.InvalidParam(name="target"),)
+        asked = msgspec.structs.replace(execute("conformance.erase", target="x"), mode="inline")
+        error = error_of(await world.asked(asked))
+        assert (error.condition, error.application) == (
+            "not-allowed",
+            (errors.ConfirmationUnavailable(),),
+        )
+        assert await tasks_of(world) == 0
+        assert await world.room.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT)) == []
+    assert world.told.sent == []
+
+
+async def test_a_peer_is_not_asked_in_place_of_a_person() -> None:
+    async def peer(_to: JID, _from: JID, /) -> InfoQuery:
+        return InfoQuery(features=(Feature(var="urn:fluux:agent:0"),))
+
+    world = World(all_skills(), info=peer)
+    error = await failed(world, execute("conformance.erase", target="x"))
+    assert (error.condition, error.application) == (
+        "not-allowed",
+        (errors.ConfirmationUnavailable(),),
+    )
+    assert world.told.sent == []
+
+
+@each_kind
+@pytest.mark.parametrize("mode", ["auto", "async"])
+async def test_the_same_request_again_has_the_same_answer_and_runs_once(
+    kind: Kind, mode: Any
+) -> None:
+    ran: list[int] = []
+
+    def counted() -> str:
+        ran.append(1)
+        return str(len(ran))
+
+    world = World([kind(counted)])
+    async with world.running():
+        for asked, id_ in (
+            (Execute(skill="it", mode=mode), "by-iq"),
+            (Execute(skill="it", mode=mode, request="by-name"), None),
+        ):
+            before = len(ran)
+            first = await world.asked(asked, id_=id_)
+            if mode == "async":
+                await world.ended(accepted(first).task)
+            again = await world.asked(asked, id_=id_)
+            assert ET.tostring(again[0]) == ET.tostring(first[0])
+            assert len(ran) == before + 1
+            other = msgspec.structs.replace(asked, context="another")
+            error = error_of(await world.asked(other, id_=id_))
+            assert (error.condition, error.application) == ("conflict", (errors.Conflict(),))
+            assert len(ran) == before + 1
+
+
+async def test_a_database_that_refuses_is_to_be_asked_again_and_nothing_has_run() -> None:
+    ran: list[int] = []
+
+    @skill(name="it", destructive=False)
+    async def it() -> None:
+        ran.append(1)
+
+    world = World([it])
+
+    async def refuses(*_: Any, **__: Any) -> Any:
+        raise StorageError("/secret/agent.db: the disk is full")
+
+    async with world.running():
+        assert (await world.asked(Execute(skill="it"))).get("type") == "result"
+        world.storage.write = refuses  # type: ignore[method-assign]
+        for mode in ("auto", "async"):
+            asked = Execute(skill="it", mode=mode)
+            error = error_of(await world.asked(asked))
+            assert (error.condition, error.type) == ("resource-constraint", "wait")
+            assert error.application == (errors.Retry(after=5),)
+            assert "secret" not in error.text
+    assert ran == [1]
