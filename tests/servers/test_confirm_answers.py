@@ -4,8 +4,10 @@ import pytest
 
 from tests.servers.clients import Element, SlixClient
 from tests.servers.talk import (
+    FLUUX,
     PING,
     execute,
+    login,
     result,
 )
 from tests.servers.tasking import (
@@ -113,12 +115,12 @@ def test_nobody_else_can_answer(desk: Desk, caller: SlixClient, other: SlixClien
     # Nor was it put to that address of ours.
     assert refusal(caller.iq(desk.domain, decision(id_, "approve"), "set")) == UNKNOWN
     in_state(caller, desk.assistant, task, "input-required")
-    assert result_of_cancel(caller, desk, task) == "cancelled"
+    assert state_after_cancel(caller, desk, task) == "cancelled"
     # A question of a task that has ended cannot be decided any more.
     assert refusal(decide(caller, desk, id_, "approve")) == CONFLICT
 
 
-def result_of_cancel(client: SlixClient, desk: Desk, task: str) -> str | None:
+def state_after_cancel(client: SlixClient, desk: Desk, task: str) -> str | None:
     return result(client.iq(desk.assistant, cancel(task), "set")).get("state")
 
 
@@ -209,6 +211,52 @@ def test_two_who_may_answer(desk: Desk, caller: SlixClient, other: SlixClient) -
         "item-not-found",
         "unknown-task",
     )
+
+
+def test_who_says_it_is_an_agent_is_not_asked(desk: Desk, caller: SlixClient) -> None:
+    with login(desk.server) as agent:
+
+        async def say_so() -> None:
+            await agent.xmpp.plugin["xep_0030"].add_feature(FLUUX)
+
+        agent._in_loop(say_so)
+        asked = execute("conformance.erase", target="x")
+        refused = agent.iq(desk.assistant, asked, "set")
+        assert refusal(refused) == ("not-allowed", "confirmation-unavailable")
+        # Where somebody is named for it, that one is asked.
+        task = begin(agent, desk.assistant, "shared-wipe", path="x")
+        asks(caller, task)
+        assert state_after_cancel(agent, desk, task) == "cancelled"
+
+
+def test_several_answers_at_once(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+    task = begin(caller, desk.assistant, "shared-wipe", path="several")
+    id_ = asks(caller, task)[1].attrib["id"]
+    replies = [
+        client.start_iq(desk.assistant, decision(id_, value), "set")
+        for _ in range(3)
+        for client, value in ((caller, "approve"), (other, "deny"))
+    ]
+    found = [reply.result(20) for reply in replies]
+    approved = {reply.get("type") for reply in found[::2]}
+    denied = {reply.get("type") for reply in found[1::2]}
+    assert sorted((approved, denied), key=str) == [{"error"}, {"result"}]
+    assert {refusal(reply) for reply in found if reply.get("type") == "error"} == {CONFLICT}
+    _, end = ended(caller, task)
+    assert end.get("state") == ("completed" if approved == {"result"} else "failed")
+
+
+def test_asked_while_nobody_was_there(desk: Desk, other: SlixClient) -> None:
+    other.send_raw("<presence type='unavailable'/>")
+    attributes = "mode='async' thread='t-away'"
+    task = begin(other, desk.assistant, "conformance.erase", attributes, target="away")
+    other.iq(desk.assistant, PING)
+    other.send_raw("<presence/>")
+    message, confirm = asks(other, task)
+    assert message.find("{urn:xmpp:delay}delay") is not None, "the server has kept it"
+    assert confirm.findtext(f"{{{HASHES}}}hash") == digest_of(message)
+    say(other, desk.assistant, "yes", "<thread>t-away</thread>")
+    assert completed(other, task) == "erased away"
 
 
 def test_nobody_is_asked_in_vain(desk: Desk, caller: SlixClient) -> None:

@@ -3,12 +3,14 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.servers.base import Server
 from tests.servers.clients import SlixClient
-from tests.servers.talk import PING, application, error, execute, output, result
+from tests.servers.fixtures import ServerFactory
+from tests.servers.talk import PING, application, error, execute, login, output, result
 from tests.servers.tasking import (
     TASK,
     Desk,
@@ -104,6 +106,24 @@ def test_the_end_waits_for_who_was_away(desk: Desk, other: SlixClient) -> None:
     message, found = ended(other, task)
     assert found.get("state") == "completed"
     assert message.find(DELAY) is not None, "the server has kept it"
+
+
+def test_the_end_comes_while_the_server_is_away(
+    make_prosody: ServerFactory, tmp_path: Path
+) -> None:
+    server = make_prosody()
+    with open_desk(server, tmp_path) as agent:
+        alone = Desk(server, agent.connected())
+        with login(server) as requester:
+            task = begin(requester, alone.assistant, "slow", "mode='async'", run="outage")
+            requester.messages.take(event(task, "running"))
+            server.kill()
+            requester.wait_closed()
+        alone.open_gate("outage")
+        agent.wait_log("not connected")
+        server.start()
+        with login(server) as later:
+            assert completed(later, task) == "outage is done"
 
 
 def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None:
