@@ -12,7 +12,7 @@ import contextlib
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import processes
@@ -29,13 +29,13 @@ _MOST_RATIO = Target(5, "at most")
 
 def measure(runs: int) -> Iterator[Line]:
     """Yield the median and the 99th percentile of Juliet's waiting, beside Romeo and alone."""
-    scenes = {"alone": (None, 0), f"{_SLOW} slow skills": (_sleeping(), _SLOW)} | {
-        f"a flood of {size}": (_flood(), size) for size in _FLOODS
-    }
+    scenes: dict[str, tuple[Callable[[int], Traffic | None], int]] = {
+        "alone": (lambda _: None, 0),
+        f"{_SLOW} slow skills": (_sleeping, _SLOW),
+    } | {f"a flood of {size}": (_flood, size) for size in _FLOODS}
     outside: dict[str, list[list[float]]] = {scene: [] for scene in scenes}
     inside: dict[str, list[list[float]]] = {scene: [] for scene in scenes}
     rates: dict[str, list[float]] = {scene: [] for scene in scenes}
-    juliet = Traffic(DOMAIN, _SAMPLES, senders=JULIET, first="b")
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ends = {}
@@ -46,9 +46,11 @@ def measure(runs: int) -> Iterator[Line]:
             process = stack.enter_context(processes.running(processes.service(config, tap=tap)))
             acceptor.accept()
             ends[scene] = (acceptor, process, tap)
-        for _ in range(runs):
+        for run in range(runs):
+            # Other ids each time: what is sent again is not done again.
+            juliet = Traffic(DOMAIN, _SAMPLES, senders=JULIET, first=f"b{run:03}-")
             for scene, (crowd, size) in scenes.items():
-                latencies, answered = beside(ends[scene][0].socket, crowd, size, juliet)
+                latencies, answered = beside(ends[scene][0].socket, crowd(run), size, juliet)
                 outside[scene].append(latencies)
                 rates[scene].append(answered / sum(latencies))
         for scene, (acceptor, process, tap) in ends.items():
@@ -75,11 +77,17 @@ def _percentile(latencies: list[float], name: str) -> float:
     return statistics.quantiles(latencies, n=100)[98] * 1e6
 
 
-def _flood() -> Traffic:
-    return Traffic(DOMAIN, 20_000, senders=ROMEO)
+def _flood(run: int) -> Traffic:
+    return Traffic(DOMAIN, 20_000, senders=ROMEO, first=f"a{run:03}-")
 
 
-def _sleeping() -> Traffic:
+def _sleeping(run: int) -> Traffic:
     return Traffic(
-        DOMAIN, 6_400, senders=ROMEO, skill="conformance.sleep", param="seconds", text="1"
+        DOMAIN,
+        6_400,
+        senders=ROMEO,
+        first=f"a{run:03}-",
+        skill="conformance.sleep",
+        param="seconds",
+        text="1",
     )

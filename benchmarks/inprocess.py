@@ -11,57 +11,54 @@ from __future__ import annotations
 import cProfile
 import pstats
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
+from typing import Any, cast
 
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
-from component.connection.outbox import Outbox
-from component.handlers.disco import Discovery, Facts
-from component.handlers.execute import ExecuteHandler
-from component.handlers.skills import SkillsHandler
-from component.router.router import Router, RouterOptions
 from component.service import Service
+from component.service.rooms import Rooms
+from component.service.service import agent_at
 from component.settings.model import Agent, Server, Settings
 from component.skills import AnySkill
-from component.skills.threads import Threads
+from component.storage import Storage
+from component.storage.stopped import StoppedContacts
 from xep.component_stream import AcceptorStream, ComponentStream
-from xep.jid import JID
 
 _READ = 65536  # as much as the connection takes from the kernel at once
 
 
 class InProcess:
-    """The service's rooms from the stream parser to the outbox, with skills of the caller's.
+    """All rooms of the service, from the stream parser to the outbox, with skills of the caller's.
 
-    They are wired as `component.service` wires them.
+    Nothing here waits, so it takes only what is answered at once; and whatever turns to the
+    database fails, for there is none.
+
+    Args:
+        skills: besides the built-in ones.
+        change: is given the rooms, once, before anything comes in.
     """
 
-    def __init__(self, skills: Iterable[AnySkill] = ()) -> None:
-        service = Service(
-            Settings(
-                server=Server(component_domain=DOMAIN, component_secret=SECRET),
-                agent=Agent(allowed_domains=("localhost",)),
-            )
+    def __init__(
+        self, skills: Iterable[AnySkill] = (), change: Callable[[Rooms], None] = lambda _: None
+    ) -> None:
+        settings = Settings(
+            server=Server(component_domain=DOMAIN, component_secret=SECRET),
+            agent=Agent(allowed_domains=("localhost",)),
         )
+        service = Service(settings)
         for skill in skills:
             service.registry.add(skill)
-        self._outbox = Outbox(1 << 23)
+        storage = cast("Storage", _NoStorage())
+        contacts = StoppedContacts(storage, agent_at)
+        rooms = Rooms(settings, service.policy, service.registry, storage, contacts)
+        change(rooms)
+        self._outbox = rooms.outbox
         self._outbox.start()
         self._written: list[bytes] = []
-        facts = Facts(domain=JID.parse(DOMAIN), name="Agent", node="", form={})
-        handlers = (
-            ExecuteHandler(service.view, Threads(1, 1), inline_s=10),
-            SkillsHandler(service.view),
-            Discovery(facts, {"assistant": "Agent"}, lambda _: (), service.view),
-        )
-        self._router = Router(
-            RouterOptions(DOMAIN, frozenset(("assistant",))),
-            [route for handler in handlers for route in handler.routes()],
-            service.policy.admits,
-            self._outbox,
-            self._flush,
-        )
+        rooms.flush = self._flush
+        self._router = rooms.router
         self._stream = ComponentStream(DOMAIN, SECRET)
         _shake_hands(self._stream)
 
@@ -86,6 +83,11 @@ class InProcess:
         return len(data)
 
 
+class _NoStorage:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"what is answered at once asked the database to {name}")
+
+
 def _shake_hands(ours: ComponentStream) -> None:
     theirs = AcceptorStream()
     theirs.receive(ours.open())
@@ -96,12 +98,17 @@ def _shake_hands(ours: ComponentStream) -> None:
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
-    service, traffic = InProcess(), Traffic(DOMAIN, 64 * 50)
-    traffic.check(service.receive(traffic.bytes))
+    service, count = InProcess(), 64 * 50
     profile = cProfile.Profile()
     end = perf_counter() + seconds
+    number = 0
     while perf_counter() < end:
-        profile.runcall(service.receive, traffic.bytes)
+        # Other ids each time: what is sent again is not done again.
+        traffic = Traffic(DOMAIN, count, first=f"a{number:05}-")
+        replies = profile.runcall(service.receive, traffic.bytes)
+        if not number:
+            traffic.check(replies)
+        number += 1
     pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 
 

@@ -26,12 +26,15 @@ def measure(runs: int) -> Iterator[Line]:
         ends = {loop: _connected(stack, Path(name), loop) for loop in (*LOOPS, "slixmpp")}
         _check_alike([acceptor for acceptor, _ in ends.values()])
         for in_flight, count in _COUNTS.items():
-            traffic = Traffic(DOMAIN, count)
             rates: dict[str, list[float]] = {loop: [] for loop in ends}
             costs: dict[str, list[float]] = {loop: [] for loop in ends}
             for acceptor, _ in ends.values():  # to warm up
-                drive(acceptor.socket, Traffic(DOMAIN, count // 10), in_flight)
-            for _ in range(runs):
+                drive(
+                    acceptor.socket, Traffic(DOMAIN, count // 10, first=f"w{in_flight}-"), in_flight
+                )
+            for run in range(runs):
+                # Other ids each time: what is sent again is not done again.
+                traffic = Traffic(DOMAIN, count, first=f"r{in_flight}-{run:03}-")
                 for loop, (acceptor, pid) in ends.items():
                     before = processes.cpu_seconds(pid)
                     seconds, replies = drive(acceptor.socket, traffic, in_flight)

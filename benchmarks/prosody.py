@@ -48,9 +48,10 @@ def measure(runs: int) -> Iterator[Line]:
         for domain in pids:
             _wait_for(client, domain)
             drive(client, Traffic(domain, _COUNT // 10, senders=()), _IN_FLIGHT)
-        for _ in range(runs):
+        for run in range(runs):
             for domain, pid in pids.items():
-                traffic = Traffic(domain, _COUNT, senders=())
+                # Other ids each time: what is sent again is not done again.
+                traffic = Traffic(domain, _COUNT, senders=(), first=f"r{run:03}-")
                 before = processes.cpu_seconds(pid)
                 seconds, replies = drive(client, traffic, _IN_FLIGHT)
                 used = processes.cpu_seconds(pid) - before

@@ -31,9 +31,10 @@ def measure(runs: int) -> Iterator[Line]:
 
 
 def _executing(services: dict[int, InProcess], runs: int) -> Line:
-    traffic = Traffic(DOMAIN, 64 * 20)
     costs: dict[int, list[float]] = {FEW: [], MANY: []}
     for run in range(runs * 4):
+        # Other ids each time: what is sent again is not done again.
+        traffic = Traffic(DOMAIN, 64 * 20, first=f"r{run:03}-")
         order = (FEW, MANY) if run % 2 else (MANY, FEW)
         for size in order:
             costs[size].append(_cost(services[size], traffic.bytes, traffic.count))
