@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from tests.servers.agent_process import AgentProcess
+from tests.servers.agent_process import AgentProcess, Attachable
 from tests.servers.clients import Element
 from tests.servers.crash_skills import lines
 from tests.servers.dealer import HOME, TIMEOUT, Dealer, Gone, Link
@@ -72,7 +72,7 @@ def answer_of(reply: Element) -> Answer:
 
 
 def agent(
-    server: Dealer, directory: Path, *, postgres: str | None = None, **settings: object
+    server: Attachable, directory: Path, *, postgres: str | None = None, **settings: object
 ) -> AgentProcess:
     """A service of the skills, not yet started; close it."""
     where = {} if postgres is None else {"storage__postgres": postgres}
