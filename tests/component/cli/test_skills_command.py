@@ -4,7 +4,7 @@ from pathlib import Path
 from component.cli.exit_codes import ExitCode
 from tests.component.cli.conftest import RunCommand
 
-RULE = [{"skills": ["conformance.a*"], "allowed_jids": ["romeo@localhost"]}]
+RULE = [{"skills": ["conformance.ad*"], "allowed_jids": ["romeo@localhost"]}]
 
 
 def names(command: RunCommand, *arguments: str, **settings: object) -> list[str]:
