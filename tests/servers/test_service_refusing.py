@@ -15,11 +15,12 @@ from tests.servers.talk import (
     condition,
     error,
     execute,
-    from_,
     login,
     output,
     query,
 )
+from tests.servers.tasking import cancel, decision, events, get, heard, listed
+from xep.commands import NAMESPACE as COMMANDS
 
 pytestmark = [pytest.mark.servers]
 
@@ -36,11 +37,15 @@ pytestmark = [pytest.mark.servers]
         (f"<execute xmlns='{EXECUTE}'/>", "bad-request", "malformed"),
         (execute("echo", json="{"), "bad-request", "malformed"),
         (execute("nosuch"), "item-not-found", "unknown-skill"),
-        (execute("conformance.erase", target="x"), "not-allowed", "confirmation-unavailable"),
         (
-            execute("echo", attributes="mode='async'", text="x"),
-            "feature-not-implemented",
-            "mode-unavailable",
+            execute("conformance.erase", attributes="mode='inline'", target="x"),
+            "not-allowed",
+            "confirmation-unavailable",
+        ),
+        (
+            f"<execute xmlns='{EXECUTE}' skill='echo'><earlier task='nosuch'/></execute>",
+            "item-not-found",
+            "unknown-task",
         ),
         (
             execute("echo", attributes="deadline='2001-01-01T00:00:00Z'", text="x"),
@@ -96,10 +101,9 @@ def test_nobody_of_that_address(juliet: SlixClient) -> None:
 
 def test_too_much_at_once_and_too_long(juliet: SlixClient, romeo: SlixClient) -> None:
     """One over its share is refused at once, others are served; what is too long is given up."""
-    slow = [
-        juliet.start_iq(AGENT, execute("conformance.sleep", seconds=60), "set") for _ in range(64)
-    ]
-    reply = juliet.iq(AGENT, execute("conformance.sleep", seconds=60), "set")
+    sleep = execute("conformance.sleep", attributes="mode='inline'", seconds=60)
+    slow = [juliet.start_iq(AGENT, sleep, "set") for _ in range(64)]
+    reply = juliet.iq(AGENT, sleep, "set")
     assert condition(reply) == "resource-constraint"
     assert error(reply).get("type") == "wait"
     retry = application(reply)
@@ -129,6 +133,14 @@ EVERY_IQ = [
     ("set", execute("conformance.hidden")),
     ("set", f"<execute xmlns='{EXECUTE}'/>"),
     ("set", execute("echo", text="x" * (STANZA_BYTES + 1))),
+    ("set", execute("conformance.erase", attributes="mode='async'", target="x")),
+    ("get", get("nosuch")),
+    ("get", listed()),
+    ("get", events("nosuch", 0)),
+    ("set", cancel("nosuch")),
+    ("set", decision("nosuch", "approve")),
+    ("set", f"<command xmlns='{COMMANDS}' node='command/status'/>"),
+    ("get", query(ITEMS, f"node='{COMMANDS}'")),
     ("get", PING),
     ("get", query("jabber:iq:version")),
     ("get", "<time xmlns='urn:xmpp:time'/>"),
@@ -147,15 +159,17 @@ def test_a_stranger_gets_the_same_to_everything(mallory: SlixClient, address: st
 
 def test_a_stranger_hears_nothing_else(juliet: SlixClient, mallory: SlixClient) -> None:
     for address in (AGENT, ASSISTANT):
-        for type_ in ("chat", "normal"):
-            mallory.send_raw(f"<message to='{address}' type='{type_}'><body>/help</body></message>")
+        for type_, body in (("chat", "/help"), ("normal", "/help"), ("chat", "yes")):
+            mallory.send_raw(
+                f"<message to='{address}' type='{type_}'><body>{body}</body></message>"
+            )
         mallory.send_raw(f"<presence to='{address}' type='subscribe'/>")
         mallory.send_raw(f"<presence to='{address}' type='probe'/>")
         mallory.send_raw(f"<presence to='{address}'/>")
     # All of it has been handled when this is answered, and what it caused came before this.
     assert condition(mallory.iq(AGENT, PING)) == "service-unavailable"
     juliet.send_raw(f"<message to='{AGENT}' type='chat'><body>/ping</body></message>")
-    assert juliet.messages.take(from_(AGENT, "chat")).findtext("{*}body") == "pong"
+    heard(juliet, AGENT, "pong")
     assert condition(mallory.iq(AGENT, PING)) == "service-unavailable"
 
     def is_ours(stanza: Element) -> bool:
