@@ -21,6 +21,7 @@ class Ability(enum.Enum):
     RESOURCE = "speak as a second resource of the caller"
     REFUSED = "speak as a principal that the target's policy refuses (--refused)"
     ORIGIN = "choose the id of each stanza and see every answer, wherever it is sent"
+    STAMPED = "see the addresses that the target wrote, before a server delivers to a resource"
     HOSTILE = "send what a production server should be spared (--hostile)"
 
 

@@ -52,8 +52,10 @@ class Post:
     def open_box(self, box: Box, addresses: Iterable[str]) -> None:
         """From now on what comes for ``addresses`` is for ``box`` too."""
         for address in addresses:
-            for name in {address, address.partition("/")[0]}:
-                self._boxes.setdefault(name, []).append(box)
+            for name in (address, address.partition("/")[0]):
+                boxes = self._boxes.setdefault(name, [])
+                if box not in boxes:
+                    boxes.append(box)
 
     def close_box(self, box: Box) -> None:
         """No more for ``box``."""
@@ -93,8 +95,7 @@ class Post:
         if answer:
             self._stray(key, stanza)
             return
-        boxes = self._boxes.get(key[0]) or self._boxes.get(key[0].partition("/")[0], [])
-        for box in list(boxes):
+        for box in list(self._boxes.get(key[0], ())):
             box.told(stanza)
 
     @property

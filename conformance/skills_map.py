@@ -18,6 +18,8 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fail": ("message",),
         "erase": ("target",),
         "hidden": (),
+        "ask": ("question", "expires"),
+        "steps": ("steps", "seconds"),
         "big": ("bytes",),
     }
 )

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from conformance.drivers import Cast
-from conformance.model import Check, Finding
+from conformance.model import Ability, Check, Finding
 from conformance.post import Post, Where
 from conformance.record import Record
 from conformance.skills_map import Skill
@@ -112,6 +112,11 @@ class Talk:
     def refused(self) -> str:
         """Somebody whom policy refuses."""
         return _there(self.who.refused)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether stanzas come to us as the target addressed them, past no server's delivery."""
+        return Ability.STAMPED in self._post.driver.abilities
 
     def skill(self, role: str) -> Skill:
         """What plays ``role`` at the target."""
@@ -355,6 +360,7 @@ class Talk:
         if answer.is_error or payload is None:
             self.hold(id_, False, expected, answer)
             raise BlockedError(f"There was no <{cls.xml.local}/> to go on with.")
+        self.hold(id_, True, expected)
         return payload
 
     def given(self, answer: Received, cls: type[P], what: str) -> P:

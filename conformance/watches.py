@@ -47,7 +47,7 @@ TABLE: Final[Mapping[str, str]] = MappingProxyType(
 _EITHER: Final = frozenset({"remote-server-timeout"})
 """Stanza errors whose type the table leaves open between wait and cancel."""
 _WITH_RETRY: Final = frozenset({"resource-constraint"})
-_TIMES: Final = ("deadline", "created", "updated", "retain-until", "since")
+_TIMES: Final = ("deadline", "created", "updated", "retain-until")
 _UTC = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _LEAKS = re.compile(

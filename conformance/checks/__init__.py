@@ -4,15 +4,19 @@ from conformance.checks import (
     addresses,
     attacks,
     chat,
+    commands,
+    confirmation,
     discovery,
     elements,
     errors,
     execution,
+    inputs,
     lists,
     modes,
     params,
     replay,
     skills,
+    tasks,
 )
 from conformance.model import Check
 
@@ -29,7 +33,11 @@ def all_checks() -> tuple[Check, ...]:
         params,
         modes,
         replay,
+        confirmation,
+        tasks,
+        inputs,
         errors,
+        commands,
         chat,
         attacks,
     )

@@ -8,6 +8,19 @@ from conformance.talk import Talk
 _DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
 
 
+def _said_to(address: str) -> Where:
+    """Whether somebody is told something, but for events of tasks."""
+
+    def where(stanza: Received) -> bool:
+        head = stanza.head
+        mine = head.to in (address, address.partition("/")[0])
+        return (
+            head.kind == "message" and mine and stanza.body is not None and not head.payload_names
+        )
+
+    return where
+
+
 def _says(t: Talk, sender: str, thread: str | None = None) -> Where:
     """Whether a message is something said to ``sender``."""
 
@@ -16,6 +29,16 @@ def _says(t: Talk, sender: str, thread: str | None = None) -> Where:
         mine = to in (sender, sender.partition("/")[0])
         said = stanza.head.kind == "message" and stanza.body is not None
         return mine and said and (thread is None or stanza.thread == thread)
+
+    return where
+
+
+def _answers(t: Talk, thread: str) -> Where:
+    """Whether a message is to the sender of the last one, or in its thread."""
+
+    def where(stanza: Received) -> bool:
+        mine = stanza.head.to == t.who.caller or stanza.thread == thread
+        return stanza.head.kind == "message" and mine
 
     return where
 
@@ -39,9 +62,7 @@ async def place(t: Talk) -> None:
         for address in addresses:
             thread = t.new_id()
             await t.message("/help", thread=thread, type_=type_, to=address)
-            said = await t.next(
-                lambda s: s.head.kind == "message" and s.body is not None and not s.is_error
-            )
+            said = await t.next(_said_to(t.who.caller))
             ok = (said.head.sender or "").partition("/")[0] == address
             t.hold("FAC-011", ok, f"an answer from {address}", said)
             t.hold("FAC-011", said.thread == thread, f"the thread {thread}", said)
@@ -69,7 +90,7 @@ async def silence(t: Talk) -> None:
                 " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
             )
         await t.message("/help", thread=thread, type_=type_, extra=extra)
-        said = await t.quiet(lambda s: s.head.kind == "message")
+        said = await t.quiet(_answers(t, thread))
         t.hold(id_, said is None, f"silence to a message of type {type_}", said or "")
 
 

@@ -58,7 +58,13 @@ class AcceptorDriver:
         self._listens = False
         self._wire = AcceptorStream(LIMITS)
         self._link: Link | None = None
-        abilities = {Ability.RAW, Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN}
+        abilities = {
+            Ability.RAW,
+            Ability.STRANGER,
+            Ability.RESOURCE,
+            Ability.ORIGIN,
+            Ability.STAMPED,
+        }
         abilities |= {Ability.REFUSED} if refused is not None else set()
         abilities |= {Ability.HOSTILE} if hostile else set()
         self.abilities = frozenset(abilities)

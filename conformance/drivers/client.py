@@ -88,7 +88,9 @@ class ClientDriver:
         """
         async with contextlib.AsyncExitStack() as stack:
             for part, account in self._accounts.items():
-                session = _Session(self._server, account, deliver)
+                # What goes to the bare JID should come once: RFC 6121 §8.5.2.1.
+                priority = -1 if part == "other" else 0
+                session = _Session(self._server, account, deliver, priority)
                 stack.push_async_callback(session.close)
                 await session.open()
                 self._sessions[part] = session
@@ -106,12 +108,13 @@ class ClientDriver:
 class _Session:
     """One login."""
 
-    def __init__(self, server: Server, account: Account, deliver: Deliver) -> None:
+    def __init__(self, server: Server, account: Account, deliver: Deliver, priority: int) -> None:
         self.jid = ""
         self._account = account
         self._server = server
         self._changed = anyio.Event()
         self._why = ""
+        self._priority = priority
         self._xmpp = _client(server, account, lambda element: deliver(_incoming(element)))
 
     async def open(self) -> None:
@@ -140,7 +143,7 @@ class _Session:
                 await self._xmpp.disconnect(wait=1.0)
 
     def _started(self, _event: object) -> None:
-        self._xmpp.send_raw("<presence/>")
+        self._xmpp.send_raw(f"<presence><priority>{self._priority}</priority></presence>")
         self.jid = str(self._xmpp.boundjid)
         self._changed.set()
 

@@ -51,7 +51,7 @@ class ComponentDriver:
         self._refused = refused
         self._wire = ComponentStream(domain, secret, LIMITS)
         self._link: Link | None = None
-        abilities = {Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN}
+        abilities = {Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN, Ability.STAMPED}
         abilities |= {Ability.REFUSED} if refused is not None else set()
         abilities |= {Ability.HOSTILE} if hostile else set()
         self.abilities = frozenset(abilities)

@@ -1,0 +1,277 @@
+"""Confirmation: who is asked, with what, and which answer counts."""
+
+import base64
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import rfc8785
+
+from conformance.checks.follow import ENDS, begin, next_event, task
+from conformance.model import Ability, check
+from conformance.post import Where
+from conformance.stanzas import CLIENT, Received
+from conformance.talk import Talk
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.confirm import NAMESPACE, Confirm
+from xep.fluux_agent.execute import Accepted
+from xep.hashes import NAMESPACE as HASHES
+from xep.quick_responses import NAMESPACE as QUICK
+
+CONFIRM = f"{AGENT}#confirm"
+_ENOUGH = timedelta(minutes=2)
+
+
+def _question_of(task_id: str) -> Where:
+    """Whether a message asks for the confirmation of a task; an event of it does not count."""
+
+    def where(stanza: Received) -> bool:
+        found = stanza.tree.findall(f"{{{NAMESPACE}}}confirm")
+        return any(one.get("task", task_id) == task_id for one in found)
+
+    return where
+
+
+async def _asked(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
+    """Have something destructive confirmed: the task, the message and the question in it."""
+    attributes.setdefault("mode", "auto")
+    made = await begin(t, "erase", {"target": "the archive"}, **attributes)
+    bare = t.who.caller.partition("/")[0]
+    message = await t.next(_question_of(made.task))
+    t.need((message.head.to or "").startswith(bare), "Somebody else was asked.")
+    confirm = t.given(message, Confirm, "The question")
+    return made.task, message, confirm
+
+
+def _decision(confirm: Confirm, value: str, content: str = "") -> str:
+    return f"<decision xmlns='{NAMESPACE}' id='{confirm.id}' value='{value}'>{content}</decision>"
+
+
+def _conditions(event: Any) -> list[str]:
+    return [type(one).xml.local for one in (event.failure.conditions if event.failure else ())]
+
+
+async def _open(t: Talk, id_: str) -> bool:
+    return (await task(t, id_)).state == "input-required"
+
+
+@check(
+    "confirm.question",
+    "CNF-002",
+    "CNF-004",
+    "CNF-008",
+    "CNF-009",
+    "CNF-010",
+    "CNF-011",
+    "CNF-013",
+    "CNF-014",
+    "CNF-018",
+    "ACC-001",
+    "ACC-004",
+    features=[CONFIRM],
+    roles=("erase",),
+)
+async def question(t: Talk) -> None:
+    """A destructive skill asks its principal, with all that is to be known."""
+    answer = await t.execute("erase", {"target": "the archive"})
+    made = t.decoded("CNF-002", answer, Accepted, "<accepted/>: a person is asked first")
+    message = await t.next(_question_of(made.task))
+    bare = t.who.caller.partition("/")[0]
+    to = (message.head.to or "").partition("/")
+    t.hold("CNF-004", to[0] == bare, f"the principal is asked, {bare}", message)
+    t.hold("CNF-008", not to[2] or not t.sees_all, f"to {bare}", message)
+    t.hold("CNF-008", message.head.type == "chat", "a message of type chat", message)
+    elements = message.tree.findall(f"{{{NAMESPACE}}}confirm")
+    t.hold("CNF-008", len(elements) == 1, "one <confirm/>", message)
+    bodies = message.tree.findall(f"{CLIENT}body")
+    said = " ".join(body.text or "" for body in bodies)
+    ok = len(bodies) == 1 and "the archive" in said and "yes" in said and "no" in said
+    t.hold("CNF-009", ok, "one <body/> with action, parameters, yes and no", message)
+    t.hold("ACC-001", "the archive" in said, "what is to be decided, in the body", message)
+    t.hold("CNF-010", message.thread == made.task, "the task's id as thread", message)
+    confirm = t.decoded("CNF-011", message, Confirm, "<confirm/>")
+    parts = (confirm.task, confirm.principal, confirm.hash, confirm.expires)
+    t.hold("CNF-011", None not in parts, "task, principal, hash and expires", message)
+    target = t.skill("erase").param("target")
+    given = {one.name: one.text for one in confirm.action.params}
+    ok = given.get(target) == "the archive"
+    t.hold("CNF-013", ok, f"{target} as <param/>", message)
+    ids = {one.get("id") for one in message.tree.findall(f"{{{QUICK}}}action")}
+    wanted = {f"approve:{confirm.id}", f"deny:{confirm.id}"}
+    values = {one.get("value") for one in message.tree.findall(f"{{{QUICK}}}response")}
+    t.hold("CNF-014", ids == wanted and values >= {"yes", "no"}, "quick responses", message)
+    left = (confirm.expires or datetime.now(UTC)) - datetime.now(UTC)
+    t.hold("ACC-004", left >= _ENOUGH, "at least some minutes to answer", str(left))
+    digest, shown = _digest(message)
+    t.hold("CNF-018", digest == shown, f"the digest {digest}", message)
+    await t.iq("set", _decision(confirm, "deny"))
+
+
+def _digest(message: Received) -> tuple[str, str]:
+    """The digest as anybody computes it from the message alone, and the one that it shows."""
+    confirm = message.tree.find(f"{{{NAMESPACE}}}confirm")
+    assert confirm is not None
+    action = confirm.find(f"{{{NAMESPACE}}}action")
+    assert action is not None
+    params: dict[str, Any] = {
+        one.get("name", ""): one.text or "" for one in action.findall(f"{{{NAMESPACE}}}param")
+    }
+    json = action.findtext(f"{{{NAMESPACE}}}params")
+    if json is not None:
+        params |= msgspec.json.decode(json)
+    digested = {
+        "agent": (message.head.sender or "").partition("/")[0],
+        "confirmation": confirm.get("id"),
+        "expires": confirm.findtext(f"{{{NAMESPACE}}}expires"),
+        "params": params,
+        "principal": confirm.get("principal"),
+        "skill": action.get("type"),
+        "task": confirm.get("task"),
+        "version": action.get("version"),
+    }
+    digest = hashlib.sha256(rfc8785.dumps(digested)).digest()
+    shown = confirm.findtext(f"{{{HASHES}}}hash") or ""
+    return base64.b64encode(digest).decode(), shown.strip()
+
+
+@check("confirm.approve", "CNF-021", "CNF-032", "CNF-033", "CNF-040", features=[CONFIRM],
+       roles=("erase",))  # fmt: skip
+async def approve(t: Talk) -> None:
+    """What was approved runs, once; the same decision again changes nothing, another conflicts."""
+    id_, _, confirm = await _asked(t)
+    wrong = f"<hash xmlns='{HASHES}' algo='sha-256'>{base64.b64encode(bytes(32)).decode()}</hash>"
+    other = await t.iq("set", _decision(confirm, "approve", wrong))
+    t.holds_error("CNF-032", other, "conflict", "conflict", why="the digest is another")
+    first = await t.iq("set", _decision(confirm, "approve"))
+    t.hold("CNF-021", not first.is_error and len(first.tree) == 0, "an empty result", first)
+    again = await t.iq("set", _decision(confirm, "approve"))
+    t.hold("CNF-021", not again.is_error and len(again.tree) == 0, "an empty result", again)
+    late = await t.iq("set", _decision(confirm, "deny"))
+    t.holds_error("CNF-032", late, "conflict", "conflict", why="it has been decided")
+    message, event = await next_event(t, id_, *ENDS)
+    t.hold("CNF-033", event.state == "completed", "the first decision counts", message)
+    texts = [one.text for one in event.result.outputs] if event.result else []
+    t.hold("CNF-040", any("the archive" in one for one in texts), "what was approved", message)
+
+
+@check("confirm.denied", "CNF-037", "CNF-039", features=[CONFIRM], roles=("erase",))
+async def denied(t: Talk) -> None:
+    """What was denied fails as denied, with the reason."""
+    id_, _, confirm = await _asked(t)
+    await t.iq("set", _decision(confirm, "deny", "<reason>only last year's</reason>"))
+    message, event = await next_event(t, id_, *ENDS)
+    ok = event.state == "failed" and _conditions(event) == ["denied"]
+    t.hold("CNF-037", ok, "failed with <denied/>", message)
+    texts = [one.text for one in event.failure.texts] if event.failure else []
+    t.hold("CNF-037", "only last year's" in texts, "the reason as its text", message)
+    t.hold("CNF-039", "confirmation-expired" not in _conditions(event), "no lapse", message)
+
+
+@check("confirm.foreign-same", "CNF-035", "SEC-005", features=[CONFIRM], roles=("erase",),
+       needs=[Ability.STRANGER])  # fmt: skip
+async def foreign(t: Talk) -> None:
+    """Who was not asked cannot tell an open question from one that never was, nor decide it."""
+    id_, _, confirm = await _asked(t)
+    invented = msgspec.structs.replace(confirm, id="c-never-asked")
+    shapes = []
+    for one in (confirm, invented):
+        answer = await t.iq("set", _decision(one, "approve"), sender=t.stranger)
+        t.holds_error("CNF-035", answer, "item-not-found", "unknown-confirmation")
+        shapes.append(answer.xml.replace(answer.head.id or "", "IQ").replace(one.id, "ID"))
+    t.hold("CNF-035", shapes[0] == shapes[1], "the same bytes", "\n".join(shapes))
+    t.hold("SEC-005", await _open(t, id_), "the question is open as before")
+    await t.iq("set", _decision(confirm, "deny"))
+    answer = await t.iq("set", _decision(confirm, "deny"), sender=t.stranger)
+    t.holds_error("CNF-035", answer, "item-not-found", "unknown-confirmation")
+
+
+@check("confirm.words", "CNF-023", "CNF-024", "CNF-025", "CNF-028", features=[CONFIRM],
+       roles=("erase",))  # fmt: skip
+async def words(t: Talk) -> None:
+    """In words, what goes on after yes approves nothing, and what follows no is the reason."""
+    id_, _, _ = await _asked(t)
+    await t.message("yes, but only last year's", thread=id_)
+    await t.quiet(lambda s: s.thread == id_ and s.body is not None)
+    t.hold("CNF-024", await _open(t, id_), "the question is open as before")
+    await t.message("No, only what is older than a year.", thread=id_)
+    message, event = await next_event(t, id_, *ENDS)
+    t.hold("CNF-025", _conditions(event) == ["denied"], "failed with <denied/>", message)
+    texts = [one.text for one in event.failure.texts] if event.failure else []
+    ok = any("only what is older than a year" in text for text in texts)
+    t.hold("CNF-023", ok, "what follows the word as the reason", message)
+    told = await t.quiet(lambda s: s.head.type == "chat" and s.body is not None, t.timeout)
+    t.hold("CNF-028", told is not None, "a word in the chat on what came of it", "silence")
+
+
+@check("i18n.yes-no", "I18-004", "CNF-025", features=[CONFIRM], roles=("erase",))
+async def yes(t: Talk) -> None:
+    """A yes is understood in whatever language the stanza is."""
+    id_, _, _ = await _asked(t)
+    await t.message(" YES! ", thread=id_, lang="tlh")
+    message, event = await next_event(t, id_, *ENDS)
+    t.hold("I18-004", event.state == "completed", "approved", message)
+    t.hold("CNF-025", event.state == "completed", "the question of the thread", message)
+
+
+@check("confirm.action", "CNF-022", "CNF-029", "CNF-030", features=[CONFIRM], roles=("erase",))
+async def action(t: Talk) -> None:
+    """A selected action decides; delayed, or in a message of a room or an error, it does not."""
+    id_, _, confirm = await _asked(t)
+    chosen = f"<action-selected xmlns='{QUICK}' id='approve:{confirm.id}'/>"
+    delay = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
+    for extra, type_, which in (
+        (chosen + delay, "chat", "CNF-029"),
+        (chosen, "groupchat", "CNF-030"),
+        (chosen, "error", "CNF-030"),
+    ):
+        await t.message(None, type_=type_, extra=extra)
+        t.hold(which, await _open(t, id_), f"the question is open as before ({type_})")
+    await t.message(None, extra=chosen)
+    message, event = await next_event(t, id_, *ENDS)
+    t.hold("CNF-022", event.state == "completed", "approved", message)
+
+
+@check("confirm.valid-first", "CNF-007", features=[CONFIRM], roles=("erase",))
+async def valid(t: Talk) -> None:
+    """Parameters are validated before anybody is asked."""
+    answer = await t.execute("erase", {})
+    name = t.skill("erase").param("target")
+    t.holds_error("CNF-007", answer, "bad-request", "invalid-param", name=name)
+
+
+@check("execute.inline-only", "EXE-020", features=[CONFIRM], roles=("erase",))
+async def inline(t: Talk) -> None:
+    """In mode inline nobody can be waited for."""
+    answer = await t.execute("erase", {"target": "x"}, mode="inline")
+    t.holds_error("EXE-020", answer, "not-allowed", "confirmation-unavailable")
+
+
+@check("confirm.expires", "CNF-010", "CNF-015", "CNF-034", features=[CONFIRM],
+       roles=("erase",))  # fmt: skip
+async def expires(t: Talk) -> None:
+    """A question lapses no later than its request, and no decision counts after it."""
+    at = datetime.now(UTC) + timedelta(seconds=2)
+    deadline = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    thread = t.new_id()
+    id_, message, confirm = await _asked(t, deadline=deadline, thread=thread)
+    t.hold("CNF-010", message.thread == thread, f"the thread {thread}", message)
+    ok = confirm.expires is not None and confirm.expires <= at + timedelta(milliseconds=1)
+    t.hold("CNF-015", ok, f"<expires/> not after {deadline}", message)
+    await next_event(t, id_, *ENDS, within=t.timeout + 2)
+    late = await t.iq("set", _decision(confirm, "approve"))
+    t.hold("CNF-034", late.is_error, "no decision after the question has lapsed", late)
+
+
+CHECKS = (
+    question,
+    approve,
+    denied,
+    foreign,
+    words,
+    yes,
+    action,
+    valid,
+    inline,
+    expires,
+)

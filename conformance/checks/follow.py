@@ -1,0 +1,85 @@
+"""How checks follow a task: its acceptance, its events, the task as get shows it."""
+
+from typing import Final
+
+from conformance.stanzas import Received
+from conformance.talk import BlockedError, Talk
+from xep.binding import ContentError
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.execute import Accepted
+from xep.fluux_agent.task import NAMESPACE, Input, Task
+
+TASKS: Final = f"{AGENT}#task"
+ENDS: Final = frozenset({"completed", "failed", "rejected", "cancelled"})
+
+
+async def begin(
+    t: Talk, role: str, params: dict[str, str] | None = None, **attributes: str
+) -> Accepted:
+    """Have a task made; raises BlockedError if none is."""
+    attributes.setdefault("mode", "async")
+    answer = await t.execute(role, params, having=attributes)
+    return t.given(answer, Accepted, f"Executing {role} as a task")
+
+
+async def get(t: Talk, id_: str, sender: str | None = None) -> Received:
+    """Ask for a task."""
+    return await t.iq("get", Task(id=id_), sender=sender)
+
+
+async def task(t: Talk, id_: str, sender: str | None = None) -> Task:
+    """Return a task as get shows it; raises BlockedError if it does not."""
+    return t.given(await get(t, id_, sender), Task, "Asking for the task")
+
+
+def event_of(stanza: Received, id_: str) -> Task | None:
+    """The event of the task ``id_`` in a message; None if there is none."""
+    if stanza.head.kind != "message" or stanza.is_error:
+        return None
+    try:
+        found = stanza.payload(Task)
+    except ContentError:
+        return None
+    return found if found is not None and found.id == id_ else None
+
+
+async def next_event(
+    t: Talk, id_: str, *states: str, within: float | None = None
+) -> tuple[Received, Task]:
+    """Take the next event of a task, in one of ``states`` if any are named."""
+
+    def wanted(stanza: Received) -> bool:
+        found = event_of(stanza, id_)
+        return found is not None and (not states or found.state in states)
+
+    message = await t.next(wanted, within=within)
+    found = event_of(message, id_)
+    assert found is not None
+    return message, found
+
+
+async def story(t: Talk, id_: str, within: float | None = None) -> list[tuple[Received, Task]]:
+    """Take the events of a task up to the one of its end."""
+    events = []
+    while True:
+        event = await next_event(t, id_, within=within)
+        events.append(event)
+        if event[1].state in ENDS:
+            return events
+
+
+async def asked(t: Talk, id_: str) -> tuple[Received, Input]:
+    """Take the event in which a task asks; raises BlockedError if it holds no question."""
+    message, found = await next_event(t, id_, "input-required")
+    if found.input is None:
+        raise BlockedError("The event of the state input-required holds no <input/>.")
+    return message, found.input
+
+
+def answer(question: Input, task_id: str, json: str, revision: int | None = None) -> str:
+    """An answer in JSON."""
+    shown = question.revision if revision is None else revision
+    return (
+        f"<answer xmlns='{NAMESPACE}' task='{task_id}' input='{question.id}'"
+        f" revision='{shown}'><params type='application/json'>{json}</params></answer>"
+    )

@@ -1,0 +1,148 @@
+"""Tasks: Input and Cancellation."""
+
+import msgspec
+
+from conformance.checks.follow import ENDS, TASKS, answer, asked, begin, next_event, task
+from conformance.model import Ability, check
+from conformance.stanzas import Received
+from conformance.talk import Talk
+from xep.fluux_agent.task import NAMESPACE, Cancel, Input, Task
+
+_TOLD = "the task as get shows it"
+_LONG = {"seconds": "300"}
+
+
+async def _question(t: Talk, **params: str) -> tuple[str, Received, Input]:
+    made = await begin(t, "ask", {"question": "Which one?", **params})
+    message, question = await asked(t, made.task)
+    return made.task, message, question
+
+
+def _sample(t: Talk, question: Input) -> str:
+    """An answer that fits the schema of a question, as JSON."""
+    schema = msgspec.json.decode(question.schema.json)
+    t.need(isinstance(schema, dict), "The schema of the question is no object.")
+    values = {"string": "blue", "integer": 3, "number": 1.5, "boolean": True, "array": []}
+    filled = {}
+    for name, shown in schema.get("properties", {}).items():
+        definition = str(shown.get("$ref", "")).rpartition("/")[2]
+        one = schema.get("$defs", {}).get(definition, shown)
+        if name in schema.get("required", ()):
+            filled[name] = one["enum"][0] if "enum" in one else values.get(one.get("type"), "x")
+            if "minimum" in one and isinstance(filled[name], int | float):
+                filled[name] = max(filled[name], one["minimum"])
+    return msgspec.json.encode(filled).decode()
+
+
+@check("input.content", "INP-001", "INP-002", "INP-004", features=[TASKS], roles=("ask",))
+async def content(t: Talk) -> None:
+    """A question has words, a schema and the same as a form."""
+    id_, message, question = await _question(t)
+    t.hold("INP-001", all(one.text for one in question.questions), "a question", message)
+    schema = msgspec.json.decode(question.schema.json)
+    ok = isinstance(schema, dict) and schema.get("type") == "object"
+    t.hold("INP-001", ok, "a schema of type object", message)
+    form = question.form
+    if t.hold("INP-001", form is not None, "the same as a data form", message):
+        assert form is not None
+        types = [tuple(f.values) for f in form.fields if f.var == "FORM_TYPE"]
+        t.hold("INP-002", types == [(NAMESPACE,)], f"the FORM_TYPE {NAMESPACE}", message)
+        fields = [f.var for f in form.fields if f.var not in (None, "FORM_TYPE")]
+        ok = fields == list(schema.get("properties", {}))
+        t.hold("INP-002", ok, "a field per property, in order", message)
+    shown = await task(t, id_)
+    ok = question.revision == shown.revision
+    t.hold("INP-004", ok, "the revision of the change that asked", message)
+    await t.iq("set", Cancel(id=id_))
+
+
+@check("input.order", "INP-006", "INP-008", "INP-010", "INP-003", features=[TASKS],
+       roles=("ask",), needs=[Ability.STRANGER, Ability.RESOURCE])  # fmt: skip
+async def order(t: Talk) -> None:
+    """Answers are judged in their order, and one counts, from any resource of the principal."""
+    id_, _, question = await _question(t)
+    good = _sample(t, question)
+    foreign = await t.iq("set", answer(question, id_, good), sender=t.stranger)
+    t.holds_error("INP-006", foreign, "item-not-found", "unknown-task")
+    t.holds_error("INP-010", foreign, "item-not-found", "unknown-task")
+    invented = msgspec.structs.replace(question, id="i-never-asked")
+    never = await t.iq("set", answer(invented, id_, good))
+    t.holds_error("INP-010", never, "item-not-found", "unknown-input")
+    old = await t.iq("set", answer(question, id_, good, question.revision + 7))
+    t.holds_error("INP-010", old, "conflict", "conflict", why="the revision is another")
+    bad = await t.iq("set", answer(question, id_, '{"no-such-field": 1}'))
+    t.holds_error("INP-010", bad, "bad-request", "invalid-param")
+    counted = await t.iq("set", answer(question, id_, good), sender=t.other)
+    found = t.decoded("INP-008", counted, Task, _TOLD)
+    t.hold("INP-008", found.revision == question.revision + 1, "the revision after it", counted)
+    t.hold("INP-006", found.state != "input-required", "the answer counts", counted)
+    again = await t.iq("set", answer(question, id_, good))
+    t.hold("INP-010", not again.is_error, "the task as it is now", again)
+    another = await t.iq("set", answer(question, id_, '{"no-such-field": 2}'))
+    t.holds_error("INP-010", another, "conflict", "conflict", why="it has been answered")
+    _, _, second = await _question(t)
+    t.hold("INP-003", second.id != question.id, "an id that was not used before", second.id)
+
+
+@check("input.decline", "INP-007", "TSK-009", features=[TASKS], roles=("ask",))
+async def decline(t: Talk) -> None:
+    """A form of type cancel declines; what cannot do without fails as denied."""
+    id_, _, question = await _question(t)
+    form = "<x xmlns='jabber:x:data' type='cancel'/>"
+    head = f"task='{id_}' input='{question.id}' revision='{question.revision}'"
+    told = await t.iq("set", f"<answer xmlns='{NAMESPACE}' {head}>{form}</answer>")
+    t.hold("INP-007", not told.is_error, "an answer that counts", told)
+    message, event = await next_event(t, id_, *ENDS)
+    names = [type(one).xml.local for one in (event.failure.conditions if event.failure else ())]
+    ok = event.state == "failed" and names == ["denied"]
+    t.hold("INP-007", ok, "failed with <denied/>", message)
+    repeatable = event.failure is not None and event.failure.repeatable
+    t.hold("TSK-009", not repeatable, "not repeatable: a step ran", message)
+
+
+@check("input.lapse", "INP-012", "INP-013", features=[TASKS], roles=("ask",))
+async def lapse(t: Talk) -> None:
+    """A question that nobody answers lapses, and no answer counts after it."""
+    id_, _, question = await _question(t, expires="1")
+    message, event = await next_event(t, id_, *ENDS, "input-required", within=t.timeout + 2)
+    names = [type(one).xml.local for one in (event.failure.conditions if event.failure else ())]
+    anew = event.state == "input-required" and event.input and event.input.id != question.id
+    ok = bool(anew) or (event.state == "failed" and names == ["input-expired"])
+    t.hold("INP-013", ok, "failed with <input-expired/>, or a new question", message)
+    late = await t.iq("set", answer(question, id_, _sample(t, question)))
+    t.holds_error("INP-012", late, "not-acceptable", "expired")
+
+
+@check("cancel.idle", "CAN-001", "CAN-003", "CAN-005", "CAN-007", features=[TASKS],
+       roles=("ask",))  # fmt: skip
+async def idle(t: Talk) -> None:
+    """What waits for input is cancelled at once, and its question closed."""
+    id_, _, question = await _question(t)
+    told = await t.iq("set", Cancel(id=id_))
+    found = t.decoded("CAN-003", told, Task, _TOLD)
+    t.hold("CAN-001", found.state == "cancelled", "cancelled", told)
+    t.hold("CAN-003", found.revision == question.revision + 1, "after the change", told)
+    late = await t.iq("set", answer(question, id_, _sample(t, question)))
+    t.holds_error("CAN-007", late, "conflict", "conflict", why="the task has ended")
+    again = await t.iq("set", Cancel(id=id_))
+    same = t.decoded("CAN-005", again, Task, "the task as it is")
+    ok = (same.state, same.revision) == (found.state, found.revision)
+    t.hold("CAN-005", ok, "nothing has changed", again)
+
+
+@check("cancel.running", "CAN-002", "CAN-003", "CAN-009", features=[TASKS], roles=("sleep",))
+async def running(t: Talk) -> None:
+    """What runs goes to cancelling, and does not stay there."""
+    made = await begin(t, "sleep", _LONG)
+    await next_event(t, made.task, "running")
+    told = await t.iq("set", Cancel(id=made.task))
+    found = t.decoded("CAN-003", told, Task, _TOLD)
+    t.hold("CAN-003", found.state in ("cancelling", "cancelled"), "after the change", told)
+    message, event = await next_event(t, made.task, "cancelling", *ENDS)
+    t.hold("CAN-002", event.state == "cancelling", "an event with the state cancelling", message)
+    if event.state == "cancelling":
+        message, event = await next_event(t, made.task, *ENDS)
+    t.hold("CAN-009", event.state == "cancelled", "cancelled soon after", message)
+
+
+CHECKS = (content, order, decline, lapse, idle, running)
