@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 import zoneinfo
 from collections.abc import Iterator
 from typing import Any
@@ -62,7 +63,9 @@ async def test_an_unknown_zone_is_an_invalid_parameter(registry: Registry, zone:
 
 @pytest.fixture
 def _no_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(__import__("sys").modules, "tzdata", None)
+    # What has been imported of the package is found by its own name.
+    for name in {"tzdata", *(each for each in sys.modules if each.startswith("tzdata."))}:
+        monkeypatch.setitem(sys.modules, name, None)
     zoneinfo.reset_tzpath(to=[])
     zoneinfo.ZoneInfo.clear_cache()
     yield
