@@ -36,7 +36,8 @@ class Judged(msgspec.Struct, frozen=True):
     task: Task | None = None
 
 
-_ENDED: Final = ", ".join(f"'{state}'" for state in sorted(TERMINAL))
+_OPEN: Final = " AND ".join(f"t.state <> '{state}'" for state in sorted(TERMINAL))
+"""No list, as in `component.tasks.reading`."""
 
 
 def decide(
@@ -137,7 +138,7 @@ def _confirmation(database: Database, who: JID, at: JID, id_: str) -> tuple[Row,
         "SELECT i.task FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608
         " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
         f" AND {AT}"
-        f" AND (t.state NOT IN ({_ENDED}) OR t.retain_until >= ?)",
+        f" AND (({_OPEN}) OR t.retain_until >= ?)",
         values,
     ).fetchone()
     if found is None:
