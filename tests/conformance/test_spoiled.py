@@ -1,0 +1,203 @@
+"""Tasks, Confirm and Commands: the installed agent, with one thing spoiled on its way to the kit.
+
+The agent is known by its command line alone. It attaches to the kit, and what it sends passes
+through here, where one thing is rewritten; the kit has to name the requirement that this breaks.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute
+
+from conformance import self_test
+from conformance.checks import all_checks
+from conformance.drivers.acceptor import AcceptorDriver
+from conformance.model import Outcome, Run, Status
+from conformance.requirements import load
+from conformance.runner import Plan, run
+from conformance.selection import select
+from conformance.skills_map import fixtures
+
+pytestmark = pytest.mark.anyio
+SPECIFICATION = load()
+Spoil = Callable[[str], str]
+
+
+def swap(pattern: str, replacement: str, where: str = "") -> Spoil:
+    """Rewrite what fits the pattern, in stanzas that hold the text `where`."""
+
+    def spoiled(xml: str) -> str:
+        return re.sub(pattern, replacement, xml) if where in xml else xml
+
+    return spoiled
+
+
+HEADLINE = "type='headline'"
+NORMAL = "type='normal'"
+CONFIRM = "<hash "
+DEFECTS: dict[str, tuple[str, Spoil]] = {
+    # Tasks
+    "accepted in revision 1": ("EXE-023", swap(r" revision='0'", " revision='1'", "<accepted")),
+    "accepted as running": ("EXE-024", swap(r" state='accepted'", " state='running'", "<accepted")),
+    "a revision is left out": ("TSK-003", swap(r" revision='4'", " revision='5'", NORMAL)),
+    "completed, then running": ("TSK-001", swap(r"state='running'", "state='completed'", HEADLINE)),
+    "time runs backwards": ("TSK-005", swap(r" updated='2", " updated='1", NORMAL)),
+    "retention shrinks": ("TSK-014", swap(r" retain-until='2", " retain-until='1", NORMAL)),
+    "events without a time": ("EVT-002", swap(r" updated='[^']*'", "", "<message")),
+    "events of a stored type": ("EVT-003", swap(HEADLINE, "type='chat'", HEADLINE)),
+    "the end as a headline": ("EVT-004", swap(NORMAL, HEADLINE, NORMAL)),
+    "events without a thread": ("EVT-005", swap(r"<thread>[^<]*</thread>", "", "<message")),
+    "events with a body": ("EVT-007", swap(r"<thread>", "<body>x</body><thread>", HEADLINE)),
+    "the end without a body": ("EVT-006", swap(r"<body.*?</body>", "", NORMAL)),
+    "get hides the result": ("TSK-007", swap(r"<result.*?</result>", "", "<iq")),
+    "lists hold results": (
+        "TSK-016",
+        swap(
+            r"(<task id='[^']*'[^>]*state='completed'[^>]*)/>",
+            r"\1><result xmlns='urn:fluux:agent:0#execute' skill='x'/></task>",
+            "<tasks ",
+        ),
+    ),
+    "events without the revision": ("EVT-014", swap(r"(<events [^>]*) revision='\d+'", r"\1")),
+    "parts from 1": ("ART-001", swap(r" part='(\d)'", r" part='1\1'", HEADLINE)),
+    "each part is the last": ("ART-002", swap(r" last='false'", "", HEADLINE)),
+    "a question without a form": (
+        "INP-001",
+        swap(r"<x xmlns='jabber:x:data'.*?</x>", "", HEADLINE),
+    ),
+    "a form of another type": (
+        "INP-002",
+        swap(r"<value>urn:fluux:agent:0#task</value>", "<value>other</value>", HEADLINE),
+    ),
+    "a question of another revision": (
+        "INP-004",
+        swap(r"(<input [^>]*)revision='\d+'", r"\1revision='77'", HEADLINE),
+    ),
+    "cancelled is told as running": (
+        "CAN-001",
+        swap(r"state='cancelled'", "state='running'", "<iq"),
+    ),
+    # Confirm
+    "asked by a headline": ("CNF-008", swap(r"type='chat'", HEADLINE, CONFIRM)),
+    "asked without a body": ("CNF-009", swap(r"<body.*?</body>", "", CONFIRM)),
+    "asked without a time": ("CNF-011", swap(r"<expires>.*?</expires>", "", CONFIRM)),
+    "asked without buttons": (
+        "CNF-014",
+        swap(r"<action xmlns='urn:xmpp:tmp:quick-response'[^>]*/>", "", CONFIRM),
+    ),
+    "asked about something else": (
+        "CNF-018",
+        swap(r">the archive</param>", ">the archives</param>", CONFIRM),
+    ),
+    "denied is told as lapsed": ("CNF-039", swap(r"<denied ", "<confirmation-expired ")),
+    "a strange question is forbidden": (
+        "CNF-035",
+        swap(r"<unknown-confirmation ", "<unknown-task "),
+    ),
+    # Commands
+    "no form": ("FAC-002", swap(r"<x xmlns='jabber:x:data'.*?</x>", "", "<command")),
+    "forms of another type": (
+        "FAC-003",
+        swap(r"<value>urn:fluux:agent:0#execute</value>", "<value>other</value>"),
+    ),
+    "nothing is required": ("FAC-009", swap(r"<required/>", "", "<command")),
+    "no reason": ("FAC-004", swap(r"<note.*?</note>", "", "<command")),
+}
+
+
+class Spoiling:
+    """A stream whose incoming stanzas are rewritten, one at a time and whole."""
+
+    def __init__(self, stream: Any, spoil: Spoil) -> None:
+        self._stream = stream
+        self._spoil = spoil
+        self._kept = ""
+        self.send = stream.send
+        self.aclose = stream.aclose
+
+    async def receive(self) -> bytes:
+        """Give what came, up to the end of the last whole stanza."""
+        while True:
+            self._kept += (await self._stream.receive()).decode()
+            # A stanza ends where the next begins; what nobody rewrites passes as it is.
+            cut = [m.end() for m in re.finditer(r"</(?:iq|message|presence)>|/>", self._kept)]
+            if "<iq" not in self._kept and "<message" not in self._kept:
+                cut = [len(self._kept)]
+            if not cut or not _whole(self._kept[: cut[-1]]):
+                continue
+            ready, self._kept = self._kept[: cut[-1]], self._kept[cut[-1] :]
+            stanzas = re.split(r"(?=<(?:iq|message|presence) )", ready)
+            return "".join(self._spoil(one) for one in stanzas).encode()
+
+
+def _whole(text: str) -> bool:
+    """Whether every stanza that begins in the text ends in it."""
+    text = re.sub(r"<(iq|message|presence)( [^<>]*)?/>", "", text)
+    begun = len(re.findall(r"<(?:iq|message|presence)[ >]", text))
+    return begun == len(re.findall(r"</(?:iq|message|presence)>", text))
+
+
+@asynccontextmanager
+async def attached() -> Any:
+    """The installed agent; gives a function that waits for its next connection."""
+    secret = self_test.new_secret()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = listener.extra(SocketAttribute.local_port)
+    put, take = anyio.create_memory_object_stream[Any](10)
+
+    async def came(stream: Any) -> None:
+        await put.send(stream)
+        await anyio.sleep_forever()  # whoever took it closes it
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(listener)
+        group = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(group.cancel_scope.cancel)
+        stack.callback(put.close)
+        stack.callback(take.close)
+        group.start_soon(listener.serve, came)
+        await stack.enter_async_context(self_test.attached("127.0.0.1", port, secret))
+        yield secret, take
+
+
+async def judge(secret: str, stream: Any, words: list[str]) -> Run:
+    driver = AcceptorDriver(
+        self_test.DOMAIN,
+        secret,
+        caller="juliet@localhost",
+        stranger="romeo@localhost",
+        refused=self_test.REFUSED,
+        stream=stream,
+    )
+    selection = select(words, SPECIFICATION, all_checks())
+    return await run(
+        Plan(self_test.DOMAIN, SPECIFICATION, selection, fixtures(), timeout=2), driver
+    )
+
+
+def told(found: Run) -> str:
+    lines = [
+        f"{one.name} {one.outcome.value}: {one.reason} {one.findings}"
+        for one in found.results
+        if one.outcome not in (Outcome.PASSED, Outcome.UNCLAIMED)
+    ]
+    return "\n".join(lines)
+
+
+# One agent for all of them, which is let connect again for each.
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_is_spoiled_on_the_way_is_caught_and_the_requirement_named() -> None:
+    missed = []
+    async with attached() as (secret, connections):
+        for defect, (id_, spoil) in DEFECTS.items():
+            with anyio.fail_after(30):
+                stream = Spoiling(await connections.receive(), spoil)
+                found = await judge(secret, stream, [id_])
+            assert not found.faults, told(found)
+            if found.verdicts[id_].status not in (Status.BROKEN, Status.WARNING, Status.NOTE):
+                missed.append(f"{defect}: {id_} {found.verdicts[id_].status}\n{told(found)}")
+    assert not missed, "\n\n".join(missed)
