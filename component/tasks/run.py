@@ -7,7 +7,8 @@ that has lost its task is left and says nothing to anybody.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -123,6 +124,8 @@ class Run:
         self._lock = anyio.Lock()
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
+        self._recording: set[anyio.CancelScope] = set()
+        """Steps whose end is being written."""
         self._over = False
         self._parked = False
         self._refused: StanzaError | None = None
@@ -160,6 +163,8 @@ class Run:
         """End it even where it waits to write its end. What is on disk stands."""
         self._scope.cancel()
         self._ending.cancel()
+        for recording in tuple(self._recording):
+            recording.cancel()
 
     async def reveal(self) -> bool:
         """Become a task that its caller knows of, and answer the request so (EXE-016).
@@ -536,7 +541,7 @@ class Run:
 
     async def _done(self, step: str, record: str) -> None:
         """Commit that a step is done, even if the run is being stopped meanwhile."""
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True) as recording, self._recorded(recording):
             async with self._lock:
                 if self.row is not None and not self._parked:
                     row = self.row
@@ -553,6 +558,15 @@ class Run:
                         raise Parked from None
                 self._journal.done[step] = record
                 self._under_way.discard(step)
+
+    @contextmanager
+    def _recorded(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """Nothing but `give_up` ends the writing of what a step has done."""
+        self._recording.add(scope)
+        try:
+            yield
+        finally:
+            self._recording.discard(scope)
 
     async def _flush(self) -> None:
         async with self._lock:
