@@ -46,6 +46,7 @@ _COMMANDS: Final = ("/approve", "/deny", "/answer")
 _SHORTEST: Final = 4
 """Characters of an identifier that name it, if nothing else begins with them."""
 _LISTED: Final = 10
+_TOO_LATE: Final = "That question is open no more: it has been answered, or its time is over."
 
 Value = Literal["approve", "deny"]
 
@@ -61,6 +62,9 @@ class Judges(Protocol):
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """The questions that are open with `who`. Raises StorageError."""
+
+    async def was_asked(self, who: JID, at: JID, thread: str) -> bool:
+        """Whether the latest question to `who` in a thread is open no more. Raises StorageError."""
 
 
 class ChatAnswers:
@@ -119,7 +123,10 @@ class ChatAnswers:
         candidates = meant or list(questions)
         said = said_in(body)
         if not any(_may_answer(each, said) for each in candidates):
-            return None
+            if said is None or thread is None or meant:
+                return None
+            late = await self._tasks.was_asked(request.principal, request.to.bare, thread)
+            return _TOO_LATE if late else None
         if len(meant) != 1 and len(questions) != 1:
             return _which(questions)
         (question,) = meant if len(meant) == 1 else questions

@@ -13,7 +13,7 @@ import msgspec
 from component.storage.database import Database
 from component.tasks.answers import input_for
 from component.tasks.protocol import Question
-from component.tasks.request import question_of
+from component.tasks.request import Request, question_of
 from component.tasks.rows import Change, Row, change, milliseconds, moment
 from xep.binding import encode, read
 from xep.fluux_agent import errors
@@ -54,6 +54,7 @@ class InputRow(msgspec.Struct):
         return self.state == "expired" or now >= self.expires
 
 
+_LATEST: Final = 20
 AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
 """Of the tasks `t` of one address of ours: people answer to the bare one, whatever the caller
 wrote to. `at_values` are its parameters.
@@ -192,6 +193,25 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
         question_of(Row(*row), asked_in(question), revision, asked_of(database, id_))
         for id_, question, revision, *row in found
     ]
+
+
+def was_asked(database: Database, who: JID, at: JID, thread: str) -> bool:
+    """Whether `who` was asked something in this thread that is open no more.
+
+    Only the latest questions are looked at: an answer in words comes soon or is about something
+    else.
+    """
+    found = database.execute(
+        "SELECT t.id, t.request FROM asked a"  # noqa: S608 - text of ours
+        " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
+        " WHERE a.jid = ? AND (i.state <> 'open' OR i.expires <= ?) AND t.retain_until >= ?"
+        f" AND {AT} ORDER BY t.updated DESC LIMIT {_LATEST}",
+        (str(who.bare), database.now, database.now, *at_values(at)),
+    ).fetchall()
+    return any(
+        thread == (msgspec.json.decode(request, type=Request).thread or task)
+        for task, request in found
+    )
 
 
 def nothing_ran(database: Database, task: str) -> bool:

@@ -109,6 +109,10 @@ class World:
         self.looked += 1
         return questions.open_questions(self.ledger, who, at)
 
+    async def was_asked(self, who: JID, at: JID, thread: str) -> bool:
+        self._work()
+        return questions.was_asked(self.ledger, who, at, thread)
+
     def _work(self) -> None:
         if self.broken:
             raise StorageError("the disk is full")
@@ -415,3 +419,28 @@ async def test_a_wrong_digest_by_iq_decides_nothing(world: World) -> None:
     wrong = Decision(id="c-t1", value="approve", hash=Hash(algo="sha-256", digest=b"x" * 32))
     assert condition(await world.send(wrong)) == "conflict"
     assert world.state("t1") == "input-required"
+
+
+# -- too late ------------------------------------------------------------------------------------
+
+
+async def test_who_answers_too_late_in_words_is_told_so(world: World) -> None:
+    world.confirm("t1")
+    world.confirm("t2", asked=JID.parse("bob@a.example"))
+    world.ledger.now = NOON + 60_000
+    for body in ("yes", "No, leave it."):
+        said = await world.say(body, thread="t1")
+        assert said is not None
+        assert "open no more" in said
+    assert world.state("t1") == "input-required"  # it lapses by its timer, not by being asked about
+    for thread in ("t2", "t3", None):  # another's, nobody's, none named
+        said = await world.say("yes", thread=thread)
+        assert said is None or "open no more" not in said
+    assert "open no more" not in (await world.say("And how are you?", thread="t1") or "")
+
+
+async def test_who_answers_a_second_time_in_words_is_told_so(world: World) -> None:
+    world.confirm("t1")
+    assert await world.say("no", thread="t1") is not None
+    assert "open no more" in (await world.say("yes", thread="t1") or "")
+    assert world.state("t1") == "failed"
