@@ -263,6 +263,31 @@ async def expires(t: Talk) -> None:
     t.hold("CNF-034", late.is_error, "no decision after the question has lapsed", late)
 
 
+@check("confirm.only-one", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
+async def only_one(t: Talk) -> None:
+    """Without a thread, a word decides the only question that is open."""
+    id_, _, _ = await _asked(t)
+    await t.message("no")
+    message, event = await next_event(t, id_, *ENDS)
+    t.hold("CNF-026", _conditions(event) == ["denied"], "failed with <denied/>", message)
+
+
+@check("confirm.which", "CNF-027", features=[CONFIRM], roles=("erase",), alone=True)
+async def which(t: Talk) -> None:
+    """If several are open, a word without a thread decides nothing, and is asked about."""
+    one, _, first = await _asked(t)
+    two, _, second = await _asked(t)
+    await t.message("yes")
+    said = await t.quiet(
+        lambda s: s.head.type == "chat" and s.body is not None and "<confirm" not in s.xml,
+        t.timeout,
+    )
+    t.hold("CNF-027", said is not None, "a message that asks which one is meant", "silence")
+    for id_, confirm in ((one, first), (two, second)):
+        t.hold("CNF-027", await _open(t, id_), "both questions are open as before")
+        await t.iq("set", _decision(confirm, "deny"))
+
+
 CHECKS = (
     question,
     approve,
@@ -274,4 +299,6 @@ CHECKS = (
     valid,
     inline,
     expires,
+    only_one,
+    which,
 )

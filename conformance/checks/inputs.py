@@ -1,5 +1,7 @@
 """Tasks: Input and Cancellation."""
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 
 from conformance.checks.follow import ENDS, TASKS, answer, asked, begin, next_event, task
@@ -80,8 +82,9 @@ async def order(t: Talk) -> None:
     t.hold("INP-010", not again.is_error, "the task as it is now", again)
     another = await t.iq("set", answer(question, id_, '{"no-such-field": 2}'))
     t.holds_error("INP-010", another, "conflict", "conflict", why="it has been answered")
-    _, _, second = await _question(t)
+    next_id, _, second = await _question(t)
     t.hold("INP-003", second.id != question.id, "an id that was not used before", second.id)
+    await t.iq("set", Cancel(id=next_id))  # what stays open is in the way of answers in words
 
 
 @check("input.decline", "INP-007", "TSK-009", features=[TASKS], roles=("ask",))
@@ -145,4 +148,16 @@ async def running(t: Talk) -> None:
     t.hold("CAN-009", event.state == "cancelled", "cancelled soon after", message)
 
 
-CHECKS = (content, order, decline, lapse, idle, running)
+@check("input.before-deadline", "INP-014", features=[TASKS], roles=("ask",))
+async def before_deadline(t: Talk) -> None:
+    """A question lapses no later than the deadline of its task."""
+    at = datetime.now(UTC) + timedelta(seconds=60)
+    deadline = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    made = await begin(t, "ask", {"question": "In time?"}, deadline=deadline)
+    message, question = await asked(t, made.task)
+    ok = question.expires is None or question.expires <= at
+    t.hold("INP-014", ok, f"expires not after {deadline}", message)
+    await t.iq("set", Cancel(id=made.task))
+
+
+CHECKS = (content, order, decline, lapse, idle, running, before_deadline)

@@ -331,6 +331,39 @@ async def parts(t: Talk) -> None:
         t.hold("ART-004", ok, f"{name} whole: {joined!r}", str(outputs))
 
 
+@check("artifact.joined", "ART-003", features=[TASKS], roles=("steps",))
+async def joined(t: Talk) -> None:
+    """While a task runs, get shows each artifact once, with all its parts so far."""
+    made = await begin(t, "steps", {"steps": "3", "seconds": "0.4"})
+    _, event = await next_event(t, made.task)
+    texts: list[str] = []
+    while not event.outputs:
+        _, event = await next_event(t, made.task)
+    texts.append(event.outputs[0].text)
+    answer = await get(t, made.task)
+    found = t.given(answer, Task, "Asking for the task")
+    t.need(found.state not in ENDS, "The task was over too soon to be seen growing.")
+    names = [one.name for one in found.outputs]
+    t.hold("ART-003", names == [event.outputs[0].name], "one <output/> per artifact", answer)
+    told = await story(t, made.task)
+    texts += [one.text for _, later in told for one in later.outputs]
+    for one in found.outputs:
+        wanted = "".join(texts[: (one.part or 0) + 1])
+        t.hold("ART-003", one.text == wanted, f"all parts so far: {wanted!r}", answer)
+
+
+@check("event.rate", "EVT-013", features=[TASKS], roles=("progress",))
+async def rate(t: Talk) -> None:
+    """Progress that follows faster than once a second is joined."""
+    made = await begin(t, "progress", {"steps": "30"})
+    told = await story(t, made.task)
+    shown = [event for _, event in told if event.progress is not None]
+    first, last = told[0][1].updated, told[-1][1].updated
+    took = 0.0 if first is None or last is None else (last - first).total_seconds()
+    most = int(took) + 3
+    t.hold("EVT-013", len(shown) <= most, f"at most {most} in {took:.1f} s", str(len(shown)))
+
+
 CHECKS = (
     accepted,
     auto,
@@ -345,4 +378,6 @@ CHECKS = (
     settle,
     bounce,
     parts,
+    joined,
+    rate,
 )

@@ -67,18 +67,22 @@ class Link:
             group.start_soon(self._read, deliver)
             with anyio.move_on_after(HANDSHAKE):
                 await self._ready.wait()
+            ready = self._wire.state is State.READY
             try:
-                if self._wire.state is not State.READY:
-                    why = self.why or f"The handshake took more than {HANDSHAKE:g} s."
-                    raise DriverError(why)
-                yield
+                if ready:
+                    yield
             finally:
                 group.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-                    with contextlib.suppress(*_BROKEN):
-                        if self._wire.state is State.READY:
-                            await self._stream.send(self._wire.close())
-                    await self._stream.aclose()
+                await self._close()
+        if not ready:  # said outside of the group, which would wrap it
+            raise DriverError(self.why or f"The handshake took more than {HANDSHAKE:g} s.")
+
+    async def _close(self) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+            with contextlib.suppress(*_BROKEN):
+                if self._wire.state is State.READY:
+                    await self._stream.send(self._wire.close())
+            await self._stream.aclose()
 
     async def send(self, xml: str) -> None:
         """Send one stanza.
@@ -115,7 +119,7 @@ class Link:
             case StreamErrorReceived(error=error):
                 self.why = f"The other side ended the stream: {error}"
             case StreamClosed():
-                self.why = "The other side closed the stream."
+                self.why = self.why or "The other side closed the stream."
             case _:
                 try:
                     data = self._opening(event)

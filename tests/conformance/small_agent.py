@@ -90,6 +90,8 @@ class SmallAgent:
         self.counts: dict[str, int] = {}
         self.records: dict[tuple[str, ...], Record] = {}
         self.under_way: dict[str, int] = {}
+        self.ready = anyio.Event()
+        self._turn = anyio.Lock()
         self._wire = ComponentStream(DOMAIN, SECRET, Limits(bytes=65536, depth=32, elements=500))
 
     # -- the stream ------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class SmallAgent:
                         case StreamOpened() if self._wire.state is State.OPENED:
                             await stream.send(self._wire.handshake())
                         case HandshakeAccepted():
-                            pass
+                            self.ready.set()
                         case StanzaReceived(stanza=stanza):
                             group.start_soon(self._stanza, stanza)
                         case StanzaSkipped(tag=tag) if tag == "{jabber:client}iq":
@@ -119,8 +121,9 @@ class SmallAgent:
                             pass
 
     async def _send(self, stanza: IQ | Message) -> None:
-        for xml in self._spoiled(stanza.encode()):
-            await self._stream.send(self._wire.send(xml.encode()))
+        async with self._turn:
+            for xml in self._spoiled(stanza.encode()):
+                await self._stream.send(self._wire.send(xml.encode()))
 
     def _spoiled(self, xml: str) -> list[str]:
         """What goes out, with the defects that are a matter of spelling."""
