@@ -128,11 +128,10 @@ class Dealer:
         try:
             link.send(f"<iq{text}>{payload}</iq>")
         except Gone as gone:
-            link.waiting.pop(id_, None)
-            reply.set_exception(gone)
+            self._fail(link, id_, gone)
         else:
-            if not link.open and link.waiting.pop(id_, None):
-                reply.set_exception(Gone("it had gone"))
+            if not link.open:
+                self._fail(link, id_, Gone("it had gone"))
         return reply
 
     def iq(
@@ -176,6 +175,12 @@ class Dealer:
 
     # The listener.
 
+    @staticmethod
+    def _fail(link: Link, id_: str, gone: Gone) -> None:
+        # Whoever takes it out is the one who says so: two threads notice that a link has gone.
+        if reply := link.waiting.pop(id_, None):
+            reply.set_exception(gone)
+
     def _start(self, function: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=function, args=args, daemon=True)
         self._threads.append(thread)
@@ -196,8 +201,8 @@ class Dealer:
         finally:
             link.open = False
             sock.close()
-            for reply in [link.waiting.pop(id_) for id_ in list(link.waiting)]:
-                reply.set_exception(Gone("it has gone"))
+            for id_ in list(link.waiting):
+                self._fail(link, id_, Gone("it has gone"))
             with self._changed:
                 self._changed.notify_all()
 
