@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from xep.binding.escaping import without_forbidden
+from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Output, Result
 from xep.fluux_agent.task import Failure, FailureText, Question, Task
 
@@ -28,6 +29,8 @@ def ending(task: Task, lang: str | None = None) -> Sentence:
     if task.state == "cancelled":
         return Sentence(f"{skill} was cancelled.", "en")
     how = "was not begun" if task.state == "rejected" else "failed"
+    if task.failure is not None and any(isinstance(c, Denied) for c in task.failure.conditions):
+        how = "was not allowed"
     return _failure(f"{skill} {how}", task.failure, lang)
 
 

@@ -188,7 +188,7 @@ SPOKEN: dict[str, tuple[Notice, str]] = {
     "nothing": (notice(9, "completed", result=Result(skill="report")), "report is done."),
     "why it failed": (
         notice(9, "failed", failure=Failure.of(errors.denied())),
-        "report failed: The person asked did not allow it.",
+        "report was not allowed: The person asked did not allow it.",
     ),
     "why it was declined": (
         notice(9, "rejected", failure=Failure.of(errors.unknown_skill())),
