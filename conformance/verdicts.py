@@ -123,11 +123,13 @@ def _profile(
     own = [
         found[one.id].status for one in specification.requirements if one.profile == profile.name
     ]
-    idle = (Status.NOT_SELECTED, Status.UNCHECKED, Status.UNWRITTEN)
-    if all(status in idle for status in own):
+    if all(status is Status.NOT_SELECTED for status in own):
         return ProfileStatus.NOT_JUDGED
     if profile.name not in claimed:
         return ProfileStatus.NOT_CLAIMED
+    idle = (Status.NOT_SELECTED, Status.UNCHECKED, Status.UNWRITTEN)
+    if all(status in idle for status in own):
+        return ProfileStatus.NOT_JUDGED
     if red & set(own):
         return ProfileStatus.FAILS
     return ProfileStatus.PARTLY if Status.UNWRITTEN in own else ProfileStatus.HOLDS

@@ -88,3 +88,12 @@ def test_only_what_was_selected_is_judged() -> None:
     judged = profiles(SPECIFICATION, found, CORE, strict=False)
     assert judged["core"] is ProfileStatus.HOLDS
     assert judged["tasks"] is ProfileStatus.NOT_JUDGED
+
+
+def test_what_is_claimed_and_has_no_check_is_not_called_kept() -> None:
+    claimed = frozenset({"core", "memory"})
+    found = verdicts(SPECIFICATION, EVERYTHING, [KEPT], claimed, {})
+    judged = profiles(SPECIFICATION, found, claimed, strict=False)
+    assert judged["memory"] is ProfileStatus.NOT_JUDGED
+    assert judged["delegation"] is ProfileStatus.NOT_CLAIMED
+    assert judged["core"] is ProfileStatus.PARTLY
