@@ -22,6 +22,9 @@ from xep.fluux_agent.task import Failure, FailureText, Input, InputAnswer, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
+_SOME: Final = "und"
+"""The language of a text of which nobody has said it (RFC 5646 §4.1): a text always has one."""
+
 
 class Judged(msgspec.Struct, frozen=True):
     """What came of a decision or an answer.
@@ -74,7 +77,7 @@ def decide(
         return Judged(change=_go_on(database, row, owner, retention_ms))
     failure = Failure.of(errors.denied(), repeatable=nothing_ran(database, row.id))
     if decision.reason is not None and decision.reason.strip():
-        reason = FailureText(text=without_forbidden(decision.reason.strip()), lang=lang)
+        reason = FailureText(text=without_forbidden(decision.reason.strip()), lang=lang or _SOME)
         failure = msgspec.structs.replace(failure, texts=(reason,))
     return Judged(change=change(database, row, "failed", failure, retention_ms=retention_ms))
 

@@ -349,7 +349,7 @@ def test_6_an_approval_lets_it_go_on(owner: str | None, state: str, with_hash: b
     ("reason", "lang", "text"),
     [
         ("Only what is old.", "de", FailureText(text="Only what is old.", lang="de")),
-        ("  so\nlate ", None, FailureText(text="so\nlate")),
+        ("  so\nlate ", None, FailureText(text="so\nlate", lang="und")),
         (None, "de", FailureText(text="The person asked did not allow it.", lang="en")),
         (" \n", "de", FailureText(text="The person asked did not allow it.", lang="en")),
     ],
