@@ -41,7 +41,17 @@ class Engine(Protocol):
     """Where transactions come from."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Begin one; commit when the context is left, or roll back if it raises."""
+        """Begin one; commit when the context is left, or roll back if it raises.
+
+        Leaving it may raise LateError.
+        """
+
+
+class LateError(Exception):
+    """A statement failed whose operation had not waited for it: nothing of the batch is there.
+
+    Raised by a context of `Engine.transaction` when it is left, instead of committing.
+    """
 
 
 class _SpoiltError(Exception):
@@ -62,7 +72,7 @@ def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
         with engine.transaction() as transaction:
             for write in writes:
                 _run(transaction, write)
-    except _SpoiltError:
+    except (_SpoiltError, LateError):
         if len(writes) == 1 and writes[0].error is not None:
             return
         with engine.transaction() as transaction:

@@ -7,10 +7,15 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+)
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from component.storage.batches import run_together
+from component.storage.batches import LateError, run_together
 from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.errors import StorageError
 from component.storage.listening import listening
@@ -20,7 +25,7 @@ from component.storage.server import LostError, Server
 from component.storage.writes import Doubt, Write
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor, Pipeline
 
 T = TypeVar("T")
 
@@ -135,17 +140,22 @@ class PostgreSQL:
         with self.server.explained():
             now = self._begin(connection)
         transaction = _Transaction(self._writer, connection, now)
+        committing = False
         try:
             yield transaction
-        except BaseException:
-            with contextlib.suppress(Exception):  # a broken connection has rolled back by itself
-                connection.execute("ROLLBACK")
-            raise
-        try:
+            committing = True
             with self.server.explained():
-                connection.execute("COMMIT")
-        except LostError:
-            self._doubt = Doubt()
+                transaction.commit()
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                transaction.stop_pipelining()
+            with contextlib.suppress(Exception):
+                if not connection.closed:  # a broken one has rolled back by itself, or committed
+                    connection.execute("ROLLBACK")
+            if committing and isinstance(error, LostError):
+                self._doubt = Doubt()
+            elif committing and _is_late(error):
+                raise LateError from error
             raise
 
     def _begin(self, connection: "Connection") -> int:
@@ -185,7 +195,7 @@ class PostgreSQL:
             cursor.nextset()
             (now,) = cast("Any", cursor.fetchone())
             try:
-                return op(_Transaction(self._reader, connection, now))
+                return op(_Transaction(self._reader, connection, now, pipelined=False))
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
@@ -220,22 +230,38 @@ class _Session:
 
 
 class _Transaction:
-    """One transaction."""
+    """One transaction.
+
+    A round trip costs more than most statements. So nobody waits for one whose answer nobody looks
+    at: it is on its way while the next is made (libpq's pipeline mode). The server skips all that
+    follows a statement that failed, the COMMIT too; the error shows at the next answer that is
+    looked at, in whichever operation that is. Then the batch runs again with savepoints, one
+    statement at a time.
+    """
 
     dialect: Dialect = "postgresql"
 
-    def __init__(self, session: _Session, connection: "Connection", now: int) -> None:
+    def __init__(
+        self, session: _Session, connection: "Connection", now: int, *, pipelined: bool = True
+    ) -> None:
         self.now = now
         self.changed = False
         self._session = session
         self._connection = connection
+        self._pipelined = pipelined
+        self._pipeline: AbstractContextManager[Pipeline] | None = None
+        self._sent: Pipeline | None = None
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Run one statement."""
         if not sql.startswith("SELECT"):
             self.changed = True
         translated = self._session.placeholders.translate(sql)
-        return self._connection.execute(translated, parameters)
+        if self._pipelined and self._sent is None:
+            self._pipeline = self._connection.pipeline()
+            self._sent = self._pipeline.__enter__()
+        cursor = self._connection.execute(translated, parameters)
+        return cursor if self._sent is None else _Answer(cursor, self._sent)
 
     def notify(self, channel: str, /) -> None:
         """Wake who listens, once this is committed."""
@@ -243,6 +269,7 @@ class _Transaction:
         self._connection.execute("SELECT pg_notify(%s, '')", (channel,))
 
     def savepoint(self) -> None:
+        self.stop_pipelining()
         self._connection.execute("SAVEPOINT op")
 
     def release(self) -> None:
@@ -251,9 +278,53 @@ class _Transaction:
     def back(self) -> None:
         self._connection.execute("ROLLBACK TO op; RELEASE op")
 
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+        self.stop_pipelining()
+
+    def stop_pipelining(self) -> None:
+        """Wait for all answers, and from now on for each."""
+        self._pipelined = False
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.__exit__(None, None, None)
+
     @property
     def failed(self) -> bool:
-        return self._connection.info.transaction_status == 3  # INERROR: only ROLLBACK is left
+        # Only ROLLBACK is left: INERROR, or what is on its way is skipped.
+        pgconn = self._connection.pgconn
+        return pgconn.transaction_status == 3 or pgconn.pipeline_status == 2
 
     def surroundings(self, error: BaseException) -> StorageError | None:
         return self._session.server.surroundings(error)
+
+
+def _is_late(error: BaseException) -> bool:
+    """Whether it is the error of a statement, or of one that was skipped after that."""
+    import psycopg  # noqa: PLC0415
+
+    return isinstance(error, psycopg.Error)
+
+
+class _Answer:
+    """What a statement that is on its way gives; to look at it is to wait for it."""
+
+    __slots__ = ("_cursor", "_pipeline")
+
+    def __init__(self, cursor: "Cursor[tuple[Any, ...]]", pipeline: "Pipeline") -> None:
+        self._cursor = cursor
+        self._pipeline = pipeline
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        self._pipeline.sync()
+        return self._cursor.rowcount
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or None."""
+        return self._cursor.fetchone()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+        return self._cursor.fetchall()

@@ -121,6 +121,8 @@ class Server:
 
         if not isinstance(error, psycopg.Error):
             return None
+        if isinstance(error, psycopg.errors.PipelineAborted):
+            return None  # the statement before it failed, and its error is the one that tells
         again = isinstance(
             error,
             psycopg.errors.DeadlockDetected

@@ -168,6 +168,19 @@ async def test_an_error_that_an_operation_hides_is_its_own_affair(storage: Stora
     assert await Crowd(storage).run(hide) in (["hidden"], ["InFailedSqlTransaction"])
 
 
+async def test_an_error_that_nobody_waited_for_is_of_the_operation_that_made_it(
+    storage: Storage,
+) -> None:
+    """On PostgreSQL it shows while another operation waits for an answer, or at the commit."""
+    await storage.write(make)
+    outcomes = await Crowd(storage).run(add(1), add(1), numbers, add(2))
+    assert outcomes == [1, outcomes[1], [1], 2]
+    assert outcomes[1] in ("IntegrityError", "UniqueViolation")
+    assert await Crowd(storage).run(add(2)) == [outcomes[1]]
+    assert await storage.read(numbers) == [1, 2]
+    assert await storage.write(add(3)) == 3
+
+
 _ops = st.lists(
     st.tuples(st.sampled_from(["add", "at once", "after"]), st.integers(0, 4)), max_size=8
 )
