@@ -9,7 +9,6 @@ from component.storage.database import Database
 from component.tasks.protocol import Call
 from component.tasks.request import Request
 from component.tasks.rows import (
-    COLUMNS,
     Change,
     Row,
     change,
@@ -81,10 +80,10 @@ def request_row(call: Call, limits: Limits) -> str:
     ).encoded()
 
 
-def insert(
+def new_row(
     database: Database, task: str, call: Call, request: str, limits: Limits, *, visible: bool
 ) -> Row:
-    """The row of a new task, accepted at revision 0, which has no event.
+    """The row of a new task, accepted at revision 0, which has no event. It is not written yet.
 
     Raises StanzaError: `deadline-expired`, and then nothing of this transaction may stay.
     """
@@ -92,7 +91,7 @@ def insert(
     deadline = None if execute.deadline is None else milliseconds(execute.deadline)
     if deadline is not None and database.now >= deadline:
         raise errors.deadline_expired()
-    row = Row(
+    return Row(
         id=task,
         principal=str(call.principal),
         requester=str(call.requester),
@@ -117,12 +116,6 @@ def insert(
         updated=database.now,
         retain_until=database.now + limits.retention_ms,
     )
-    values = msgspec.structs.astuple(row)
-    database.execute(
-        f"INSERT INTO tasks ({COLUMNS}) VALUES ({', '.join('?' * len(values))})",  # noqa: S608
-        values,
-    )
-    return row
 
 
 def refuse_crowd(database: Database, principal: str, limits: Limits) -> None:
@@ -146,9 +139,12 @@ def accepted_as(row: Row, state: State, limits: Limits) -> Accepted:
     )
 
 
-def begin(database: Database, row: Row, owner: str, *, atomic: bool) -> Change:
-    """Make a task running, by `owner`; an `atomic` skill's one step begins with it."""
-    made = change(database, row, "running", owner=owner)
+def begin(database: Database, row: Row, owner: str, *, atomic: bool, new: bool = False) -> Change:
+    """Make a task running, by `owner`; an `atomic` skill's one step begins with it.
+
+    A `new` row is written by this.
+    """
+    made = change(database, row, "running", owner=owner, new=new)
     if atomic and made.row.state == "running":
         begin_step(database, row, ATOMIC)
     return made

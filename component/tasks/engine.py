@@ -23,7 +23,7 @@ from component.tasks.protocol import Call, Listener, Question
 from component.tasks.questions import put_question
 from component.tasks.replay import Flight, Found, Memory
 from component.tasks.resume import ask_before, resume, verdict_of
-from component.tasks.rows import Change, Row, change, milliseconds
+from component.tasks.rows import Change, Row, change, milliseconds, put
 from component.tasks.run import AlreadyError, Run
 from component.tasks.states import TERMINAL
 from component.tasks.storing import Storage
@@ -245,27 +245,29 @@ class Engine:
         atomic = not (call.skill.durable or call.skill.annotations.repeatable)
         question_id = leases.new_instance()
 
-        def op(database: Database) -> Found | tuple[Row, Accepted, list[Change], Question | None]:
-            found = replay.find(database, call.key)
-            if found is not None:
-                return found
+        def op(database: Database) -> tuple[Row, Accepted, list[Change], Question | None]:
             admit.refuse_crowd(database, principal, self.limits)
-            row = admit.insert(database, task, call, request, self.limits, visible=True)
+            row = admit.new_row(database, task, call, request, self.limits, visible=True)
             changes: list[Change] = []
+            if runs:
+                made = admit.begin(database, row, self.instance, atomic=atomic, new=True)
+                changes.append(made)
+            else:
+                put(database, row)
             if asks:
                 changes.append(ask_before(database, row, call, question_id))
-            elif runs:
-                changes.append(admit.begin(database, row, self.instance, atomic=atomic))
             if row.state in TERMINAL:
                 raise errors.deadline_expired()
             accepted = admit.accepted_as(row, row.state, self.limits)
-            replay.record(
+            found = replay.record(
                 *(database, call.key, call.digest),
                 window_ms=self.limits.replay_ms,
                 owner=self.instance,
                 task=task,
                 answer=accepted,
             )
+            if found is not None:
+                raise AlreadyError(found)
             if not asks and not runs:
                 database.notify(CHANNEL)
             return row, accepted, changes, put_question(database, row) if asks else None
@@ -273,16 +275,13 @@ class Engine:
         if runs:
             self._room.take(principal)
         try:
-            admitted = await self._storage.write(op)
-        except BaseException:
+            row, accepted, changes, question = await self._storage.write(op)
+        except BaseException as error:
             if runs:
                 self._leave_room(principal)
+            if isinstance(error, AlreadyError):
+                return error.found
             raise
-        if isinstance(admitted, Found):
-            if runs:
-                self._leave_room(principal)
-            return admitted
-        row, accepted, changes, question = admitted
         flight.land(accepted)
         if runs:
             self._start(Run(self, call, task, row=row))

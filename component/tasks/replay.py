@@ -267,6 +267,15 @@ _OF_OPEN: Final = (
 )
 
 
+_RECORD: Final = (
+    "INSERT INTO replay (key, digest, task, answer, owner, expires) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+    " ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, task = excluded.task,"
+    " answer = excluded.answer, owner = excluded.owner, expires = excluded.expires"
+    f" WHERE replay.expires <= ? AND NOT {_OF_OPEN}"
+)
+"""One whose time is over makes room."""
+
+
 def find(database: Database, key: str) -> Found | None:
     """The record of a key, if its time is not over. That of an open task never is."""
     found = database.execute(
@@ -292,16 +301,12 @@ def record(
     answer: Answer | None = None,
 ) -> Found | None:
     """Make the record of a request; if there is one already, return that and change nothing."""
-    database.execute(
-        f"DELETE FROM replay WHERE key = ? AND expires <= ? AND NOT {_OF_OPEN}",  # noqa: S608
-        (key, database.now),
-    )
     made = database.execute(
-        "INSERT INTO replay (key, digest, task, answer, owner, expires) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
+        _RECORD,
         (
             *(key, digest, task, None if answer is None else kept(answer), owner),
             database.now + window_ms,
+            database.now,
         ),
     )
     return find(database, key) if made.rowcount == 0 else None

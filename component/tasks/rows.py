@@ -133,6 +133,7 @@ def change(
     due: int | None = KEEP,
     untold: bool = False,
     retention_ms: int = 0,
+    new: bool = False,
 ) -> Change:
     """Take a task to its next revision, with exactly one event, in this transaction.
 
@@ -145,7 +146,8 @@ def change(
     Work that has reached its deadline is settled as failed with `deadline-expired` instead of any
     change but to an end that is a failure already, a rejection, or none (EXE-026).
 
-    The row is changed in place. Raises TransitionError.
+    The row is changed in place; one that is `new` is not in the database yet, and is put there as
+    it is after this. Raises TransitionError.
     """
     if to not in TRANSITIONS[row.state]:
         raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
@@ -167,13 +169,17 @@ def change(
         owner = None
         row.due = None
         row.retain_until = max(row.retain_until, database.now + retention_ms)
-        _close(database, row)
+        if not new:
+            _close(database, row)
     if owner is not KEEP and (owner != row.owner or owner is None):
         row.owner = owner
         row.token += 1
     if row.visible and (untold or to in TERMINAL):
         row.untold = row.revision
-    _update(database, row)
+    if new:
+        put(database, row)
+    else:
+        _update(database, row)
     database.execute(
         "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
         (row.id, row.revision, row.state, row.updated, row.retain_until, encoded(detail)),
@@ -181,6 +187,16 @@ def change(
     if row.revision % _TRIM_EVERY == 0:
         _trim(database, row)
     return Change(msgspec.structs.replace(row), detail)
+
+
+_INSERT: Final = (
+    f"INSERT INTO tasks ({COLUMNS}) VALUES ({', '.join('?' * len(Row.__struct_fields__))})"  # noqa: S608
+)
+
+
+def put(database: Database, row: Row) -> None:
+    """Write a row that is not there yet."""
+    database.execute(_INSERT, msgspec.structs.astuple(row))
 
 
 _CHANGED: Final = (

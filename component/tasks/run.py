@@ -425,9 +425,9 @@ class Run:
                 return row, accepted, changes
             if self._repeatable:
                 admit.refuse_crowd(database, str(call.principal), limits)
-            row = admit.insert(database, self.task, call, request, limits, visible=visible)
+            row = admit.new_row(database, self.task, call, request, limits, visible=visible)
             accepted = admit.accepted_as(row, "accepted", limits)
-            made = [admit.begin(database, row, owner, atomic=self._atomic)]
+            made = [admit.begin(database, row, owner, atomic=self._atomic, new=True)]
             made += admit.catch_up(database, row, journal, shown, progress)
             if step is not None and row.state == "running":
                 admit.begin_step(database, row, step)
