@@ -1,4 +1,4 @@
-"""Cancelling at every moment: what is committed first decides (CAN-004)."""
+"""What is committed first decides: a cancel at every moment (CAN-004), a request elsewhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import anyio
 import pytest
 
 from component.skills import Context, skill
+from component.storage.database import Database
+from component.tasks import replay
 from component.tasks.states import TERMINAL
 from tests.component.tasks.test_durable import cancel, conditions
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Result
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +52,30 @@ async def test_a_task_ends_once_whenever_it_is_cancelled(open_storage: Open) -> 
             states.add(ended.state)
     assert len(effects) == len(set(effects))
     assert "cancelled" in states
+
+
+async def test_a_record_that_another_instance_made_meanwhile_counts(open_storage: Open) -> None:
+    """It is found by the commit that would have made ours, and nothing of that stays."""
+
+    @skill(name="quick")
+    async def quick() -> str:
+        raise AssertionError("it runs elsewhere")
+
+    answer = Result(skill="quick")
+    async with living(open_storage, quick) as world:
+        call = world.call("quick", mode="async")
+
+        def record(database: Database) -> None:
+            made = replay.record(
+                *(database, call.key, call.digest),
+                window_ms=60_000,
+                owner="another",
+                answer=answer,
+            )
+            assert made is None
+
+        await world.storage.write(record)
+        assert await world.room.execute(call) == answer
+        assert await world.scalar("SELECT count(*) FROM tasks") == 0
+        assert await world.scalar("SELECT count(*) FROM events") == 0
+        assert await world.scalar("SELECT owner FROM replay") == "another"
