@@ -26,6 +26,7 @@ thorough: $(STAMP) servers
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
 
 bench: $(STAMP) servers
+	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m benchmarks
 
 servers: $(STAMP)

@@ -40,11 +40,16 @@ level = "warning"
 def agent_toml(directory: Path, port: int, *, backend: str = "trio", domain: str = DOMAIN) -> Path:
     """Write a configuration that leaves everything at its default that can be."""
     file = directory / f"agent-{backend}-{port}.toml"
-    data = directory / f"data-{backend}-{port}"
+    data = data_of(directory, port, backend)
     file.write_text(
         _TOML.format(backend=backend, port=port, domain=domain, secret=SECRET, data=data)
     )
     return file
+
+
+def data_of(directory: Path, port: int, backend: str = "trio") -> Path:
+    """Return the data directory that such a configuration names."""
+    return directory / f"data-{backend}-{port}"
 
 
 def service(config: Path, loop: str = "trio", *, tap: Path | None = None) -> list[str]:

@@ -1,0 +1,212 @@
+"""Our durable work by itself: the rooms of tasks and of storage, without a stream.
+
+    python -m benchmarks.durable_ours DIRECTORY [--postgres URL] [--profile FILE]
+
+Every event is encoded as the `<task/>` of its message, as the service does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from benchmarks.durable_side import crowd, serve
+from component.skills import AnySkill, Context, prepare, skill
+from component.skills.threads import Threads
+from component.storage import Storage
+from component.tasks.admit import Limits
+from component.tasks.protocol import Call, Confirmation, Notice
+from component.tasks.replay import digest_of, key_of
+from component.tasks.room import TaskRoom
+from xep.binding import encode
+from xep.fluux_agent.execute import Accepted, Execute, Param
+from xep.fluux_agent.task import AnswerParams, InputAnswer, Task
+from xep.jid import JID
+
+ANN = JID.parse("ann@a.example/desk")
+AGENT = JID.parse("assistant@agent.localhost")
+
+
+class Choice(msgspec.Struct):
+    """What is asked for."""
+
+    colour: str
+
+
+class Ear:
+    """Hears every event, as who sends the messages does, and knows when a task has stopped."""
+
+    def __init__(self) -> None:
+        self._stopped: dict[str, Task] = {}
+        self._awaited: dict[str, anyio.Event] = {}
+
+    def changed(self, notice: Notice) -> bool:
+        task = notice.task
+        encode(task)
+        if notice.final or notice.question is not None:
+            self._stopped[task.id] = task
+            if (awaited := self._awaited.pop(task.id, None)) is not None:
+                awaited.set()
+        return True
+
+    async def stopped(self, task: str) -> Task:
+        """The event with which a task has ended, or asks; each is given once."""
+        if task not in self._stopped:
+            awaited = self._awaited[task] = anyio.Event()
+            await awaited.wait()
+        return self._stopped.pop(task)
+
+
+class Ours:
+    """A room of tasks with the skills that are measured."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.first: dict[int, float] = {}
+        self.ear = Ear()
+        self.skills = {each.name: each for each in self._skills()}
+        self.room = TaskRoom(
+            storage,
+            self.skills.get,
+            lambda *_: True,
+            Threads(8, 8),
+            Limits(tasks_per_principal=10**6, running_per_principal=64),
+            self.ear,
+        )
+
+    def _skills(self) -> tuple[AnySkill, ...]:
+        @skill(name="step", durable=True)
+        async def step(number: int, context: Context) -> int:
+            """Do one step with effects."""
+            self.first[number] = time.perf_counter()
+
+            async def work(key: str) -> int:
+                return number
+
+            return await context.step("one", work, int)
+
+        @skill(name="emit", read_only=True)
+        async def emit(number: int, context: Context) -> int:
+            """Show so many parts."""
+            for part in range(number):
+                await context.output("out", f"part {part}", last=part == number - 1)
+            return number
+
+        @skill(name="ask", read_only=True)
+        async def ask(number: int, context: Context) -> str:
+            """Ask for a colour."""
+            return (await context.ask("Which colour?", Choice)).colour
+
+        return step, emit, ask
+
+    async def task(self, name: str, number: int, confirmation: Confirmation | None = None) -> str:
+        """Have a task accepted."""
+        made = self.skills[name]
+        texts = [("number", str(number))]
+        execute = Execute(
+            skill=name, mode="async", params=tuple([Param(name=n, text=text) for n, text in texts])
+        )
+        accepted = await self.room.execute(
+            Call(
+                principal=ANN.bare,
+                requester=ANN,
+                target=AGENT,
+                skill=made,
+                arguments=prepare(made, texts),
+                execute=execute,
+                key=key_of(ANN, AGENT, None, secrets.token_hex(8)),
+                digest=digest_of(execute),
+                confirmation=confirmation,
+            )
+        )
+        assert isinstance(accepted, Accepted), accepted
+        return accepted.task
+
+    async def accept(self, number: int) -> str:
+        return await self.task("step", number)
+
+    async def finished(self, handle: str) -> None:
+        ended = await self.ear.stopped(handle)
+        assert ended.state == "completed", ended
+
+    async def emit(self, parts: int) -> str:
+        return await self.task("emit", parts)
+
+    async def answers(self, *, count: int) -> list[float]:
+        """Milliseconds from an answer to the end of the task that asked, one after another."""
+        taken = []
+        for _ in range(count):
+            task = await self.task("ask", 0)
+            asking = await self.ear.stopped(task)
+            assert asking.input is not None
+            answer = InputAnswer(
+                task=task,
+                input=asking.input.id,
+                revision=asking.revision,
+                params=AnswerParams(json=msgspec.Raw(_COLOUR)),
+            )
+            given = time.perf_counter()
+            await self.room.answer(ANN.bare, AGENT, answer)
+            await self.finished(task)
+            taken.append((time.perf_counter() - given) * 1e3)
+        return taken
+
+
+_COLOUR = b'{"colour":"green"}'
+
+
+@asynccontextmanager
+async def working(directory: Path, postgres: str = "") -> AsyncIterator[Ours]:
+    """Our side, at work until the context is left."""
+    async with Storage.open(directory, postgres=postgres) as storage:
+        ours = Ours(storage)
+        async with anyio.create_task_group() as group:
+            await group.start(ours.room.run)
+            yield ours
+            await ours.room.drain()
+            group.cancel_scope.cancel()
+
+
+async def leave_waiting(directory: Path, count: int) -> None:
+    """Make a database of tasks of which each waits for a person's approval, who has been asked."""
+    asked = Confirmation(asked=(ANN.bare,))
+    async with working(directory) as ours:
+
+        async def one(number: int) -> None:
+            await ours.ear.stopped(await ours.task("step", number, asked))
+
+        await crowd(one, count, 64)
+
+
+async def _main(directory: Path, postgres: str) -> None:
+    async with working(directory, postgres) as ours:
+        await serve(ours, {"answers": ours.answers})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--postgres", default="")
+    parser.add_argument("--profile", type=Path)
+    asked = parser.parse_args()
+
+    def run() -> Any:
+        anyio.run(_main, asked.directory, asked.postgres, backend="trio")
+
+    if asked.profile is None:
+        run()
+    else:
+        from benchmarks.ours import profiled
+
+        profiled(run, asked.profile)
+
+
+if __name__ == "__main__":
+    main()

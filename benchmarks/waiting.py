@@ -1,0 +1,138 @@
+"""What ten thousand tasks that wait for a person cost a service that has other things to do.
+
+Three services, each with its acceptor: without a task, so without the engine; with one task that
+waits; and with 10,000.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from benchmarks import processes
+from benchmarks.durable_ours import leave_waiting
+from benchmarks.report import Line, Target
+from benchmarks.traffic import Traffic
+from benchmarks.wire_end import DOMAIN, Acceptor, drive
+
+MANY = 10_000
+_NONE, _ONE, _ALL = "no task", "1 task", f"{MANY:,} tasks"
+_COUNTS = {1: 1_500, 64: 6_000}
+_IDLE_S = 20.0
+_PROGRAM = Path(sys.executable).parent / "xmpp-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    acceptor: Acceptor
+    pid: int
+
+
+def measure(runs: int) -> Iterator[Line]:
+    """Yield latency, memory and CPU beside tasks that wait, and the start with them."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        waiting = {_NONE: 0, _ONE: 1, _ALL: MANY}
+        for scene, count in waiting.items():
+            if count:
+                anyio.run(leave_waiting, directory / scene, count)
+        with contextlib.ExitStack() as stack:
+            services = {scene: _started(stack, directory, scene) for scene in waiting}
+            yield from _executing(services, runs)
+            yield from _resting(services, runs)
+        yield from _starting(directory, runs)
+
+
+def _started(stack: contextlib.ExitStack, directory: Path, scene: str) -> _Service:
+    acceptor = stack.enter_context(Acceptor())
+    config = _configured(directory, acceptor, scene)
+    command = [str(_PROGRAM), "run", "--config", str(config)]
+    pid = stack.enter_context(processes.running(command)).pid
+    acceptor.accept()
+    return _Service(acceptor, pid)
+
+
+def _configured(directory: Path, acceptor: Acceptor, scene: str) -> Path:
+    """A configuration whose data directory holds a copy of the tasks of the scene."""
+    config = processes.agent_toml(directory, acceptor.port)
+    data = processes.data_of(directory, acceptor.port)
+    if scene != _NONE:
+        shutil.copytree(directory / scene, data)
+    return config
+
+
+def _executing(services: dict[str, _Service], runs: int) -> Iterator[Line]:
+    """Skills that are answered at once, which have nothing to do with tasks."""
+    for in_flight, count in _COUNTS.items():
+        taken: dict[str, list[float]] = {scene: [] for scene in services}
+        for run in range(runs + 1):  # the first one is not counted: the engine loads meanwhile
+            for scene, service in services.items():
+                # Other ids each time: what is sent again is not done again.
+                traffic = Traffic(DOMAIN, count, first=f"{in_flight:02}-{run:02}-")
+                seconds, replies = drive(service.acceptor.socket, traffic, in_flight)
+                traffic.check(replies)
+                if run:
+                    taken[scene].append(seconds / count * in_flight * 1e6)
+        yield Line(
+            f"inline execute, {in_flight} in flight, {_ALL} waiting / {_NONE}",
+            "µs",
+            taken[_ALL],
+            taken[_NONE],
+            Target(1.1, "at most"),
+        )
+
+
+def _resting(services: dict[str, _Service], runs: int) -> Iterator[Line]:
+    used: dict[str, list[float]] = {scene: [] for scene in services}
+    for _ in range(runs):
+        before = {scene: processes.cpu_seconds(one.pid) for scene, one in services.items()}
+        time.sleep(_IDLE_S)
+        for scene, one in services.items():
+            used[scene].append(processes.cpu_seconds(one.pid) - before[scene])
+    memory = {scene: processes.resident_megabytes(one.pid) for scene, one in services.items()}
+    yield Line(
+        f"CPU in {_IDLE_S:.0f} s at rest, {_ALL} waiting (peer: {_NONE})",
+        "ms",
+        [each * 1e3 for each in used[_ALL]],
+        [each * 1e3 for each in used[_NONE]],
+        Target(100, "at most", "ours"),
+    )
+    for scene in (_ONE, _ALL):
+        yield Line(
+            f"resident, engine loaded, {scene} waiting (peer: {_NONE}, without engine)",
+            "MB",
+            [memory[scene]],
+            [memory[_NONE]],
+            Target(110, "at most", "ours"),
+        )
+
+
+def _starting(directory: Path, runs: int) -> Iterator[Line]:
+    """From nothing to the handshake, which does not wait for what was left."""
+    seconds: dict[str, list[float]] = {_NONE: [], _ALL: []}
+    with contextlib.ExitStack() as stack:
+        ends = {}
+        for scene in seconds:
+            acceptor = stack.enter_context(Acceptor())
+            ends[scene] = acceptor, _configured(directory, acceptor, scene)
+        for run in range(runs + 1):  # the first one is not counted: files are read from disk
+            for scene, (acceptor, config) in ends.items():
+                os.sync()
+                start = time.perf_counter()
+                with processes.running([str(_PROGRAM), "run", "--config", str(config)]):
+                    taken = acceptor.accept() - start
+                    acceptor.hang_up()
+                if run:
+                    seconds[scene].append(taken)
+    yield Line(
+        f"start to accepted handshake, {_ALL} waiting / {_NONE}", "s", seconds[_ALL], seconds[_NONE]
+    )
