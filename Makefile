@@ -1,7 +1,7 @@
 # make run     the main job on the embedded defaults: a server, the component, a client's view of both
 # make test    every check: format, lint, types, doors between rooms, tests
 # make bench   what is measured, against which peer
-# make docs    the specification as HTML: docs/specification.html
+# make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make thorough  the long campaigns: more generated stanzas, every split of every stream
 PYTHON ?= python3
 VENV ?= .venv
@@ -35,8 +35,9 @@ servers: $(STAMP)
 reference: $(STAMP)
 	$(BIN)/python -m component.cli.reference > docs/configuration.md
 
-docs: $(STAMP)
+docs: $(STAMP) servers
 	$(BIN)/python docs/specification.py
+	$(BIN)/python -m tests.servers.judging docs/conformance-report.html
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -65,12 +65,14 @@ class Server(ABC):
 
     `directory` is the caller's, to be thrown away with everything in it. `guide` is the admin's
     guide whose component block is run. With `s2s_port` the server also federates, by dialback.
+    `second` is the domain of a component beside the agent's, which has the same secret.
     Works as a context manager: starts on entering, is killed on leaving.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]  # of Debian
     program: ClassVar[str]
+    second_has_own_port: ClassVar[bool]  # whether each component has a listener of its own
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Server(ABC):
         *,
         guide: Path | None = None,
         s2s_port: int | None = None,
+        second: str | None = None,
     ) -> None:
         self.directory = directory
         self.host = host
@@ -92,8 +95,10 @@ class Server(ABC):
         self.ca_file = directory / "ca.pem"
         self.certificate = directory / "certificate.pem"
         self.key = directory / "key.pem"
-        self._leases = (PortLease(address), PortLease(address))
-        self.c2s_port, self.component_port = (lease.port for lease in self._leases)
+        self.second = second
+        self._leases = (PortLease(address), PortLease(address), PortLease(address))
+        self.c2s_port, self.component_port, own = (lease.port for lease in self._leases)
+        self.second_port = own if self.second_has_own_port else self.component_port
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
 
@@ -251,6 +256,7 @@ class Server(ABC):
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         waiting_for = [self.c2s_port, self.component_port]
+        waiting_for += [] if self.second is None else [self.second_port]
         give_up = time.monotonic() + START_LIMIT
         while True:
             if self._process.poll() is not None:

@@ -70,11 +70,15 @@ class Ejabberd(Server):
     name = "ejabberd"
     package = "ejabberd"
     program = "erl"
+    second_has_own_port = True
 
     def _configure(self, component_block: str) -> None:
         pem = self.directory / "ejabberd.pem"
         pem.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         federates = self.s2s_port is not None
+        if self.second is not None:
+            beside = component_block.replace(str(self.component_port), str(self.second_port))
+            component_block += beside.replace(self.component_domain, self.second)
         listen = LISTEN_FEDERATED.format(s2s_port=self.s2s_port, address=_quote(self.address))
         main = MAIN.format(
             host=_quote(self.host),

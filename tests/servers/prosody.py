@@ -53,6 +53,7 @@ class Prosody(Server):
     name = "prosody"
     package = "prosody"
     program = "prosody"
+    second_has_own_port = False
 
     def _configure(self, component_block: str) -> None:
         federates = self.s2s_port is not None
@@ -73,6 +74,10 @@ class Prosody(Server):
         extra = self.directory / "conf.d"
         extra.mkdir(exist_ok=True)
         (extra / "agent.cfg.lua").write_text(component_block)
+        if self.second is not None:
+            block = component_block[component_block.index("Component ") :]
+            named = block.replace(self.component_domain, self.second)
+            (extra / "second.cfg.lua").write_text(named)
         # Written where Prosody keeps accounts; it hashes the password at the first login.
         accounts = self.directory / "data" / self._file_name(self.host) / "accounts"
         if not accounts.exists():
