@@ -14,9 +14,11 @@ import msgspec
 
 from component.storage.database import Database
 from component.tasks.replay import end
-from component.tasks.rows import COLUMNS, Change, Row
+from component.tasks.rows import COLUMNS, Change, Row, change
 from xep.fluux_agent import errors
 
+CHANNEL: Final = "tasks"
+"""On which instances say that there is work for all, or a task of another one's to be ended."""
 BEAT_S: Final = 2.0
 DEAD_S: Final = 12.0
 """A beat that stands still for so long is that of a dead instance."""
@@ -130,6 +132,21 @@ def release(database: Database, row: Row, *, retention_ms: int) -> list[Change]:
     row.token += 1
     database.execute("UPDATE tasks SET owner = NULL, token = ? WHERE id = ?", (row.token, row.id))
     return []
+
+
+def cancel_row(database: Database, row: Row, *, retention_ms: int) -> list[Change]:
+    """Ask a task to end; nothing changes if it has ended or was asked before (CAN-005, CAN-006)."""
+    if row.state in ("accepted", "input-required"):
+        return [end(database, row, "cancelled", None, retention_ms=retention_ms)]
+    if row.state != "running":
+        return []
+    changes = [change(database, row, "cancelling", retention_ms=retention_ms)]
+    if changes[0].row.state == "cancelling":  # and not past its deadline
+        if row.owner is None:
+            changes.append(end_cancelled(database, row, retention_ms=retention_ms))
+        else:
+            database.notify(CHANNEL)
+    return changes
 
 
 def end_cancelled(database: Database, row: Row, *, retention_ms: int) -> Change:

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from component.storage.database import Database, Value
-from component.tasks import reading
+from component.tasks import leases, reading
 from component.tasks.request import request_of
 from component.tasks.rows import COLUMNS, Row, decoded, event_of, load
 from component.tasks.states import TERMINAL
@@ -139,17 +139,13 @@ class Ledger:
         retention_ms = self._retention_ms
 
         def op(database: Database) -> Held | None:
-            # The engine is no small thing to load, and here only cancelling needs it.
-            from component.tasks import leases  # noqa: PLC0415
-            from component.tasks.engine import cancel_row  # noqa: PLC0415
-
             row = _seen(database, task)
             if row is None:
                 return None
             if row.owner is not None and database.dialect == "sqlite":
                 # Whoever can write here has the directory's lock: that owner is dead.
                 leases.release(database, row, retention_ms=retention_ms)
-            cancel_row(database, row, retention_ms=retention_ms)
+            leases.cancel_row(database, row, retention_ms=retention_ms)
             return _held(row, reading.whole(database, row))
 
         return await self._store.write(op)

@@ -142,7 +142,7 @@ class TaskRoom:
                 self._memory.put(key, digest, answer)
                 return self._memory.get(key, digest)
             if not self._memory.knows(key):
-                return await (await self._load()).recorded(found, digest)
+                return await (await self._load()).calls.recorded(found, digest)
             # The first of them has begun while this one looked on disk.
 
     def remember(self, key: str, digest: str, answer: Result | StanzaError) -> None:
@@ -152,7 +152,7 @@ class TaskRoom:
     async def execute(self, call: Call) -> Result | Accepted:
         """Run a skill, within the inline limit or as a task."""
         self._records = True
-        return await (await self._load()).execute(call)
+        return await (await self._load()).calls.execute(call)
 
     # Tasks.
 
@@ -216,7 +216,7 @@ class TaskRoom:
         Raises StanzaError, as `execute` does, or `unknown-task`.
         """
         self._records = True
-        return await (await self._load()).retry(task)
+        return await (await self._load()).calls.retry(task)
 
 
 def _what_is_left(database: Database) -> tuple[bool, bool, bool]:

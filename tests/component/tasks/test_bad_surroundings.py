@@ -24,7 +24,7 @@ from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module
 from component.storage.database import Database
 from component.storage.sqlite import process_clock
-from component.tasks import engine as engine_module
+from component.tasks import runs as runs_module
 from component.tasks.protocol import Confirmation
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, eventually, living
@@ -475,7 +475,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
-    monkeypatch.setattr(engine_module, "_LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(runs_module, "_LAST_WORDS_S", 0.05)
     effects, ear = Effects(), Ear()
     async with caller(tmp_path, effects, drain_s=0.05) as ann:
         task = await ann.task("steps")
@@ -486,7 +486,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_refuses(
             engine = ann.world.room._engine
             assert engine is not None
             with anyio.fail_after(20):
-                await engine._idle.wait()
+                await engine.runs.idle.wait()
     async with caller(tmp_path, effects, ear=ear):
         ended = await ear.ended(task)
         assert ended.failure is not None

@@ -311,7 +311,7 @@ async def test_a_question_parks_the_task_and_the_answer_goes_on(
         engine = world.room._engine
         assert engine is not None
         await anyio.wait_all_tasks_blocked()
-        assert not engine._all  # nothing but rows remains
+        assert not engine.runs.all  # nothing but rows remains
         if not killed:
             await answer(world, asked, {"colour": "red"})
             await ear.ended(accepted.task)

@@ -355,7 +355,7 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
         await other.storage.write(lambda db: leases.bury(db, dead, beats[dead], retention_ms=1000))
         engine = other.room._engine
         assert engine is not None
-        engine.wake()
+        engine.runs.wake()
         assert text_of(await other.ear.ended(task)) == "A"
         never.set()
         await anyio.wait_all_tasks_blocked()
