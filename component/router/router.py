@@ -4,15 +4,14 @@
 encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
 """
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
 from component.router.admission import Admission, Shares
 from component.router.calls import Calls, expect
@@ -21,6 +20,7 @@ from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
 from component.router.table import Answer, Request, Route, Table
 from component.router.turns import Event, Turns, of_one_sender
+from component.router.work import Work, failed
 from xep.binding import ContentError, Payload
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
@@ -96,24 +96,14 @@ class Router:
         self._doors = Doors(self._senders, self.domain, options.agents, self.table)
         self._admission = Admission(options.shares)
         self._calls = Calls(output.put)
-        self._tasks: TaskGroup | None = None
+        self._work = Work(self._admission, self._replies, flush, options.request_timeout_s)
         self._turns = Turns()
-        self._draining = False
-        self._idle = anyio.Event()
-        self._ended = anyio.Event()
 
     # -- life ------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own the tasks of slow handlers until cancelled; what is cancelled is still answered."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                task_status.started()
-                await anyio.sleep_forever()
-        finally:
-            self._draining = True  # nobody is left to take on what suspends
-            self._ended.set()
+        await self._work.run(task_status=task_status)
 
     async def drain(self, timeout_s: float) -> int:
         """Take on nothing new and wait until what is under way is answered.
@@ -123,15 +113,7 @@ class Router:
         """
         while self.received(()):
             pass
-        self._draining = True
-        if self._admission.total:
-            with anyio.move_on_after(timeout_s):
-                await self._idle.wait()
-        left = self._admission.total
-        if left and self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
-            await self._ended.wait()
-        return left
+        return await self._work.drain(timeout_s)
 
     def disconnected(self, reason: str) -> None:
         """The stream is gone: nobody will answer the calls that went out on it."""
@@ -225,10 +207,10 @@ class Router:
         except StanzaError as error:
             self._replies.error(stanza, error)
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
-            self._replies.error(stanza, _internal(stanza, error))
+            self._replies.error(stanza, failed(stanza, error))
         else:
             if answer is not None and not isinstance(answer, Payload):
-                self._start(stanza, door.sender, answer)
+                self._work.request(stanza, door.sender, answer)
             else:
                 self._replies.result(stanza, answer)
 
@@ -261,7 +243,7 @@ class Router:
 
     def _busy(self, sender: Sender) -> StanzaError | None:
         """Why nothing more can be taken on for this sender now; None when it can."""
-        if self._draining:
+        if self._work.draining:
             text = "the service is stopping; try again later"
         elif self._output.congested:
             text = "the server reads our answers too slowly; try again later"
@@ -299,7 +281,7 @@ class Router:
             _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
             return
         if working is not None:
-            self._spawn(self._finish_silent, stanza, sender, working)
+            self._work.silent(stanza, sender, working)
 
     def _refuse_skipped(self, event: StanzaSkipped) -> None:
         _log.warning("skipped a stanza over a limit", sender=event.from_, limit=event.limit)
@@ -317,59 +299,6 @@ class Router:
             error = _over_limit(event)
         self._replies.error_to(event.id, event.from_, event.to, error)
 
-    # -- work that suspends ----------------------------------------------------------------------
-
-    def _start(self, stanza: Incoming, sender: Sender, working: Awaitable[Answer]) -> None:
-        self._spawn(self._finish_request, stanza, sender, working)
-
-    def _spawn(
-        self, finish: Any, stanza: Incoming, sender: Sender, working: Awaitable[Any]
-    ) -> None:
-        assert self._tasks is not None, "received() before run()"
-        self._admission.enter(sender.principal_text)
-        self._tasks.start_soon(finish, stanza, sender, working)
-
-    async def _finish_request(
-        self, stanza: Incoming, sender: Sender, working: Awaitable[Answer]
-    ) -> None:
-        try:
-            with anyio.move_on_after(self.options.request_timeout_s):
-                self._replies.result(stanza, await working)
-                return
-            text = "the work took longer than it may"
-            self._replies.error(stanza, StanzaError("remote-server-timeout", text))
-        except StanzaError as error:
-            self._replies.error(stanza, error)
-        except BaseException as error:  # noqa: BLE001 - cancelled or broken, it must be answered
-            if isinstance(error, Exception) or not _is_cancelled():
-                self._replies.error(stanza, _internal(stanza, error))
-            else:
-                text = "the service stopped before the end"
-                self._replies.error(stanza, StanzaError("recipient-unavailable", text))
-            _raise_fatal(error)
-        finally:
-            self._left(sender)
-
-    async def _finish_silent(
-        self, stanza: Incoming, sender: Sender, working: Awaitable[None]
-    ) -> None:
-        try:
-            with anyio.fail_after(self.options.request_timeout_s):
-                await working
-        except BaseException as error:  # noqa: BLE001 - a handler's fault stays its own
-            if isinstance(error, Exception) or not _is_cancelled():
-                _log.exception("a handler failed", kind=stanza.kind, sender=stanza.sender)
-            _raise_fatal(error)
-        finally:
-            self._left(sender)
-
-    def _left(self, sender: Sender) -> None:
-        self._admission.leave(sender.principal_text)
-        if self._admission.total == 0:
-            self._idle.set()
-            self._idle = anyio.Event()
-        self._flush()
-
 
 def _over_limit(event: StanzaSkipped) -> StanzaError:
     if event.limit == "bytes":
@@ -377,30 +306,3 @@ def _over_limit(event: StanzaSkipped) -> StanzaError:
     error = errors.too_big()
     error.text = f"The stanza holds more {event.limit} than one may."
     return error
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is cancelled. On asyncio a handler can also raise the cancellation of
-    something else that it waited for.
-    """
-    return anyio.current_effective_deadline() == -math.inf
-
-
-def _raise_fatal(error: BaseException) -> None:
-    """Raise of ``error`` what is to end the process; all else has been answered and ends here.
-
-    A cancellation ends here too. To pass it on gains nothing, the task being at its end, and could
-    end the router: with what a handler raised beside it, or because it was not meant for us.
-    """
-    harmless = (Exception, anyio.get_cancelled_exc_class())
-    if isinstance(error, BaseExceptionGroup):
-        _, fatal = error.split(harmless)
-        if fatal is not None:
-            raise fatal
-    elif not isinstance(error, harmless):
-        raise error
-
-
-def _internal(stanza: Incoming, error: BaseException) -> StanzaError:
-    _log.error("a handler failed", kind="iq", sender=stanza.sender, exc_info=error)
-    return errors.internal()

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -25,24 +22,22 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from component.settings.kinds import (
+    Confirm,
+    Count,
+    Domain,
+    Domains,
+    Jids,
+    Later,
+    Port,
+    Seconds,
+    Section,
+    Shown,
+    refusal,
+)
+
 ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
-
-
-def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
-    """Make the error of a check of ours; `sentence` goes on after the key's name.
-
-    `key` names the key at fault where it is not the one being validated.
-    """
-    # Pydantic fills templates with braces, so a sentence that shows `${VAR}` goes in as a value.
-    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "key": key})
-
-
-def _not_bool(value: object) -> object:
-    # Pydantic would read `port = true` as 1.
-    if isinstance(value, bool):
-        raise refusal("must be a number, and is true or false")
-    return value
 
 
 def _component_only(value: object) -> object:
@@ -53,42 +48,6 @@ def _component_only(value: object) -> object:
             'release; use mode = "component" and give the agent a domain of its own',
         )
     return value
-
-
-def _domain(value: str) -> str:
-    if not value or any(c in "@/" or c.isspace() for c in value):
-        raise refusal("must be a domain such as agent.example.com, without @, / or spaces")
-    return value
-
-
-def _shown(value: str) -> str:
-    if not value.isprintable() or "<" in value:
-        # XML cannot carry the one, and the hash of XEP-0115 is ambiguous with the other.
-        raise refusal("is shown to people and cannot hold '<' or characters that do not print")
-    return value
-
-
-def _present(value: object) -> bool:
-    # What a section of a later release holds is dropped here: nothing of it (an api_key, say) can
-    # reach a repr or a log.
-    return value is not None and value is not False
-
-
-Seconds = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
-Port = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=65535)]
-Later = Annotated[bool, BeforeValidator(_present)]
-Jids = tuple[str, ...]
-Domains = tuple[str, ...]
-Confirm = Literal["destructive", "always", "never"]
-
-
-class Section(BaseModel):
-    """What every section has in common: no unknown keys, no changes afterwards."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
-    )
 
 
 class Server(Section):
@@ -109,7 +68,7 @@ class Server(Section):
         description="How the agent is attached: as a component with a domain of its own. "
         '"client" (an ordinary account) comes in a later release.',
     )
-    component_domain: Annotated[str, AfterValidator(_domain)] = Field(
+    component_domain: Domain = Field(
         examples=["agent.example.com"],
         description="The agent's own domain, as the server's configuration names it.",
     )
@@ -206,7 +165,7 @@ class Server(Section):
 class Agent(Section):
     """Who the agent is and who may talk to it. A sender must pass both lists."""
 
-    name: Annotated[str, AfterValidator(_shown)] = Field(
+    name: Shown = Field(
         default="Assistant",
         min_length=1,
         description="Name shown to people and in service discovery.",

@@ -43,7 +43,7 @@ async def test_draining_waits_for_what_is_under_way_and_takes_on_nothing_new() -
     async with bench.running(), anyio.create_task_group() as tasks:
         bench.receive(request(id_="1"), request(id_="2"))
         tasks.start_soon(drain)
-        await until(lambda: bench.router._draining)
+        await until(lambda: bench.router._work.draining)
         bench.receive(request(id_="3"))
         (refused,) = bench.replies
         assert refused.get("id") == "3"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.router.admission import Shares
-from component.router.router import _raise_fatal
 from component.router.table import Request, StanzaRoute
+from component.router.work import _raise_fatal
 from tests.component.router.wire import (
     AGENT,
     DOMAIN,
