@@ -1,8 +1,10 @@
 """The kit can fail: it passes an agent that keeps to Core, and catches each broken one."""
 
 import inspect
+import os
 from collections.abc import Iterable
 
+import anyio
 import pytest
 
 from conformance.checks import all_checks
@@ -26,6 +28,8 @@ from tests.conformance.small_agent import (
 
 pytestmark = pytest.mark.anyio
 SPECIFICATION = load()
+AT_ONCE = 10
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WRONG = (Status.BROKEN, Status.WARNING)
 # What makes the stanzas that watches look at, where no check is about the requirement itself.
 PROVOKED_BY = {
@@ -59,8 +63,13 @@ def told(found: Run) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("at", ["", "assistant@"])
-async def test_an_agent_that_keeps_to_core_passes(at: str) -> None:
+async def test_an_agent_that_keeps_to_core_passes() -> None:
+    async with anyio.create_task_group() as group:
+        for at in ("", "assistant@"):
+            group.start_soon(_passes, at)
+
+
+async def _passes(at: str) -> None:
     found = await judge(at=at)
     bad = [one for one in found.verdicts.values() if one.status in WRONG]
     assert not bad, told(found)
@@ -70,16 +79,35 @@ async def test_an_agent_that_keeps_to_core_passes(at: str) -> None:
     assert found.good
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-async def test_a_broken_agent_is_caught_and_the_requirement_named(defect: str) -> None:
+async def test_broken_agents_are_caught_and_the_requirement_named(anyio_backend_name: str) -> None:
+    # Nearly all of it is waiting for what does not come, so several are judged at once. The second
+    # loop gets a few of each kind: what a check says of an agent does not hang on the loop.
+    every = THOROUGH or anyio_backend_name == "asyncio"
+    waiting = list(DEFECTS if every else list(DEFECTS)[::12])
+    missed: list[str] = []
+
+    async def some() -> None:
+        while waiting:
+            missed.extend(await _missed(waiting.pop(0)))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(AT_ONCE):
+            group.start_soon(some)
+    assert not missed, "\n\n".join(missed)
+
+
+async def _missed(defect: str) -> list[str]:
+    """What the kit should have said of a broken agent and did not."""
     id_ = DEFECTS[defect]
     at = "" if id_ == "DSC-003" else "assistant@"
     words = [id_, *PROVOKED_BY.get(id_, ())]
-    found = await judge(defect, words, patience=0.7, at=at)
+    found = await judge(defect, words, patience=1.0, at=at)
     verdict = found.verdicts[id_]
-    assert verdict.status in WRONG, told(found)
-    assert found.profiles["core"] is ProfileStatus.FAILS or verdict.status is Status.WARNING
-    assert not found.faults
+    profile = found.profiles[SPECIFICATION.by_id[id_].profile]
+    named = verdict.status in WRONG and not found.faults
+    if named and (profile is ProfileStatus.FAILS or verdict.status is Status.WARNING):
+        return []
+    return [f"{defect}: {id_} is {verdict.status.value}, {profile.value}\n{told(found)}"]
 
 
 async def test_each_defect_is_one_that_the_agent_knows() -> None:
