@@ -226,11 +226,12 @@ class Calls:
         key = leases.new_instance()
         call = verdict.again(key)
         flight = self._memory.begin(key, call.digest)
-        await self._accept(call, flight)
+        try:
+            await self._accept(call, flight)
+        finally:
+            flight.land(None)  # nobody repeats it: its key is known here only
         accepted = flight.answer
         assert isinstance(accepted, Accepted)
-        made = await self._storage.write(
+        return await self._storage.write(
             lambda db: reading.whole(db, admit.the_row(db, accepted.task))
         )
-        flight.land(None)
-        return made
