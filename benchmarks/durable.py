@@ -94,13 +94,13 @@ def _admitting(title: str, sides: dict[str, Worker], runs: int, in_flight: int) 
         runs,
         lambda side: sides[side].do("admit", count=_COUNTS[side][in_flight], in_flight=in_flight),
     )
-    for key, name, unit, target in (
-        ("accepted/s", "accepted", "tasks/s", None),
-        ("finished/s", "completed", "tasks/s", None),
-        ("cpu ms", "CPU", "ms/task", None),
+    for key, name, unit in (
+        ("accepted/s", "accepted", "tasks/s"),
+        ("finished/s", "completed", "tasks/s"),
+        ("cpu ms", "CPU", "ms/task"),
     ):
         ours, peer = ([each[key] for each in found[side]] for side in ("ours", "peer"))
-        yield Line(f"{title}, {name}", unit, ours, peer, target)
+        yield Line(f"{title}, {name}", unit, ours, peer)
 
 
 def _beginning(title: str, sides: dict[str, Worker], runs: int, in_flight: int) -> Iterator[Line]:
@@ -127,9 +127,12 @@ def _telling(title: str, sides: dict[str, Worker], runs: int, in_flight: int) ->
             parts=_PARTS[side],
         ),
     )
-    for key, name, unit in (("events/s", "events", "events/s"), ("cpu ms", "CPU", "ms/event")):
+    for key, name, unit in (
+        ("events/s", "events committed and told", "events/s"),
+        ("cpu ms", "an event, CPU", "ms/event"),
+    ):
         ours, peer = ([each[key] for each in found[side]] for side in ("ours", "peer"))
-        yield Line(f"{title}, {name} committed and told", unit, ours, peer)
+        yield Line(f"{title}, {name}", unit, ours, peer)
 
 
 def _alternately(sides: dict[str, Worker], runs: int, work: Any) -> dict[str, list[Any]]:
