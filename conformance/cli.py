@@ -60,6 +60,7 @@ class Options:
     ca_file: str | None
     users: str | None
     refused: str | None
+    peer: str | None
     profile: tuple[str, ...]
     skills: Path | None
     baseline: Path | None
@@ -109,6 +110,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     " we play. [default: TARGET without its first label]",
 )
 @click.option("--refused", metavar="JID", help="Somebody that the target's policy refuses.")
+@click.option(
+    "--peer",
+    metavar="JID",
+    help="The agent that we play for what needs two, with --component or --acceptor; the target"
+    " has to admit it. [default: peer at the domain of our users]",
+)
 @click.option("--profile", multiple=True, help="Judge this profile, advertised or not.")
 @click.option(
     "--skills", type=_FILE, help="TOML file with the target's own equivalents of the fixtures."
@@ -299,6 +306,7 @@ def _acceptor(options: Options, target: str, secret: str, refused: str | None) -
         caller=f"juliet@{users}",
         stranger=f"romeo@{users}",
         refused=refused,
+        peer=options.peer,
         host=host,
         port=int(port),
         hostile=options.hostile,
@@ -315,6 +323,7 @@ def _component(options: Options) -> "ComponentDriver":
         host=options.host or options.component.partition(".")[2],
         port=options.port or 5347,
         refused=options.refused,
+        peer=options.peer,
         hostile=options.hostile,
     )
 

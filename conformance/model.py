@@ -22,6 +22,7 @@ class Ability(enum.Enum):
     REFUSED = "speak as a principal that the target's policy refuses (--refused)"
     ORIGIN = "choose the id of each stanza and see every answer, wherever it is sent"
     STAMPED = "see the addresses that the target wrote, before a server delivers to a resource"
+    PEER = "play an agent that the target asks things of (--component or --acceptor)"
     HOSTILE = "send what a production server should be spared (--hostile)"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Protocol
 
-from conformance.drivers import Driver
+from conformance.drivers import Driver, Part
 from conformance.model import Finding, Watch
 from conformance.record import Record
 from conformance.stanzas import Received
@@ -67,6 +67,10 @@ class Post:
         """Send a stanza for ``box``."""
         box.record.add("out", self.now, xml)
         await self.driver.send(sender, xml)
+
+    def play(self, address: str, part: Part | None) -> None:
+        """Let ``part`` answer what the target asks of an address of ours; None ends it."""
+        self.driver.play(address, part)
 
     def expect(self, box: Box, sender: str, id_: str, to: str) -> None:
         """An IQ of ``box`` is about to go out from ``sender`` to ``to``."""

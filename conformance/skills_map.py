@@ -21,6 +21,10 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "ask": ("question", "expires"),
         "steps": ("steps", "seconds"),
         "big": ("bytes",),
+        "delegate": ("peer", "text"),
+        "spend": ("tokens",),
+        "remember": ("key", "text"),
+        "recall": ("key",),
     }
 )
 """The roles that checks call, each with its parameters; docs/conformance.md says what they do."""

@@ -2,7 +2,7 @@
 
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from xml.sax.saxutils import quoteattr
@@ -19,14 +19,33 @@ from conformance.stanzas import Received
 from conformance.target import Target
 from xep.binding import ContentError, Payload, encode
 from xep.binding.escaping import escape_text
+from xep.disco import INFO
+from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Result
+from xep.stanza import Incoming
 
 P = TypeVar("P", bound=Payload)
 
 SILENCE = 0.6
 """Seconds without an answer that are taken for silence. A slow target may pass where it should
 not; it never fails for being slow."""
+
+
+AGENT_INFO = (
+    f"<query xmlns='{INFO}'><identity category='client' type='bot'/><feature var='{INFO}'/>"
+    f"<feature var='{AGENT}'/><feature var='{AGENT}#execute'/><feature var='{AGENT}#delegation'/>"
+    "<x xmlns='jabber:x:data' type='result'>"
+    f"<field var='FORM_TYPE' type='hidden'><value>{AGENT}</value></field>"
+    "<field var='agent_name'><value>Peer</value></field>"
+    "<field var='not_in_any_version' type='list-multi'><value>1</value><value>2</value></field>"
+    "</x></query>"
+)
+"""What an agent that we play says of itself, with a field that nobody knows."""
+UNSERVED = (
+    "<error type='cancel'><service-unavailable"
+    " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+)
 
 
 class BlockedError(Exception):
@@ -67,6 +86,7 @@ class Talk:
         self._ids = itertools.count(1)
         self._answers: dict[str, Received] = {}
         self._told: list[Received] = []
+        self._played: list[str] = []
         self._changed = anyio.Event()
 
     # -- life ------------------------------------------------------------------------------------
@@ -75,12 +95,15 @@ class Talk:
     async def open(self) -> AsyncIterator["Talk"]:
         """Be reachable at its addresses for as long as the block lasts."""
         who = self.who
-        addresses = [one for one in (who.caller, who.other, who.stranger, who.refused) if one]
+        people = (who.caller, who.other, who.stranger, who.refused, who.peer)
+        addresses = [one for one in people if one]
         self._post.open_box(self, addresses)
         try:
             yield self
         finally:
             self._post.close_box(self)
+            for address in self._played:
+                self._post.play(address, None)
 
     def answered(self, id_: str, stanza: Received) -> None:
         """Take an answer; called by the post."""
@@ -117,6 +140,35 @@ class Talk:
     def sees_all(self) -> bool:
         """Whether stanzas come to us as the target addressed them, past no server's delivery."""
         return Ability.STAMPED in self._post.driver.abilities
+
+    @property
+    def peer(self) -> str:
+        """An agent that we play."""
+        return _there(self.who.peer)
+
+    def play(self, part: Callable[[Received], str | None]) -> None:
+        """Be an agent at `peer`: ``part`` gives what the answer to an IQ holds, None for what it
+        does not serve. Questions of discovery are answered already. What was asked can be waited
+        for by `next`.
+        """
+
+        def answered(head: Incoming) -> str:
+            asked = Received(head)
+            content = AGENT_INFO if head.sole_child == f"{{{INFO}}}query" else part(asked)
+            type_ = "result"
+            if content is None or content.startswith("<error"):
+                type_ = "error"
+            content = UNSERVED if content is None else content
+            back = (
+                f"<iq from={quoteattr(head.to or '')} to={quoteattr(head.sender or '')}"
+                f" id={quoteattr(head.id or '')} type='{type_}'>{content}</iq>"
+            )
+            self.told(asked)
+            self.record.add("out", self._post.now, back)
+            return back
+
+        self._played.append(self.peer)
+        self._post.play(self.peer, answered)
 
     def skill(self, role: str) -> Skill:
         """What plays ``role`` at the target."""

@@ -8,7 +8,10 @@ from xml.etree.ElementTree import Element
 
 from conformance.model import Finding, Watch
 from conformance.stanzas import CLIENT, LANG, Received
+from xep.file_sharing import NAMESPACE as FILES
 from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.execute import NAMESPACE as EXECUTE
+from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.stanza_error import DEFAULT_TYPES
 from xep.stanza_error import NAMESPACE as STANZAS
 
@@ -89,6 +92,8 @@ def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
         Watch("errors.lang", "Texts of errors have a language", ("ERR-004",), _lang),
         Watch("errors.leak", "Texts of errors hold no traceback", ("ERR-005",), _leak),
         Watch("i18n.lang", "Texts for people have a language", ("I18-001",), _people),
+        Watch("input.secrets", "No question asks for a secret", ("INP-005",), _secrets),
+        Watch("artifact.reference", "A reference is one part", ("ART-005",), _reference),
         Watch("rules.size", "No stanza is larger than announced", ("RUL-001",), size),
     )
 
@@ -200,6 +205,23 @@ def _people(stanza: Received) -> Iterable[Finding] | None:
         return ()
     got = f"<{bare[0]}/> in {stanza.xml[:1000]}"
     return [Finding("I18-001", "xml:lang on text for people, or around it", got)]
+
+
+def _secrets(stanza: Received) -> Iterable[Finding] | None:
+    asked = stanza.tree.findall(f".//{{{TASK}}}input")
+    if not asked:
+        return None
+    fields = [field for one in asked for field in one.iter("{jabber:x:data}field")]
+    private = [field for field in fields if field.get("type") == "text-private"]
+    return [Finding("INP-005", "no field of type text-private", stanza.xml)] if private else ()
+
+
+def _reference(stanza: Received) -> Iterable[Finding] | None:
+    outputs = stanza.tree.findall(f".//{{{EXECUTE}}}output[{{{FILES}}}file-sharing]")
+    if not outputs:
+        return None
+    parts = [one for one in outputs if one.get("part", "0") != "0" or one.get("last") == "false"]
+    return [Finding("ART-005", "an artifact by reference in one part", stanza.xml)] if parts else ()
 
 
 def _spoken(element: Element, lang: str | None) -> Iterator[tuple[Element, str | None]]:

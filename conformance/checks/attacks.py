@@ -1,6 +1,7 @@
 """Attacks within a stated budget: what is malformed, deep, wide, huge, or not what it says."""
 
 from conformance.model import Ability, check
+from conformance.post import Where
 from conformance.stanzas import Received
 from conformance.talk import BlockedError, NoAnswerError, Talk
 from xep.fluux_agent.skills import SkillsQuery
@@ -9,6 +10,13 @@ BUDGET = 512 * 1024
 """Bytes that one attack sends, at most, unless the target itself says it takes more."""
 _FLOOD = 300
 """Requests in one flood."""
+
+
+def _result_of(id_: str) -> Where:
+    def where(stanza: Received) -> bool:
+        return stanza.head.id == id_ and stanza.head.type == "result"
+
+    return where
 
 
 async def _alive(t: Talk, id_: str) -> None:
@@ -121,6 +129,46 @@ async def identifiers(t: Talk) -> None:
         t.holds_error("COM-017", answer, "bad-request", "malformed", why=str(attributes))
 
 
+@check("attack.claimed-sender", "COM-004", roles=("count",), needs=[Ability.STRANGER])
+async def claimed(t: Talk) -> None:
+    """Who sent a stanza is what its server says, whatever it says of itself."""
+    mine, request = t.who.caller, t.new_id()
+    first = await t.execute("count", {"key": request}, request=request)
+    t.need(not first.is_error, "Counting did not work.")
+    claims = (
+        "<addresses xmlns='http://jabber.org/protocol/address'>"
+        f"<address type='ofrom' jid='{mine}'/></addresses>"
+        f"<principal xmlns='urn:example:claim'>{mine}</principal>"
+    )
+    answer = await t.execute(
+        "count",
+        {"key": f"{request}-2"},
+        extra=claims,
+        sender=t.stranger,
+        having={"request": request, "from": mine, "principal": mine},
+    )
+    # For the caller this would be another request under the same id: a conflict.
+    ok = not answer.is_error and t.text(answer, "Counting") == "1"
+    t.hold("COM-004", ok, "the stranger's own request, under an id of the stranger's", answer)
+
+
+@check("attack.spoofed-from", "COM-004", "COM-006", needs=[Ability.RAW])
+async def spoofed(t: Talk) -> None:
+    """A sender whose address means somebody else, or nobody, is not taken for the caller."""
+    target = t.target.address
+    skills = "<query xmlns='urn:fluux:agent:0#skills'/>"
+    local, _, rest = t.who.caller.partition("@")
+    for strange in (f"{local}\u2603\u200b@{rest}", f"@{rest}", f"{local} x@{rest}"):
+        id_ = t.new_id()
+        await t.send(
+            t.who.caller, f"<iq from='{strange}' to='{target}' type='get' id='{id_}'>{skills}</iq>"
+        )
+        came = await t.quiet(_result_of(id_), 0.3)
+        for one in ("COM-004", "COM-006"):
+            t.hold(one, came is None, f"no result for {strange!r}", came or "")
+    await _alive(t, "COM-004")
+
+
 @check("attack.flood", "RUL-003", "SEC-009", roles=("sleep",), needs=[Ability.STRANGER], alone=True)
 async def flood(t: Talk) -> None:
     """One principal that asks for too much is refused, and others are served meanwhile."""
@@ -140,4 +188,4 @@ async def flood(t: Talk) -> None:
         t.holds_error("SEC-009", one, "resource-constraint", "retry")
 
 
-CHECKS = (deep, wide, huge, malformed_iqs, results, payload, identifiers, flood)
+CHECKS = (deep, wide, huge, malformed_iqs, results, payload, identifiers, claimed, spoofed, flood)

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from conformance.checks.follow import ENDS, TASKS
+from conformance.checks.modes import LONGEST_WAIT
 from conformance.checks.skills import view
 from conformance.model import check
 from conformance.stanzas import Received
@@ -11,6 +13,7 @@ from xep.data_forms import Field, Form
 from xep.disco import ItemsQuery
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.skills import SkillsQuery
+from xep.fluux_agent.task import Task
 from xep.result_sets import ResultSet
 
 
@@ -129,4 +132,27 @@ async def same(t: Talk) -> None:
     t.hold("FAC-006", t.text(after, "Counting") == "2", expected, after)
 
 
-CHECKS = (offered, form, invalid, same)
+@check("adhoc.long", "FAC-007", features=[NAMESPACE, TASKS], roles=("sleep",))
+async def long(t: Talk) -> None:
+    """A command whose work becomes a task completes with a note, and the work goes on."""
+    limit = t.target.number("inline_seconds", 0)
+    t.need(0 < limit <= LONGEST_WAIT, f"The inline limit is {limit} s: set it to 1 for this run.")
+    _, command = await _begin(t, "sleep")
+    name = t.skill("sleep").param("seconds")
+    wait = limit + max(t.timeout, 5)
+    answer = await t.iq("set", _submit(command, **{name: str(limit + 1)}), within=wait)
+    done = t.decoded("FAC-007", answer, Command, "the end of the command")
+    t.hold("FAC-007", done.status == "completed", "the status completed", answer)
+    t.hold("FAC-007", any(one.text for one in done.notes), "a note that says so", answer)
+
+    def ended(stanza: Received) -> bool:
+        event = stanza.payload(Task) if stanza.head.kind == "message" else None
+        ours = event is not None and event.skill == t.skill("sleep").name
+        # What other checks began from no conversation is told without a body.
+        return ours and event is not None and event.state in ENDS and bool(stanza.body)
+
+    told = await t.quiet(ended, wait)
+    t.hold("FAC-007", told is not None, "its end, in words", "silence")
+
+
+CHECKS = (offered, form, invalid, same, long)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import rfc8785
 
-from conformance.checks.follow import ENDS, begin, next_event, task
+from conformance.checks.follow import ENDS, begin, get, next_event, task
 from conformance.model import Ability, check
 from conformance.post import Where
 from conformance.stanzas import CLIENT, Received
@@ -16,10 +16,13 @@ from conformance.talk import Talk
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import NAMESPACE, Confirm
 from xep.fluux_agent.execute import Accepted
+from xep.fluux_agent.task import NAMESPACE as TASK
+from xep.fluux_agent.task import Cancel
 from xep.hashes import NAMESPACE as HASHES
 from xep.quick_responses import NAMESPACE as QUICK
 
 CONFIRM = f"{AGENT}#confirm"
+_MANY = 150
 _ENOUGH = timedelta(minutes=2)
 
 
@@ -247,8 +250,60 @@ async def inline(t: Talk) -> None:
     t.holds_error("EXE-020", answer, "not-allowed", "confirmation-unavailable")
 
 
-@check("confirm.expires", "CNF-010", "CNF-015", "CNF-034", features=[CONFIRM],
-       roles=("erase",))  # fmt: skip
+@check("confirm.one", "CNF-016", features=[CONFIRM], roles=("erase",))
+async def one(t: Talk) -> None:
+    """A task has one open question at a time."""
+    id_, _, confirm = await _asked(t)
+    answer = await get(t, id_)
+    open_ = answer.tree.findall(f".//{{{NAMESPACE}}}confirm")
+    open_ += answer.tree.findall(f".//{{{TASK}}}input")
+    t.hold("CNF-016", len(open_) == 1, "one question in the task", answer)
+    more = await t.quiet(lambda s: _question_of(id_)(s) and f"'{confirm.id}'" not in s.xml)
+    t.hold("CNF-016", more is None, "no other question meanwhile", more or "")
+    await t.iq("set", _decision(confirm, "deny"))
+
+
+@check("confirm.canonical", "CNF-019", features=[CONFIRM], roles=("erase",))
+async def canonical(t: Talk) -> None:
+    """A parameter that no digest can cover is refused as invalid."""
+    name = t.skill("erase").param("target")
+    answer = await t.execute("erase", values={"target": 2**53 + 1})
+    t.holds_error("CNF-019", answer, "bad-request", "invalid-param", name=name)
+
+
+@check("confirm.late", "CNF-036", features=[CONFIRM], roles=("erase",))
+async def late(t: Talk) -> None:
+    """Who was asked and is late is told so, and not that there was no such question."""
+    id_, _, confirm = await _asked(t)
+    await t.iq("set", _decision(confirm, "deny"))
+    await next_event(t, id_, *ENDS)
+    answer = await t.iq("set", _decision(confirm, "approve"))
+    t.holds_error("CNF-036", answer, "conflict", "conflict", why="it has been decided")
+    invented = msgspec.structs.replace(confirm, id="c-never-asked")
+    answer = await t.iq("set", _decision(invented, "approve"))
+    t.holds_error("CNF-036", answer, "item-not-found", "unknown-confirmation")
+
+
+@check("sec.ask-rate", "SEC-012", features=[CONFIRM], roles=("erase",), alone=True,
+       needs=[Ability.HOSTILE, Ability.STRANGER])  # fmt: skip
+async def ask_rate(t: Talk) -> None:
+    """A person is not asked without end."""
+    made: list[str] = []
+    answer = None
+    for number in range(_MANY):
+        wanted = {"target": f"archive {number}"}
+        answer = await t.execute("erase", wanted, sender=t.stranger, mode="async")
+        if answer.is_error:
+            break
+        made.append(t.given(answer, Accepted, "Asking for something destructive").task)
+    for id_ in made:
+        await t.iq("set", Cancel(id=id_), sender=t.stranger)
+    ok = answer is not None and answer.is_error
+    t.hold("SEC-012", ok, f"a limit below {_MANY} open questions for one person", str(len(made)))
+
+
+@check("confirm.expires", "CNF-010", "CNF-015", "CNF-034", "CNF-038", "RUL-008",
+       features=[CONFIRM], roles=("erase",))  # fmt: skip
 async def expires(t: Talk) -> None:
     """A question lapses no later than its request, and no decision counts after it."""
     at = datetime.now(UTC) + timedelta(seconds=2)
@@ -258,9 +313,15 @@ async def expires(t: Talk) -> None:
     t.hold("CNF-010", message.thread == thread, f"the thread {thread}", message)
     ok = confirm.expires is not None and confirm.expires <= at + timedelta(milliseconds=1)
     t.hold("CNF-015", ok, f"<expires/> not after {deadline}", message)
-    await next_event(t, id_, *ENDS, within=t.timeout + 2)
+    ended, event = await next_event(t, id_, *ENDS, within=t.timeout + 2)
+    # The question lapses in the very instant in which its task is due.
+    ok = _conditions(event) in (["confirmation-expired"], ["deadline-expired"])
+    t.hold("CNF-038", ok and event.state == "failed", "failed, as lapsed", ended)
     late = await t.iq("set", _decision(confirm, "approve"))
     t.hold("CNF-034", late.is_error, "no decision after the question has lapsed", late)
+    after = await task(t, id_)
+    same = (after.state, after.revision) == (event.state, event.revision)
+    t.hold("RUL-008", same, "the task as it ended", f"{after.state}, {after.revision}")
 
 
 @check("confirm.only-one", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
@@ -300,5 +361,9 @@ CHECKS = (
     inline,
     expires,
     only_one,
+    one,
+    canonical,
+    late,
+    ask_rate,
     which,
 )

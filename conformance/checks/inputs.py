@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from conformance.checks.follow import ENDS, TASKS, answer, asked, begin, next_event, task
+from conformance.checks.follow import ENDS, TASKS, answer, asked, begin, event_of, next_event, task
 from conformance.model import Ability, check
+from conformance.post import Where
 from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.fluux_agent.task import NAMESPACE, Cancel, Input, Task
@@ -34,6 +35,22 @@ def _sample(t: Talk, question: Input) -> str:
             if "minimum" in one and isinstance(filled[name], int | float):
                 filled[name] = max(filled[name], one["minimum"])
     return msgspec.json.encode(filled).decode()
+
+
+def _end_of(task_id: str) -> Where:
+    def where(stanza: Received) -> bool:
+        event = event_of(stanza, task_id)
+        return event is not None and event.state in ENDS
+
+    return where
+
+
+def _later(task_id: str, revision: int) -> Where:
+    def where(stanza: Received) -> bool:
+        event = event_of(stanza, task_id)
+        return event is not None and (event.revision or 0) > revision
+
+    return where
 
 
 @check("input.content", "INP-001", "INP-002", "INP-004", features=[TASKS], roles=("ask",))
@@ -116,7 +133,7 @@ async def lapse(t: Talk) -> None:
     t.holds_error("INP-012", late, "not-acceptable", "expired")
 
 
-@check("cancel.idle", "CAN-001", "CAN-003", "CAN-005", "CAN-007", features=[TASKS],
+@check("cancel.idle", "INP-011", "CAN-001", "CAN-003", "CAN-005", "CAN-007", features=[TASKS],
        roles=("ask",))  # fmt: skip
 async def idle(t: Talk) -> None:
     """What waits for input is cancelled at once, and its question closed."""
@@ -126,6 +143,8 @@ async def idle(t: Talk) -> None:
     t.hold("CAN-001", found.state == "cancelled", "cancelled", told)
     t.hold("CAN-003", found.revision == question.revision + 1, "after the change", told)
     late = await t.iq("set", answer(question, id_, _sample(t, question)))
+    known = "unknown-input" not in late.agent_conditions
+    t.hold("INP-011", known, "the question, and what became of it, is known", late)
     t.holds_error("CAN-007", late, "conflict", "conflict", why="the task has ended")
     again = await t.iq("set", Cancel(id=id_))
     same = t.decoded("CAN-005", again, Task, "the task as it is")
@@ -148,6 +167,54 @@ async def running(t: Talk) -> None:
     t.hold("CAN-009", event.state == "cancelled", "cancelled soon after", message)
 
 
+@check("cancel.again", "CAN-006", features=[TASKS], roles=("sleep",))
+async def again(t: Talk) -> None:
+    """Who cancels what is being cancelled is answered in the same way."""
+    made = await begin(t, "sleep", _LONG)
+    await next_event(t, made.task, "running")
+    ids = [t.new_id() for _ in range(3)]
+    for id_ in ids:
+        await t.begin("set", Cancel(id=made.task), id_=id_)
+    for id_ in ids:
+        answer = await t.answer(id_)
+        found = t.decoded("CAN-006", answer, Task, _TOLD)
+        ok = found.state in ("cancelling", "cancelled")
+        t.hold("CAN-006", ok, "cancelling, or cancelled by now", answer)
+    await next_event(t, made.task, *ENDS)
+
+
+@check("cancel.after", "CAN-008", features=[TASKS], roles=("sleep",))
+async def after(t: Talk) -> None:
+    """What a step still brings after the task was cancelled is thrown away."""
+    made = await begin(t, "sleep", {"seconds": "0.6"})
+    await next_event(t, made.task, "running")
+    await t.iq("set", Cancel(id=made.task))
+    message, event = await next_event(t, made.task, *ENDS)
+    t.need(event.state == "cancelled", f"It ended as {event.state}.")
+    more = await t.quiet(_later(made.task, event.revision or 0), 1.0)
+    t.hold("CAN-008", more is None, "nothing more of the task", more or "")
+    found = await task(t, made.task)
+    same = (found.state, found.revision) == (event.state, event.revision)
+    t.hold("CAN-008", same, "the task as it was cancelled", message)
+
+
+@check("cancel.race", "CAN-004", features=[TASKS], roles=("sleep",))
+async def race(t: Talk) -> None:
+    """Between the end and cancellation one decides, and all that is told says the same."""
+    for number in range(6):
+        made = await begin(t, "sleep", {"seconds": str(number / 50)})
+        told = await t.iq("set", Cancel(id=made.task))
+        found = t.decoded("CAN-004", told, Task, _TOLD)
+        message, event = await next_event(t, made.task, *ENDS)
+        if found.state in ENDS:
+            t.hold("CAN-004", event.state == found.state, f"the end told: {found.state}", message)
+        shown = await task(t, made.task)
+        same = (shown.state, shown.revision) == (event.state, event.revision)
+        t.hold("CAN-004", same, f"{event.state} in get too", f"{shown.state}, {shown.revision}")
+        ends = await t.quiet(_end_of(made.task), 0.1)
+        t.hold("CAN-004", ends is None, "one end", ends or "")
+
+
 @check("input.before-deadline", "INP-014", features=[TASKS], roles=("ask",))
 async def before_deadline(t: Talk) -> None:
     """A question lapses no later than the deadline of its task."""
@@ -160,4 +227,4 @@ async def before_deadline(t: Talk) -> None:
     await t.iq("set", Cancel(id=made.task))
 
 
-CHECKS = (content, order, decline, lapse, idle, running, before_deadline)
+CHECKS = (content, order, decline, lapse, idle, running, again, after, race, before_deadline)

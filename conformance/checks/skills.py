@@ -243,7 +243,7 @@ async def stranger(t: Talk) -> None:
     t.hold("SKL-010", differ or mine.version == theirs.version, "one version for one view", other)
 
 
-@check("pubsub.skills-node", "SKL-015", features=[PUBSUB])
+@check("pubsub.skills-node", "SKL-015", "SKL-016", features=[PUBSUB], roles=("hidden",))
 async def node(t: Talk) -> None:
     """Skills are items of a PubSub node, without schemas."""
     payload = f"<pubsub xmlns='{PUBSUB}'><items node='{NAMESPACE}'/></pubsub>"
@@ -252,6 +252,7 @@ async def node(t: Talk) -> None:
     names = sorted(one.name for one in await view(t))
     ids = sorted(item.get("id") or "" for item in found)
     t.hold("SKL-015", ids == names, "an item for each skill, whose id is its name", answer)
+    t.hold("SKL-016", ids == names, "the items of the subscriber's own view", answer)
     schemas = answer.tree.findall(f".//{{{NAMESPACE}}}schema")
     t.hold("SKL-015", not schemas, "no schemas", answer)
 

@@ -352,6 +352,36 @@ async def joined(t: Talk) -> None:
         t.hold("ART-003", one.text == wanted, f"all parts so far: {wanted!r}", answer)
 
 
+@check("task.retain", "TSK-013", features=[TASKS], roles=("echo", "sleep"))
+async def retain(t: Talk) -> None:
+    """A task is kept with its result, and until when is said."""
+    waiting = await begin(t, "sleep", _LONG)
+    made = await begin(t, "echo", {"text": "kept"})
+    await next_event(t, made.task, *ENDS)
+    answer = await get(t, made.task)
+    found = t.decoded("TSK-013", answer, Task, "the task, which has just ended")
+    ok = found.retain_until is not None and found.retain_until > datetime.now(UTC)
+    t.hold("TSK-013", ok, "a retain-until that is yet to come", answer)
+    texts = [one.text for one in found.result.outputs] if found.result is not None else []
+    t.hold("TSK-013", texts == ["kept"], "its result", answer)
+    answer = await get(t, waiting.task)
+    t.hold("TSK-013", not answer.is_error, "a task that has not ended", answer)
+    await t.iq("set", Cancel(id=waiting.task))
+
+
+@check("privacy.presence", "PRV-003", features=[TASKS], roles=("progress",),
+       needs=[Ability.STRANGER])  # fmt: skip
+async def nothing_told(t: Talk) -> None:
+    """Nobody is told of the requests of another."""
+    made = await begin(t, "progress", {"steps": "2"})
+    await story(t, made.task)
+    bare = t.stranger.partition("/")[0]
+    told = await t.quiet(
+        lambda s: (s.head.to or "").partition("/")[0] == bare and made.task in s.xml
+    )
+    t.hold("PRV-003", told is None, "nothing of it to a stranger", told or "")
+
+
 @check("event.rate", "EVT-013", features=[TASKS], roles=("progress",))
 async def rate(t: Talk) -> None:
     """Progress that follows faster than once a second is joined."""
@@ -379,5 +409,7 @@ CHECKS = (
     bounce,
     parts,
     joined,
+    retain,
+    nothing_told,
     rate,
 )

@@ -12,6 +12,10 @@ Deliver = Callable[[Incoming], None]
 """Takes each stanza from the target to us; it must not wait."""
 
 
+Part = Callable[[Incoming], str]
+"""Answers an IQ of type get or set that the target sends to an address of ours: with an IQ."""
+
+
 class DriverError(Exception):
     """The target cannot be reached in this way; a sentence that says why, and how to mend it."""
 
@@ -25,12 +29,14 @@ class Cast:
         other: another resource of the same principal.
         stranger: another principal, admitted too.
         refused: a principal that the target's policy refuses.
+        peer: an agent of ours that the target may ask things of; see `Driver.play`.
     """
 
     caller: str
     other: str | None = None
     stranger: str | None = None
     refused: str | None = None
+    peer: str | None = None
 
 
 class Driver(Protocol):
@@ -55,6 +61,12 @@ class Driver(Protocol):
 
         Raises:
             DriverError: there is no way through.
+        """
+
+    def play(self, address: str, part: Part | None) -> None:
+        """From now on answer IQs to ``address``, or its bare JID, by ``part``; None ends it.
+
+        Only for who has `Ability.PEER`; the others' servers and clients answer of themselves.
         """
 
     async def send(self, sender: str, xml: str) -> None:

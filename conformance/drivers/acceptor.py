@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
 from xep.component_stream import AcceptorStream, Event, HandshakeReceived
@@ -26,6 +26,7 @@ class AcceptorDriver:
         caller: the bare JID that most requests come from.
         stranger: the bare JID of another principal.
         refused: the bare JID of somebody whom the target refuses, if one is known.
+        peer: the bare JID of an agent that we play; at the caller's domain unless given.
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
         stream: a connection to the target, instead of listening for one.
@@ -42,6 +43,7 @@ class AcceptorDriver:
         caller: str,
         stranger: str,
         refused: str | None = None,
+        peer: str | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         stream: ByteStream | None = None,
@@ -53,6 +55,7 @@ class AcceptorDriver:
         self.port = port
         self._secret = secret
         self._people = (caller, stranger, refused)
+        self._peer = peer or f"peer@{caller.rpartition('@')[2]}"
         self._stream = stream
         self._came = anyio.Event()
         self._listens = False
@@ -64,6 +67,7 @@ class AcceptorDriver:
             Ability.RESOURCE,
             Ability.ORIGIN,
             Ability.STAMPED,
+            Ability.PEER,
         }
         abilities |= {Ability.REFUSED} if refused is not None else set()
         abilities |= {Ability.HOSTILE} if hostile else set()
@@ -77,6 +81,7 @@ class AcceptorDriver:
             other=f"{caller}/{lane}-other",
             stranger=f"{stranger}/{lane}",
             refused=None if refused is None else f"{refused}/{lane}",
+            peer=f"{self._peer}/{lane}",
         )
 
     @contextlib.asynccontextmanager
@@ -133,6 +138,11 @@ class AcceptorDriver:
             self._link = Link(self._stream, self._wire, self._opening, self.domain)
             await stack.enter_async_context(self._link.running(deliver))
             yield
+
+    def play(self, address: str, part: Part | None) -> None:
+        """Let ``part`` answer for an address of ours."""
+        assert self._link is not None, "open() comes first"
+        self._link.play(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
         """Send a stanza to the target; whoever ``sender`` is, it is believed to be them."""

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, tostring
 
 import anyio
 
-from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE
 from conformance.model import Ability
 from xep.stanza import Incoming
@@ -95,6 +95,10 @@ class ClientDriver:
                 await session.open()
                 self._sessions[part] = session
             yield
+
+    def play(self, address: str, part: Part | None) -> None:
+        """Never asked for: it lacks `Ability.PEER`."""
+        raise AssertionError("slixmpp answers for the accounts that it logs in")
 
     async def send(self, sender: str, xml: str) -> None:
         """Send a stanza on the stream of ``sender``."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import ByteStream
 
-from conformance.drivers import Cast, Deliver, DriverError
+from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
 from xep.component_stream import ComponentStream, Event, State
@@ -25,6 +25,7 @@ class ComponentDriver:
         secret: what the server shares with us.
         host: where the server listens for components.
         port: the port.
+        peer: the bare JID of an agent that we play, admitted too; peer at ours unless given.
         refused: the bare JID of a user of ours whom the target refuses, if one is known.
         tls: how to check the server if TLS is spoken from the first byte; None for none.
         hostile: whether the target is there to be attacked.
@@ -40,6 +41,7 @@ class ComponentDriver:
         host: str,
         port: int,
         refused: str | None = None,
+        peer: str | None = None,
         tls: ssl.SSLContext | None = None,
         hostile: bool = False,
     ) -> None:
@@ -49,9 +51,11 @@ class ComponentDriver:
         self._port = port
         self._tls = tls
         self._refused = refused
+        self._peer = peer or f"peer@{domain}"
         self._wire = ComponentStream(domain, secret, LIMITS)
         self._link: Link | None = None
         abilities = {Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN, Ability.STAMPED}
+        abilities.add(Ability.PEER)
         abilities |= {Ability.REFUSED} if refused is not None else set()
         abilities |= {Ability.HOSTILE} if hostile else set()
         self.abilities = frozenset(abilities)
@@ -63,6 +67,7 @@ class ComponentDriver:
             other=f"juliet@{self._domain}/{lane}-other",
             stranger=f"romeo@{self._domain}/{lane}",
             refused=None if self._refused is None else f"{self._refused}/{lane}",
+            peer=f"{self._peer}/{lane}",
         )
 
     @contextlib.asynccontextmanager
@@ -87,6 +92,11 @@ class ComponentDriver:
         self._link = Link(stream, self._wire, self._opening, None)
         async with self._link.running(deliver):
             yield
+
+    def play(self, address: str, part: Part | None) -> None:
+        """Let ``part`` answer for an address of ours."""
+        assert self._link is not None, "open() comes first"
+        self._link.play(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
         """Send a stanza by way of the server."""

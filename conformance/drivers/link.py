@@ -7,7 +7,7 @@ from xml.sax.saxutils import quoteattr
 import anyio
 from anyio.abc import ByteStream
 
-from conformance.drivers import Deliver, DriverError
+from conformance.drivers import Deliver, DriverError, Part
 from xep.component_stream import (
     AcceptorStream,
     ComponentStream,
@@ -53,6 +53,7 @@ class Link:
         self._wire = wire
         self._opening = opening
         self._home = home
+        self._parts: dict[str, Part] = {}
         self._ready = anyio.Event()
         self._turn = anyio.Lock()
 
@@ -83,6 +84,14 @@ class Link:
                 if self._wire.state is State.READY:
                     await self._stream.send(self._wire.close())
             await self._stream.aclose()
+
+    def play(self, address: str, part: Part | None) -> None:
+        """Answer IQs to ``address`` and its bare JID by ``part``; None ends it."""
+        for name in (address, address.partition("/")[0]):
+            if part is not None:
+                self._parts[name] = part
+            else:
+                self._parts.pop(name, None)
 
     async def send(self, xml: str) -> None:
         """Send one stanza.
@@ -137,7 +146,7 @@ class Link:
         if self._home is not None and to == self._home:
             back = stanza.forward()  # a target that probes its connection writes to itself
         elif stanza.kind == "iq" and stanza.type in ("get", "set"):
-            back = as_a_client(stanza)
+            back = self._parts.get(stanza.to or "", as_a_client)(stanza)
         if not back:
             deliver(stanza)
             return

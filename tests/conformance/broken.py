@@ -3,6 +3,7 @@
 DEFECTS = {
     # Common Rules
     "reply from the domain": "COM-002",
+    "believes what is claimed": "COM-004",
     "silent to odd IQs": "RUL-004",
     "double reply": "RUL-004",
     "reply to the wrong full JID": "RUL-004",

@@ -85,6 +85,9 @@ class Record:
 class SmallAgent:
     """The agent; `defect` names what it does wrong, or nothing."""
 
+    schemas = SCHEMAS
+    further: tuple[str, ...] = ()  # features beyond Core
+
     def __init__(self, defect: str = "") -> None:
         self.defect = defect
         self.counts: dict[str, int] = {}
@@ -215,6 +218,7 @@ class SmallAgent:
             parts.append("urn:fluux:agent:0#confirm")
         if self.defect == "does not list execution":
             parts.remove("urn:fluux:agent:0#execute")
+        parts += self.further
         fields = {
             "FORM_TYPE": "urn:fluux:agent:0",
             "agent_name": "Small",
@@ -266,11 +270,11 @@ class SmallAgent:
     # -- skills ----------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
-        names = sorted(SCHEMAS)
+        names = sorted(self.schemas)
         return [*names, "conformance.hidden"] if self.defect == "lists the hidden" else names
 
     def _describe(self, name: str, whole: bool) -> SkillDescription:
-        properties = SCHEMAS.get(name, {})
+        properties = self.schemas.get(name, {})
         required = [one for one in properties if one not in OPTIONAL]
         schema = {"type": "object", "properties": properties, "required": required}
         if self.defect == "schema of no type":
@@ -298,7 +302,7 @@ class SmallAgent:
 
     def _skills(self, query: SkillsQuery, stanza: Incoming) -> SkillsQuery:
         names = self._names()
-        version = hashlib.sha256(repr(SCHEMAS).encode()).hexdigest()[:16]
+        version = hashlib.sha256(repr(self.schemas).encode()).hexdigest()[:16]
         if self.defect == "a version per question" and query.search is not None:
             version = "searched"
         if query.version == version and self.defect != "never unchanged":
@@ -306,7 +310,7 @@ class SmallAgent:
         if query.skill is not None:
             if query.skill == "conformance.hidden" and self.defect == "hidden is forbidden":
                 raise StanzaError("forbidden", "No.", application=(errors.Forbidden(),))
-            if query.skill not in SCHEMAS:
+            if query.skill not in self.schemas:
                 raise errors.unknown_skill()
             names = [query.skill]
         if query.search is not None:
@@ -340,7 +344,7 @@ class SmallAgent:
 
     async def _execute(self, request: Execute, stanza: Incoming) -> Result:
         self._well_formed(request)
-        if request.skill not in SCHEMAS:
+        if request.skill not in self.schemas:
             raise errors.unknown_skill()
         key, content = self._key(request, stanza), self._content(request)
         if key in self.records and self.defect != "a repetition runs again":
@@ -405,6 +409,9 @@ class SmallAgent:
                 return (sender, stanza.to or "", request.request)
             case "IQ ids belong to the account" if not request.request:
                 return (bare, stanza.to or "", "iq", stanza.id or "")
+        claimed = re.search(r" principal='([^'/]*)", stanza.forward())
+        if self.defect == "believes what is claimed" and claimed:
+            bare = claimed[1]
         if request.request:
             return (bare, stanza.to or "", "request", request.request)
         return (sender, stanza.to or "", "iq", stanza.id or "")
@@ -442,7 +449,7 @@ class SmallAgent:
 
     def _params(self, request: Execute) -> dict[str, Any]:
         broken = self.defect
-        properties = SCHEMAS[request.skill]
+        properties = self.schemas[request.skill]
         found: dict[str, Any] = {}
         if request.json_params is not None:
             value = msgspec.json.decode(request.json_params.json)

@@ -36,7 +36,43 @@ def swap(pattern: str, replacement: str, where: str = "") -> Spoil:
     return spoiled
 
 
+# What makes the stanzas that watches look at, where no check is about the requirement itself.
+PROVOKED_BY = {"INP-005": ["input.content"], "ART-005": ["artifact.parts"]}
 AGENTS = 4  # processes; most of the time they and the kit wait
+
+
+def _to_romeo(xml: str) -> str:
+    return re.sub(r" to='[^']*'", " to='romeo@localhost'", xml) if NORMAL in xml else ""
+
+
+def _later(xml: str) -> str:
+    if NORMAL not in xml or "state='cancelled'" not in xml:
+        return ""
+    later = re.sub(r" revision='\d+'", " revision='99'", xml)
+    return later.replace(NORMAL, HEADLINE).replace("state='cancelled'", "state='running'")
+
+
+def _granted(xml: str) -> str:
+    if "<confirmation-unavailable " not in xml:
+        return xml
+    result = "<result xmlns='urn:fluux:agent:0#execute' skill='x'/>"
+    return re.sub(r"<error.*</error>", result, xml).replace("type='error'", "type='result'", 1)
+
+
+def _asks_juliet(xml: str) -> str:
+    if "<confirmation-unavailable " not in xml:
+        return ""
+    body = "<body>May I erase the shelf of a peer?</body>"
+    return f"<message from='agent.localhost' to='juliet@localhost' type='chat'>{body}</message>"
+
+
+def _accepted(xml: str) -> str:
+    if "<iq" not in xml or "type='error'" not in xml:
+        return xml
+    accepted = "<accepted xmlns='urn:fluux:agent:0#execute' task='t-1'/>"
+    return re.sub(r"<error.*</error>", accepted, xml).replace("type='error'", "type='result'", 1)
+
+
 HEADLINE = "type='headline'"
 NORMAL = "type='normal'"
 CONFIRM = "<hash "
@@ -82,7 +118,43 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         "CAN-001",
         swap(r"state='cancelled'", "state='running'", "<iq"),
     ),
+    "get lets a result go": ("TSK-013", swap(r" retain-until='2", " retain-until='1", "<iq")),
+    "a stranger is told": ("PRV-003", lambda xml: xml + _to_romeo(xml)),
+    "cancelling is told as running": (
+        "CAN-006",
+        swap(r"state='cancell(ing|ed)'", "state='running'", "<iq"),
+    ),
+    "a step goes on after the end": ("CAN-008", lambda xml: xml + _later(xml)),
+    "the end told is another": ("CAN-004", swap("state='cancelled'", "state='completed'", NORMAL)),
+    "a question is forgotten": (
+        "INP-011",
+        swap(r"<conflict xmlns='urn:fluux", "<unknown-input xmlns='urn:fluux"),
+    ),
+    "asks for a secret": ("INP-005", swap(r"type='text-single'", "type='text-private'", HEADLINE)),
+    "a reference in parts": (
+        "ART-005",
+        swap(
+            r"(<output [^>]*part='1'[^>]*>).*?</output>",
+            r"\1<file-sharing xmlns='urn:xmpp:sfs:0'/></output>",
+        ),
+    ),
     # Confirm
+    "a peer gets what a person has to allow": ("CNF-001", _granted),
+    "a peer is denied": ("CNF-005", swap("<confirmation-unavailable ", "<denied ")),
+    "somebody else is asked": ("CNF-006", lambda xml: xml + _asks_juliet(xml)),
+    "a field that nobody knows": (
+        "DSC-005",
+        swap("<not-allowed ", "<internal-server-error ", "<confirmation-unavailable "),
+    ),
+    "two questions at once": ("CNF-016", swap(r"(<confirm .*?</confirm>)", r"\1\1", "<iq")),
+    "no form for a digest": ("CNF-019", swap("<invalid-param ", "<forbidden ")),
+    "late is unknown": (
+        "CNF-036",
+        swap(r"<conflict xmlns='urn:fluux", "<unknown-confirmation xmlns='urn:fluux"),
+    ),
+    "lapsed is told as denied": ("CNF-038", swap(r"<[a-z]+-expired ", "<denied ", NORMAL)),
+    "the lapsed comes back": ("RUL-008", swap("state='failed'", "state='accepted'", "<iq")),
+    "questions without end": ("SEC-012", _accepted),
     "asked by a headline": ("CNF-008", swap(r"type='chat'", HEADLINE, CONFIRM)),
     "asked without a body": ("CNF-009", swap(r"<body.*?</body>", "", CONFIRM)),
     "asked without a time": ("CNF-011", swap(r"<expires>.*?</expires>", "", CONFIRM)),
@@ -106,6 +178,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         swap(r"<value>urn:fluux:agent:0#execute</value>", "<value>other</value>"),
     ),
     "nothing is required": ("FAC-009", swap(r"<required/>", "", "<command")),
+    "long work is not told of": ("FAC-007", swap(r"<note.*?</note>", "", "<command")),
     "no reason": ("FAC-004", swap(r"<note.*?</note>", "", "<command")),
 }
 
@@ -173,6 +246,7 @@ async def judge(secret: str, stream: Any, words: list[str]) -> Run:
         stranger="romeo@localhost",
         refused=self_test.REFUSED,
         stream=stream,
+        hostile=True,
     )
     selection = select(words, SPECIFICATION, all_checks())
     return await run(
@@ -201,7 +275,7 @@ async def test_what_is_spoiled_on_the_way_is_caught_and_the_requirement_named() 
                 defect, (id_, spoil) = waiting.pop(0)
                 with anyio.fail_after(60):
                     stream = Spoiling(await connections.receive(), spoil)
-                    found = await judge(secret, stream, [id_])
+                    found = await judge(secret, stream, [id_, *PROVOKED_BY.get(id_, ())])
                 assert not found.faults, told(found)
                 if found.verdicts[id_].status not in (Status.BROKEN, Status.WARNING, Status.NOTE):
                     missed.append(f"{defect}: {id_} {found.verdicts[id_].status}\n{told(found)}")

@@ -24,7 +24,7 @@ TESTER = "tester.localhost"
 @contextmanager
 def served(server: Server, directory: Path) -> Iterator[AgentProcess]:
     """Attach the service with its fixtures to a server that has the component `TESTER` too."""
-    admitted = [f"{account}@{domain}" for account in ("juliet", "romeo")
+    admitted = [f"{account}@{domain}" for account in ("juliet", "romeo", "peer")
                 for domain in (server.host, TESTER)]  # fmt: skip
     agent = AgentProcess(
         server,
