@@ -57,6 +57,10 @@ from xep.jid import JID
 from xep.stanza import Message, Presence
 
 
+_PATIENCE_S = 2.0
+"""Seconds that work of a life before waits for the stream: the handshake is quicker without it."""
+
+
 class Handler(Protocol):
     """One protocol face: what it serves."""
 
@@ -117,6 +121,7 @@ class Rooms:
             Threads(limits.threads_total, limits.threads_per_principal),
             task_limits(settings),
             self.news,
+            patience_s=_PATIENCE_S,
         )
         admins = read_admins(settings.agent.admins)
         self.intake = Intake(admins, limits.retry_after_s)

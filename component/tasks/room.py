@@ -42,6 +42,8 @@ class TaskRoom:
         limits: what bounds the work.
         listener: who tells callers.
         instance: the name of this life of the process.
+        patience_s: seconds that old work waits for the first stream before it is taken up, so that
+            it is in nobody's way.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TaskRoom:
         limits: Limits,
         listener: Listener,
         instance: str | None = None,
+        patience_s: float = 0.0,
     ) -> None:
         self.instance = instance or new_instance()
         self._storage = storage
@@ -65,6 +68,8 @@ class TaskRoom:
         self._engine: Engine | None = None
         self._loading = anyio.Lock()
         self._group: TaskGroup | None = None
+        self._patience_s = patience_s
+        self._greeted = anyio.Event()
         self._records = True
         """Whether there may be replay records on disk."""
 
@@ -79,6 +84,8 @@ class TaskRoom:
             self._group = group
             task_status.started()
             if left or shared:
+                with anyio.move_on_after(self._patience_s):
+                    await self._greeted.wait()
                 await self._load()
                 # The stream may be there already. Who refuses now is asked again.
                 with contextlib.suppress(StorageError):
@@ -86,7 +93,8 @@ class TaskRoom:
             await anyio.sleep_forever()
 
     async def connected(self) -> None:
-        """Tell of what could not be told before. Raises StorageError."""
+        """There is a stream: tell of what could not be told before. Raises StorageError."""
+        self._greeted.set()
         if self._engine is not None:
             await self._engine.tell_untold()
 
