@@ -90,7 +90,7 @@ SHOWN = (
     "<body>No, because Romeo still needs it.</body>",
     "<body>Denied. ",
     "<denied xmlns='urn:fluux:agent:0#errors'/>",
-    "<text>because Romeo still needs it.</text>",
+    "because Romeo still needs it.</text>",
     "value='approve'>",
     "state='completed' revision='4'",
     # By form.
