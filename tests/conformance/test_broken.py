@@ -25,9 +25,12 @@ from tests.conformance.small_agent import (
     SmallAgent,
     served,
 )
+from tests.conformance.small_further import DEFECTS as FURTHER
+from tests.conformance.small_further import FurtherAgent
 
 pytestmark = pytest.mark.anyio
 SPECIFICATION = load()
+ALL = DEFECTS | FURTHER
 AT_ONCE = 10
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WRONG = (Status.BROKEN, Status.WARNING)
@@ -43,9 +46,14 @@ PROVOKED_BY = {
 
 
 async def judge(
-    defect: str = "", words: Iterable[str] = (), patience: float = 3.0, at: str = "assistant@"
+    defect: str = "",
+    words: Iterable[str] = (),
+    patience: float = 3.0,
+    at: str = "assistant@",
+    further: bool = False,
 ) -> Run:
-    async with served(SmallAgent(defect)) as stream:
+    agent = FurtherAgent if further or defect in FURTHER else SmallAgent
+    async with served(agent(defect)) as stream:
         driver = AcceptorDriver(
             DOMAIN, SECRET, caller=CALLER, stranger=STRANGER, refused=REFUSED, stream=stream
         )
@@ -79,11 +87,19 @@ async def _passes(at: str) -> None:
     assert found.good
 
 
+async def test_an_agent_that_keeps_to_delegation_and_memory_passes() -> None:
+    found = await judge(words=["delegation", "memory", "pubsub.skills-node"], further=True)
+    bad = [one for one in found.verdicts.values() if one.status in WRONG]
+    assert not bad, told(found)
+    assert found.profiles["memory"] is ProfileStatus.HOLDS, told(found)
+    assert found.profiles["delegation"] is ProfileStatus.PARTLY, told(found)
+
+
 async def test_broken_agents_are_caught_and_the_requirement_named(anyio_backend_name: str) -> None:
     # Nearly all of it is waiting for what does not come, so several are judged at once. The second
     # loop gets a few of each kind: what a check says of an agent does not hang on the loop.
     every = THOROUGH or anyio_backend_name == "asyncio"
-    waiting = list(DEFECTS if every else list(DEFECTS)[::12])
+    waiting = list(ALL if every else list(ALL)[::12])
     missed: list[str] = []
 
     async def some() -> None:
@@ -98,7 +114,7 @@ async def test_broken_agents_are_caught_and_the_requirement_named(anyio_backend_
 
 async def _missed(defect: str) -> list[str]:
     """What the kit should have said of a broken agent and did not."""
-    id_ = DEFECTS[defect]
+    id_ = ALL[defect]
     at = "" if id_ == "DSC-003" else "assistant@"
     words = [id_, *PROVOKED_BY.get(id_, ())]
     found = await judge(defect, words, patience=1.0, at=at)
@@ -111,5 +127,5 @@ async def _missed(defect: str) -> list[str]:
 
 
 async def test_each_defect_is_one_that_the_agent_knows() -> None:
-    source = inspect.getsource(small_agent)
-    assert not [defect for defect in DEFECTS if f'"{defect}"' not in source]
+    source = inspect.getsource(small_agent) + inspect.getsource(FurtherAgent)
+    assert not [defect for defect in ALL if f'"{defect}"' not in source]

@@ -134,7 +134,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
     "a reference in parts": (
         "ART-005",
         swap(
-            r"(<output [^>]*part='1'[^>]*>).*?</output>",
+            r"(<output [^>]*part='1'[^>]*>)[^<]*</output>",
             r"\1<file-sharing xmlns='urn:xmpp:sfs:0'/></output>",
         ),
     ),
