@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from conformance.drivers.component import ComponentDriver
     from conformance.self_test import Site
 
+VERSIONS = ("0",)
+"""As conformance.requirements has them; --help should not have to load it. A test compares."""
 EXIT_BROKEN = 1
 EXIT_USAGE = 2
 EXIT_UNREACHED = 3
@@ -28,6 +30,7 @@ Examples:
       --secret-env SECRET --host xmpp.example.net --port 5347 --html report.html
   xmpp-agent-conformance agent.example.net --acceptor 127.0.0.1:5275 --secret-env SECRET EXE
   xmpp-agent-conformance --list confirm
+  xmpp-agent-conformance replay script.txt --jid juliet@example.net
 
 \b
 Exit codes:
@@ -64,6 +67,7 @@ class Options:
     profile: tuple[str, ...]
     skills: Path | None
     baseline: Path | None
+    spec_version: str
     strict: bool
     hostile: bool
     timeout: float
@@ -121,6 +125,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--skills", type=_FILE, help="TOML file with the target's own equivalents of the fixtures."
 )
 @click.option("--baseline", type=_FILE, help="TOML file of expected failures.")
+@click.option(
+    "--spec-version",
+    type=click.Choice(VERSIONS),
+    default=VERSIONS[-1],
+    show_default=True,
+    help="The version of the specification to judge by.",
+)
 @click.option("--strict", is_flag=True, help="A SHOULD that is not followed counts as a failure.")
 @click.option("--hostile", is_flag=True, help="Try what a production server should be spared.")
 @click.option(
@@ -141,8 +152,12 @@ def command(**given: object) -> None:
     TARGET is the address of the agent, or of the component that hosts it. WHAT narrows what is
     judged: a requirement (EXE-012), a family (EXE), a profile (confirm), a section (params) or a
     check (execute.arrays).
+
+    With `replay FILE` instead, what --script has saved is sent again, and what comes is compared.
     """
     options = Options(**given)  # type: ignore[arg-type]
+    if options.words[:1] == ("replay",):
+        raise SystemExit(_replay(options))
     if options.listing:
         _list(options)
         return
@@ -163,7 +178,7 @@ def _list(options: Options) -> None:
     from conformance.selection import SelectionError, select  # noqa: PLC0415
     from conformance.watches import watches  # noqa: PLC0415
 
-    specification = load()
+    specification = load(options.spec_version)
     checks = all_checks()
     try:
         chosen = select((*options.words, *options.profile), specification, checks)
@@ -182,6 +197,45 @@ def _list(options: Options) -> None:
             click.echo(f"{requirement.id}  {level} {requirement.profile:<10} {by}")
 
 
+# -- sending again -------------------------------------------------------------------------------
+
+
+def _replay(options: Options) -> int:
+    import anyio  # noqa: PLC0415
+
+    from conformance.drivers import DriverError  # noqa: PLC0415
+    from conformance.replay import Replay, read_script  # noqa: PLC0415
+
+    if len(options.words) != 2:
+        raise click.UsageError("replay takes one FILE, which --script has written.")
+    try:
+        scenes = read_script(Path(options.words[1]).read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise click.UsageError(str(error)) from None
+    ways = [one for one in (options.jid, options.component, options.acceptor) if one is not None]
+    if len(ways) != 1 and not options.self_test:
+        raise click.UsageError("Choose one way to the target: --jid, --component or --acceptor.")
+    target = next(one.target for one in scenes if one.target)
+
+    async def again() -> list[str]:
+        async with _driver(options, target) as driver:
+            return await Replay(driver, options.timeout).run(scenes)
+
+    lines: list[str] | None = None
+    try:
+        lines = anyio.run(again, backend="asyncio")
+    except* DriverError as group:
+        for fault in _leaves(group):
+            click.echo(f"error: {fault}", err=True)
+    if lines is None:
+        return EXIT_UNREACHED
+    for line in lines:
+        click.echo(line)
+    differ = sum(line.startswith("≠") for line in lines)
+    click.echo(f"{len(scenes)} checks sent again, {differ} differences")
+    return EXIT_BROKEN if differ else 0
+
+
 # -- judging -------------------------------------------------------------------------------------
 
 
@@ -197,7 +251,7 @@ def _judge(options: Options) -> int:
     from conformance.skills_map import fixtures, read_map  # noqa: PLC0415
 
     target, words = _target(options)
-    specification = load()
+    specification = load(options.spec_version)
     try:
         chosen = select((*words, *options.profile), specification, all_checks())
         skills = fixtures() if options.skills is None else read_map(options.skills)

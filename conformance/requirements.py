@@ -1,11 +1,12 @@
 """What is asked of an agent: the frozen set of one version of the specification, by profiles."""
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 Level = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"]
 
@@ -57,6 +58,7 @@ class Specification:
     name: str
     version: str
     link: str
+    frozen: str
     requirements: tuple[Requirement, ...]
     profiles: tuple[Profile, ...]
 
@@ -70,13 +72,20 @@ class Specification:
         return f"{self.link}#{requirement.id}"
 
 
-def load() -> Specification:
-    """Read the set that this release of the kit judges by.
+VERSIONS: Final = ("0",)
+"""The versions of the specification that agents can be judged by, the newest one last."""
+
+
+def load(version: str = VERSIONS[-1]) -> Specification:
+    """Read the set of one version of the specification, which is frozen: see `fingerprint`.
 
     Raises:
-        ValueError: the data do not fit each other; the message names the requirement.
+        ValueError: there is no such version, or the data do not fit each other; the message names
+            the requirement.
     """
-    data = _toml("conformance", "profiles.toml")
+    if version not in VERSIONS:
+        raise ValueError(f"There is no version {version}; there are {', '.join(VERSIONS)}.")
+    data = _toml("conformance", f"versions/{version}.toml")
     rows = _toml("protocol_schemas", "requirements.toml")["requirement"]
     by_id: dict[str, str] = {}
     by_section: dict[str, str] = {}
@@ -88,9 +97,23 @@ def load() -> Specification:
         name=data["specification"],
         version=data["version"],
         link=data["link"],
+        frozen=data["fingerprint"],
         requirements=tuple([_requirement(row, by_id, by_section, disputed) for row in rows]),
         profiles=tuple([Profile(p["name"], p["title"], p["feature"]) for p in data["profile"]]),
     )
+
+
+def fingerprint(specification: Specification) -> str:
+    """A digest of all that a version asks: its sentences, their levels and their profiles.
+
+    Each file of versions/ holds the one of its set, and a test holds the two together: a set is
+    changed on purpose, or not at all.
+    """
+    rows = [
+        (one.id, one.section, one.level, one.sentence, one.profile)
+        for one in specification.requirements
+    ]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
 def _toml(package: str, name: str) -> dict[str, Any]:
@@ -105,7 +128,7 @@ def _requirement(
 ) -> Requirement:
     profile = by_id.get(row["id"]) or by_section.get(row["section"])
     if profile is None:
-        raise ValueError(f"{row['id']} is in no profile: add {row['section']} to profiles.toml.")
+        raise ValueError(f"{row['id']} is in no profile: add {row['section']} to versions/.")
     return Requirement(
         id=row["id"],
         section=row["section"],

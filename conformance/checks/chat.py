@@ -94,14 +94,24 @@ async def silence(t: Talk) -> None:
         t.hold(id_, said is None, f"silence to a message of type {type_}", said or "")
 
 
+def _told(address: str) -> Where:
+    """Whether a message or presence goes to an account of ours."""
+    bare = address.partition("/")[0]
+    return lambda stanza: (stanza.head.to or "").partition("/")[0] == bare
+
+
 @check("chat.stop", "FAC-012", needs=[Ability.STRANGER], alone=True)
 async def stop(t: Talk) -> None:
     """Who says /stop-contact hears nothing more, but answers to requests of their own."""
+    if t.target.serves("task") and t.skill("sleep").name in t.target.offered:
+        slow = await t.execute("sleep", {"seconds": "1.5"}, sender=t.stranger, mode="async")
+        t.need(not slow.is_error, f"No task could be begun: {slow.xml[:300]}")
     await t.message("/stop-contact", sender=t.stranger)
     await t.quiet(_says(t, t.stranger))
     answer = await t.iq("get", "<query xmlns='urn:fluux:agent:0#skills'/>", sender=t.stranger)
     t.hold("FAC-012", not answer.is_error, "requests are answered as before", answer)
-    came = await t.quiet(lambda s: (s.head.to or "").startswith(t.stranger.partition("/")[0]))
+    # Nor of what was begun before: the end of the task would be told by now.
+    came = await t.quiet(_told(t.stranger), 2.5)
     t.hold("FAC-012", came is None, "nothing that was not asked for", came or "")
 
 

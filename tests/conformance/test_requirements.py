@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from conformance import cli
 from conformance.checks import all_checks
-from conformance.requirements import Specification, load
+from conformance.requirements import VERSIONS, Specification, fingerprint, load
 from conformance.runner import ONE_ANSWER
 from conformance.selection import SelectionError, select
 from conformance.watches import TABLE, watches
@@ -25,6 +27,34 @@ def observers() -> dict[str, set[str]]:
         for id_ in observes:
             found.setdefault(id_, set()).add(name)
     return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_frozen_set_is_changed_on_purpose_or_not_at_all(version: str) -> None:
+    specification = load(version)
+    assert specification.version == version
+    assert fingerprint(specification) == specification.frozen, (
+        f"The sentences, levels or profiles of version {version} are others than those that were"
+        f" frozen. Is that meant? Then conformance/versions/{version}.toml has to say so."
+    )
+
+
+def test_any_change_of_a_set_is_seen() -> None:
+    first, *rest = SPECIFICATION.requirements
+    for changed in (
+        [*rest],
+        [replace(first, level="MAY"), *rest],
+        [replace(first, sentence=first.sentence + " "), *rest],
+        [replace(first, profile="tasks"), *rest],
+    ):
+        other = replace(SPECIFICATION, requirements=tuple(changed))
+        assert fingerprint(other) != SPECIFICATION.frozen
+
+
+def test_versions_can_be_chosen() -> None:
+    assert cli.VERSIONS == VERSIONS
+    with pytest.raises(ValueError, match="There is no version 1; there are 0"):
+        load("1")
 
 
 def test_each_requirement_is_in_one_profile() -> None:

@@ -1,5 +1,7 @@
 """From results to verdicts, and from verdicts to profiles."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.model import Finding, Outcome, ProfileStatus, Result, Status
@@ -56,6 +58,20 @@ def test_what_nothing_can_see_says_why() -> None:
     found = verdicts(SPECIFICATION, EVERYTHING, [], CORE, {})
     assert found["COM-018"].status is Status.UNCHECKED
     assert found["COM-018"].reason == "Randomness cannot be proved by a sample."
+
+
+def test_what_is_disputed_is_told_with_its_link_and_does_not_count() -> None:
+    link = "https://example.org/issues/1"
+    rows = [
+        replace(one, disputed=link if one.id == "EXE-003" else "")
+        for one in SPECIFICATION.requirements
+    ]
+    disputed = replace(SPECIFICATION, requirements=tuple(rows))
+    found = verdicts(disputed, EVERYTHING, [result(Outcome.FAILED)], CORE, {})
+    assert found["EXE-003"].status is Status.DISPUTED
+    assert link in found["EXE-003"].reason
+    judged = profiles(disputed, found, CORE, strict=True)
+    assert judged["core"] is not ProfileStatus.FAILS
 
 
 def test_a_warning_counts_only_if_strict() -> None:
