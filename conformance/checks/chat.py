@@ -108,6 +108,8 @@ async def stop(t: Talk) -> None:
         t.need(not slow.is_error, f"No task could be begun: {slow.xml[:300]}")
     await t.message("/stop-contact", sender=t.stranger)
     await t.quiet(_says(t, t.stranger))
+    while await t.quiet(_told(t.stranger), 0.2) is not None:
+        pass  # what had been on its way
     answer = await t.iq("get", "<query xmlns='urn:fluux:agent:0#skills'/>", sender=t.stranger)
     t.hold("FAC-012", not answer.is_error, "requests are answered as before", answer)
     # Nor of what was begun before: the end of the task would be told by now.

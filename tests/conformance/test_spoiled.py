@@ -45,6 +45,12 @@ def _to_romeo(xml: str) -> str:
     return re.sub(r" to='[^']*'", " to='romeo@localhost'", xml) if NORMAL in xml else ""
 
 
+def _still_tells(xml: str) -> str:
+    if "romeo@localhost/chat.stop" not in xml or "<query " not in xml:
+        return ""
+    return "<message from='agent.localhost' to='romeo@localhost'><body>Done!</body></message>"
+
+
 def _later(xml: str) -> str:
     if NORMAL not in xml or "state='cancelled'" not in xml:
         return ""
@@ -138,6 +144,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
             r"\1<file-sharing xmlns='urn:xmpp:sfs:0'/></output>",
         ),
     ),
+    "tells who wants to hear nothing": ("FAC-012", lambda xml: xml + _still_tells(xml)),
     # Confirm
     "a peer gets what a person has to allow": ("CNF-001", _granted),
     "a peer is denied": ("CNF-005", swap("<confirmation-unavailable ", "<denied ")),
