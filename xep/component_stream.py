@@ -158,7 +158,7 @@ class HandshakeReceived:
 
 
 # A Struct, because its constructor is written in C.
-class StanzaReceived(msgspec.Struct):
+class StanzaReceived(msgspec.Struct, gc=False):
     """A stanza, whole and within the limits."""
 
     stanza: Incoming

@@ -28,12 +28,15 @@ class Name(NamedTuple):
         return f"{{{self.namespace}}}{self.local}"
 
 
-class Payload(msgspec.Struct, frozen=True, kw_only=True):
+class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One XML element, declared once; what every stanza payload derives from.
 
     A subclass names its element in ``xml`` and marks each field with where it stands:
     ``Attr``, ``Text``, ``TextChild``, ``Child``, ``Flag`` or ``Rest``. A field without a default
     is required; a ``tuple[X, ...]`` repeats; ``X | None`` may be missing.
+
+    The garbage collector does not look at payloads: they are made from the inside out and never
+    changed, so none is part of a cycle, and there are many of them.
     """
 
     xml: ClassVar[Name]
