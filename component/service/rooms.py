@@ -56,7 +56,6 @@ from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
-
 _PATIENCE_S = 2.0
 """Seconds that work of a life before waits for the stream: the handshake is quicker without it."""
 
