@@ -52,7 +52,7 @@ class InProcess:
             service.registry.add(skill)
         storage = cast("Storage", _NoStorage())
         contacts = StoppedContacts(storage, agent_at)
-        rooms = Rooms(settings, service.policy, service.registry, storage, contacts)
+        rooms = Rooms(settings, service.policy, service.registry, service.view, storage, contacts)
         change(rooms)
         self._outbox = rooms.outbox
         self._outbox.start()

@@ -4,7 +4,6 @@ What cannot wait, and may run again, is answered at once, without a task, a reco
 Everything else goes through the durable work, which decides by itself how durable it has to be.
 """
 
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -20,10 +19,10 @@ from component.tasks.protocol import Call, Confirmation, Origin, Tasks
 from component.tasks.replay import digest_of, given, key_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.identifiers import check_identifier
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _SESSION: Final = "session "
 """No identifier of a caller's has a space, so none can be that of a command's session."""
 
@@ -222,18 +221,11 @@ class Road:
 def _check_identifiers(execute: Execute) -> None:
     """Raise StanzaError, `malformed`, for an identifier that is none (COM-017)."""
     if execute.request is not None:
-        _check("request", execute.request)
+        check_identifier("execute", "request", execute.request)
     if execute.context is not None:
-        _check("context", execute.context)
+        check_identifier("execute", "context", execute.context)
     for earlier in execute.earlier:
-        _check("earlier", earlier.task)
-
-
-def _check(name: str, identifier: str) -> None:
-    if not _IDENTIFIER.fullmatch(identifier):
-        raise errors.malformed(
-            f"{name}: an identifier is 1 to 128 of A-Z, a-z, 0-9, '.', '_', '~' and '-'"
-        )
+        check_identifier("earlier", "task", earlier.task)
 
 
 def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:

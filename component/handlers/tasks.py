@@ -1,17 +1,14 @@
 """Durable work (urn:fluux:agent:0#task): one task, a list, events, cancelling, an answer."""
 
-import re
 from collections.abc import Awaitable
-from typing import Final
 
 from component.handlers.storing import stored
 from component.router.table import IQRoute, Request
 from component.tasks.protocol import Tasks
 from xep.fluux_agent import errors
+from xep.fluux_agent.identifiers import check_identifier
 from xep.fluux_agent.task import NAMESPACE, Cancel, Events, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
-
-_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
 
 class TasksHandler:
@@ -42,49 +39,40 @@ class TasksHandler:
 
     def task(self, request: Request[Task]) -> Awaitable[Task]:
         """The whole task; nothing of the question counts but its `id`."""
-        _identifier("task", "id", request.payload.id)
+        check_identifier("task", "id", request.payload.id)
         work = self._tasks.get(request.principal, request.to, request.payload.id)
         return stored(work, self._retry_after_s)
 
     def tasks(self, request: Request[TaskList]) -> Awaitable[TaskList]:
         """One page of the principal's tasks."""
         if request.payload.context is not None:
-            _identifier("tasks", "context", request.payload.context)
+            check_identifier("tasks", "context", request.payload.context)
         work = self._tasks.list(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def events(self, request: Request[Events]) -> Awaitable[Events]:
         """One page of the events of a task."""
-        _identifier("events", "id", request.payload.id)
+        check_identifier("events", "id", request.payload.id)
         _revision("events", "since", request.payload.since)
         work = self._tasks.events(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def cancel(self, request: Request[Cancel]) -> Awaitable[Task]:
         """Ask a task to end; the task after that (CAN-003)."""
-        _identifier("cancel", "id", request.payload.id)
+        check_identifier("cancel", "id", request.payload.id)
         work = self._tasks.cancel(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def answer(self, request: Request[InputAnswer]) -> Awaitable[Task]:
         """Answer a question of a task; the task after that (INP-008)."""
         answer = request.payload
-        _identifier("answer", "task", answer.task)
-        _identifier("answer", "input", answer.input)
+        check_identifier("answer", "task", answer.task)
+        check_identifier("answer", "input", answer.input)
         _revision("answer", "revision", answer.revision)
         if (answer.params is None) == (answer.form is None):
             raise errors.malformed("answer: expected either <params/> or a form")
         work = self._tasks.answer(request.principal, request.to, answer)
         return stored(work, self._retry_after_s)
-
-
-def _identifier(element: str, attribute: str, text: str) -> None:
-    """Raise StanzaError unless the text is an identifier (COM-017)."""
-    if _IDENTIFIER.fullmatch(text) is None:
-        raise errors.malformed(
-            f"{element}: {attribute} must be 1 to 128 of the characters A-Z, a-z, 0-9, '.', '_',"
-            " '~' and '-'"
-        )
 
 
 def _revision(element: str, attribute: str, number: int) -> None:

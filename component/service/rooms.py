@@ -74,6 +74,7 @@ class Rooms:
         settings: the settings.
         policy: who may do what.
         registry: the skills.
+        view: those of them that a principal sees and may execute.
         storage: the data directory, open.
         contacts: who wants to hear nothing more.
 
@@ -92,12 +93,14 @@ class Rooms:
         settings: Settings,
         policy: Policy,
         registry: Registry,
+        view: Callable[[JID], View],
         storage: Storage,
         contacts: StoppedContacts,
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._registry = registry
+        self._view = view
         self._storage = storage
         self._started = datetime.now(UTC)
         self.connected_since: datetime | None = None
@@ -125,7 +128,7 @@ class Rooms:
         admins = read_admins(settings.agent.admins)
         self.intake = Intake(admins, limits.retry_after_s)
         self._road = Road(
-            self.view,
+            self._view,
             self.tasks,
             Whom(
                 policy.asking,
@@ -139,11 +142,11 @@ class Rooms:
         )
         self.commands = Commands(self._commands(contacts), admins)
         offers = (
-            SkillOffers(self.view, self._run_command, limits.retry_after_s),
+            SkillOffers(self._view, self._run_command, limits.retry_after_s),
             CommandOffers(self.commands),
         )
         self._discovery = Discovery(
-            facts(settings), agents(settings), self._features, self.view, [CommandNodes(offers)]
+            facts(settings), agents(settings), self._features, self._view, [CommandNodes(offers)]
         )
         self.presence = PresenceHandler(
             SubscriptionStore(storage), self._send, self._discovery.caps, contacts
@@ -151,7 +154,7 @@ class Rooms:
         handlers: tuple[Handler, ...] = (
             About(SOFTWARE, version(SOFTWARE)),
             self._discovery,
-            SkillsHandler(self.view),
+            SkillsHandler(self._view),
             ExecuteHandler(self._road, limits.retry_after_s),
             TasksHandler(self.tasks, limits.retry_after_s),
             ConfirmHandler(self.tasks, limits.retry_after_s),
@@ -169,13 +172,8 @@ class Rooms:
             self._flush,
         )
 
-    def view(self, principal: JID) -> View:
-        """The skills that a principal sees and may execute."""
-        key = self._policy.view_key(principal)
-        return self._registry.view(key, lambda skill: self._policy.may_use(key, skill.name))
-
     def _may_use(self, principal: JID, skill: AnySkill) -> bool:
-        return self._policy.admits(principal) and self.view(principal).get(skill.name) is skill
+        return self._policy.admits(principal) and self._view(principal).get(skill.name) is skill
 
     def _commands(self, contacts: StoppedContacts) -> Sequence[AnyCommand]:
         ledger = Ledger(
@@ -189,7 +187,7 @@ class Rooms:
             return self.commands.of(asking)
 
         return (
-            *everybody(self._settings.agent.name, offered, self.view, contacts),
+            *everybody(self._settings.agent.name, offered, self._view, contacts),
             *TaskCommands(ledger, self.tasks).commands(),
             *AdminCommands(self._vitals, ledger, self.intake).commands(),
         )

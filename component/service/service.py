@@ -73,7 +73,7 @@ class Service:
         async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
             contacts = StoppedContacts(storage, agent_at)
             await contacts.load()
-            rooms = Rooms(self.settings, self.policy, self.registry, storage, contacts)
+            rooms = Rooms(self.settings, self.policy, self.registry, self.view, storage, contacts)
             await self._serve(rooms, storage, contacts, task_status)
 
     async def _serve(
