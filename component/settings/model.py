@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from component.settings.agents import AgentEntry, Budgets, Loop
 from component.settings.kinds import (
     Confirm,
     Count,
@@ -35,6 +36,8 @@ from component.settings.kinds import (
     Shown,
     refusal,
 )
+from component.settings.llm import LLM
+from component.settings.memory import Memory, Session
 
 ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
@@ -432,10 +435,13 @@ class Settings(BaseSettings):
     skills: Skills = Skills()
     storage: Storage = Storage()
     log: Log = Log()
+    llm: LLM | None = None
+    agents: tuple[AgentEntry, ...] = ()
+    loop: Loop = Loop()
+    budgets: Budgets = Budgets()
+    memory: Memory = Memory()
+    session: Session = Session()
 
-    llm: Later = False
-    memory: Later = False
-    session: Later = False
     rooms: Later = False
 
     @classmethod

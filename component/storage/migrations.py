@@ -166,6 +166,41 @@ MIGRATIONS: tuple[Step, ...] = (
         ) {T}
         """,
     ),
+    # 4: conversations: turns that are open, the states of agents, what was spent
+    Step(
+        """
+        CREATE TABLE turns (
+            id TEXT PRIMARY KEY,
+            home TEXT NOT NULL,
+            session TEXT {C} NOT NULL,
+            message TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'parked')),
+            waiting TEXT,
+            created BIGINT NOT NULL
+        ) {T}
+        """,
+        "CREATE INDEX turns_home ON turns (home, created, id)",
+        """
+        CREATE TABLE agents (
+            id TEXT PRIMARY KEY,
+            name TEXT {C} NOT NULL UNIQUE,
+            state TEXT NOT NULL CHECK (state IN ('created', 'active', 'idle', 'paused', 'killed')),
+            created BIGINT NOT NULL,
+            changed BIGINT NOT NULL
+        ) {T}
+        """,
+        """
+        CREATE TABLE spending (
+            day TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            subject TEXT {C} NOT NULL,
+            tokens BIGINT NOT NULL,
+            usd DOUBLE PRECISION NOT NULL,
+            calls BIGINT NOT NULL,
+            PRIMARY KEY (day, scope, subject)
+        ) {T}
+        """,
+    ),
 )
 
 

@@ -1,0 +1,1 @@
+"""What may be spent on models, and what was."""
