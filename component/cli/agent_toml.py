@@ -29,9 +29,11 @@ def agent_toml(values: Mapping[str, str]) -> str:
 def _table(table: Table, values: Mapping[str, str]) -> str:
     parts: list[str] = []
     if table.name:
-        # A repeated table that is not commented out would be an entry of its own.
-        mark = "# " if table.repeated else ""
+        # A table that is not commented out would be an entry of its own.
+        mark = "# " if table.repeated or table.optional else ""
         parts.append(f"{_comment(table.description)}\n{mark}{table.header}")
+    if table.like is not None:
+        parts.append(f"# with the keys of [{table.like}]")
     parts += [_key(key, f"{table.name}.{key.name}".lstrip("."), values) for key in table.keys]
     return "\n\n".join(parts)
 

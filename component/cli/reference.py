@@ -13,7 +13,7 @@ _TOP = """\
 # Configuration
 
 <!-- Made by `python -m component.cli.reference > docs/configuration.md`; edit the descriptions in
-     component/settings/model.py instead. -->
+     component/settings/ instead. -->
 
 `xmpp-agent init` writes a commented `agent.toml`; every command that reads it takes
 `--config FILE` (or `XMPP_AGENT_CONFIG`). A smallest one:
@@ -49,6 +49,8 @@ def _section(table: Table) -> str:
     parts = [f"## {title}\n"]
     if table.description:
         parts.append(f"{table.description}\n")
+    if table.like is not None:
+        return "\n".join((*parts, f"The keys are those of `[{table.like}]`.")) + "\n"
     parts.append("| key | value | default | what it is |\n|---|---|---|---|")
     parts += [_row(key) for key in table.keys]
     return "\n".join(parts) + "\n"

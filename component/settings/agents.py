@@ -15,24 +15,26 @@ def _local(value: str) -> str:
 
 
 class Budget(Section):
-    """What may be spent in a day, in UTC. A call that would exceed it is not made."""
+    """A limit of what may be spent. A call of a model that would exceed it is not made."""
 
     tokens: Count | None = Field(
-        default=None, description="Most tokens in a day; no limit unless set."
+        default=None, examples=[200000], description="Most tokens; no limit unless set."
     )
     usd: Usd | None = Field(
-        default=None, description="Most US dollars in a day; no limit unless set."
+        default=None, examples=[1.5], description="Most US dollars; no limit unless set."
     )
 
 
 class Budgets(Section):
     """What may be spent on models; each limit holds by itself, and in tokens as in US dollars."""
 
-    per_principal: Budget = Field(default=Budget(), description="Of one principal in a day.")
-    per_task: Budget = Field(
-        default=Budget(), description="Of one turn, from a message to its answer."
+    per_principal: Budget = Field(
+        default=Budget(), description="What one principal may spend in a day (UTC)."
     )
-    total: Budget = Field(default=Budget(), description="Of all together in a day.")
+    per_task: Budget = Field(
+        default=Budget(), description="What one turn may cost, from a message to its answer."
+    )
+    total: Budget = Field(default=Budget(), description="What all together may spend in a day.")
     alert: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.8,
         description="The part of a budget at which the admins are told, once a day.",
@@ -98,7 +100,7 @@ class AgentEntry(Section):
     )
     tier: Tier = Field(default="standard", description="Which model of [llm] it uses.")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        default=None, description="Instead of llm.temperature."
+        default=None, examples=[0.2], description="Instead of llm.temperature."
     )
     capabilities: tuple[str, ...] = Field(
         default=("*",),
@@ -113,6 +115,8 @@ class AgentEntry(Section):
     )
     spawn: bool = Field(default=True, description="Whether it may have sub-agents.")
     max_iterations: Count | None = Field(
-        default=None, description="Instead of loop.max_iterations."
+        default=None, examples=[20], description="Instead of loop.max_iterations."
     )
-    budget: Budget = Field(default=Budget(), description="What it may spend in a day.")
+    budget: Budget = Field(
+        default=Budget(), description="What the agent may spend in a day, its sub-agents included."
+    )

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -33,11 +33,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One section with its keys. `name` is empty for the keys above all sections."""
+    """One section with its keys. `name` is empty for the keys above all sections.
+
+    `optional` says that it means something to have it at all. `like` is a section described before
+    it, whose keys it has.
+    """
 
     name: str
     description: str
     repeated: bool
+    optional: bool
+    like: str | None
     keys: tuple[Key, ...]
 
     @property
@@ -76,7 +82,12 @@ def toml(value: Any) -> str:
 
 
 def _tables(
-    section: type[BaseModel], path: tuple[str, ...], *, repeated: bool = False
+    section: type[BaseModel],
+    path: tuple[str, ...],
+    *,
+    repeated: bool = False,
+    optional: bool = False,
+    about: str | None = None,
 ) -> Iterator[Table]:
     inner: list[tuple[str, FieldInfo, type[BaseModel]]] = []
     keys: list[Key] = []
@@ -88,11 +99,21 @@ def _tables(
         else:
             keys.append(_key(path, name, field))
     if keys:
-        description = inspect.cleandoc(section.__doc__ or "") if path else ""
-        yield Table(".".join(path), description, repeated, tuple(keys))
+        description = (about or inspect.cleandoc(section.__doc__ or "")) if path else ""
+        yield Table(".".join(path), description, repeated, optional, None, tuple(keys))
     for name, field, table in inner:
-        many = get_origin(field.annotation) is tuple
-        yield from _tables(table, (*path, name), repeated=many)
+        kind = get_origin(field.annotation)
+        if issubclass(section, table):  # the same again: a choice beside the first one
+            here = ".".join((*path, name, *(("…",) if kind is dict else ())))
+            yield Table(here, field.description or "", kind is tuple, True, ".".join(path), ())
+            continue
+        yield from _tables(
+            table,
+            (*path, name),
+            repeated=kind is tuple,
+            optional=optional or repeated or kind in (types.UnionType, Union),
+            about=field.description,
+        )
 
 
 def _key(path: tuple[str, ...], name: str, field: FieldInfo) -> Key:
@@ -116,6 +137,8 @@ def _kind(annotation: Any) -> str:
         return " or ".join(map(toml, arguments))
     if origin in (types.UnionType, Union):
         return _kind(next(a for a in arguments if a is not types.NoneType))
+    if origin is Annotated:
+        return _kind(arguments[0])
     if origin is tuple:
         return "list of strings"
     return _KINDS[annotation]

@@ -1,8 +1,8 @@
 """The sections about language models: which, where, for what price."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from component.settings.kinds import Count, Seconds, Section, refusal
 
@@ -15,6 +15,7 @@ class ModelChoice(Section):
     """One model, and how it is reached."""
 
     provider: Provider = Field(
+        examples=["ollama"],
         description="Who runs the model: local (in this process, with the `local` extra), or one of"
         " the services that speak the interface of OpenAI: openai, anthropic, ollama, vllm,"
         " llamacpp, openrouter. For any other use openai with its base_url.",
@@ -46,22 +47,29 @@ class ModelChoice(Section):
     context_tokens: Count | None = Field(
         default=None,
         ge=512,
+        examples=[32768],
         description="How many tokens question and answer may have together; what is known of the"
         " model unless set.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        default=None, description="How freely the model chooses its words; its default unless set."
+        default=None,
+        examples=[0.7],
+        description="How freely the model chooses its words; its default unless set.",
     )
     usd_per_million_in: Usd | None = Field(
         default=None,
+        examples=[0.4],
         description="Price in US dollars of a million tokens of question; what is known of the"
         " model, or 0, unless set.",
     )
     usd_per_million_out: Usd | None = Field(
-        default=None, description="Price in US dollars of a million tokens of answer."
+        default=None,
+        examples=[1.6],
+        description="Price in US dollars of a million tokens of answer.",
     )
     native_tools: bool | None = Field(
         default=None,
+        examples=[False],
         description="Whether the model calls tools by itself. If not, its output is held to a"
         " schema in which it can ask for them. Unless set: true, but false for local.",
     )
@@ -84,14 +92,10 @@ class ModelChoice(Section):
         return self
 
 
-class Fallback(ModelChoice):
-    """A model that is asked when the ones before it cannot be had."""
-
-
 class LLM(ModelChoice):
     """The language model behind the agents. Without this section they answer commands only."""
 
-    fallback: tuple[Fallback, ...] = Field(
+    fallback: tuple[ModelChoice, ...] = Field(
         default=(), description="Models to ask, in this order, when the first cannot be had."
     )
     tiers: dict[Tier, ModelChoice] = Field(
@@ -106,8 +110,3 @@ class LLM(ModelChoice):
     breaker_s: Seconds = Field(
         default=30, description="Seconds for which such a model is left alone."
     )
-
-    @field_validator("tiers", mode="before")
-    @classmethod
-    def _inherits(cls, value: Any) -> Any:
-        return {} if value is None else value

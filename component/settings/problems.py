@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -148,16 +148,17 @@ def _field_at(path: Path) -> type[BaseModel] | FieldInfo | None:
         if isinstance(part, int):
             continue
         section = section_of(here)
-        here = section.model_fields.get(part) if section else None
+        named = isinstance(here, FieldInfo) and get_origin(here.annotation) is dict
+        here = section if named else section.model_fields.get(part) if section else None
     return here
 
 
 def section_of(field: type[BaseModel] | FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a field holds, or a list of them, or None."""
+    """Return the section that a field holds, or a list of them, or one for each name, or None."""
     kind: Any = field.annotation if isinstance(field, FieldInfo) else field
     arguments = getattr(kind, "__args__", None)
     if arguments:
-        kind = arguments[0]
+        kind = arguments[get_origin(kind) is dict]
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 

@@ -201,11 +201,11 @@ def test_a_service_that_runs_keeps_its_stream(
 
 def test_what_a_later_release_will_read(command: RunCommand) -> None:
     path = Path("agent.toml")
-    path.write_text(path.read_text() + '[llm]\napi_key = "the key of the model"\n')
+    path.write_text(path.read_text() + '[[rooms]]\npassword = "the key of the room"\n')
     result = command("doctor", "--json")
     assert result.exit_code == ExitCode.OK
     assert checks(result)["settings"] == (
         "warning",
-        "not served by this release and left unread: llm",
+        "not served by this release and left unread: rooms",
     )
-    assert "the key of the model" not in result.output
+    assert "the key of the room" not in result.output

@@ -51,10 +51,10 @@ def test_uvloop_is_for_asyncio_alone() -> None:
 
 
 def test_a_notice_of_what_is_left_unread(embedded: Embedded, tmp_path: Path) -> None:
-    later = '[llm]\napi_key = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
+    later = '[[rooms]]\npassword = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
     with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + later) as service:
         line = service.wait_log(
-            "not served by this release and left unread: llm, skills.web_search"
+            "not served by this release and left unread: rooms, skills.web_search"
         )
         assert line["level"] == "warning"
         service.connected()

@@ -110,26 +110,36 @@ def test_the_configuration_of_the_seed_is_accepted_with_one_notice(read: Any) ->
         SMALLEST
         + """\
 [llm]
+provider = "anthropic"
+model = "claude-sonnet-4-5-20250929"
 api_key = "${ANTHROPIC_API_KEY}"
+max_tokens_per_request = 4096
 [memory]
 backend = "markdown"
+path = "./data/memory"
+[session]
+idle_timeout_mins = 240
 [[rooms]]
 jid = "lobby@conference.localhost"
 [skills]
 web_search = {key = "sk-1"}
 modules = ["mine"]
-"""
+""",
+        ANTHROPIC_API_KEY="sk-2",
     )
-    assert settings.later == ("llm", "memory", "rooms", "skills.web_search")
+    assert settings.later == ("rooms", "skills.web_search")
     assert settings.notice == (
-        "not served by this release and left unread: llm, memory, rooms, skills.web_search"
+        "not served by this release and left unread: rooms, skills.web_search"
     )
+    assert settings.llm is not None
+    assert settings.llm.api_key.get_secret_value() == "sk-2"
+    assert "sk-2" not in repr(settings)
     assert settings.skills.modules == ("mine",)
     assert "sk-1" not in repr(settings)
 
 
 def test_a_variable_of_a_later_section_gets_the_notice_too(read: Any) -> None:
-    assert read(SMALLEST, XMPP_AGENT_LLM__API_KEY="x").later == ("llm",)
+    assert read(SMALLEST, XMPP_AGENT_ROOMS="x").later == ("rooms",)
 
 
 @pytest.mark.parametrize("name", ["a < b", "a\\u0007b"])
@@ -329,15 +339,14 @@ def test_what_is_written_as_toml_loads_as_itself(
 
 
 def test_every_key_is_documented_and_has_a_default_or_an_example() -> None:
+    needed = {"component_domain", "component_secret", "skills", "provider", "name"}
     for table in tables():
         assert table.description or not table.name
+        assert table.keys or table.like
         for key in table.keys:
             assert key.description.endswith("."), key
             assert key.default is not None or key.example is not None, key
-            assert key.required == (
-                key.default is None
-                and key.name in {"component_domain", "component_secret", "skills"}
-            ), key
+            assert key.required == (key.default is None and key.name in needed), key
             if not table.repeated:
                 path = tuple(filter(None, (*table.name.split("."), key.name)))
                 assert key.variable == env_name(path)
