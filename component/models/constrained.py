@@ -1,0 +1,280 @@
+"""Tool calls for models that make none by themselves.
+
+The tools are told in the prompt, and the output is held to a JSON Schema in which the model either
+answers or calls one of them:
+
+    {"answer": "It is noon."}
+    {"tool": "clock", "arguments": {"zone": "UTC"}}
+
+Which of the two it is stands in the first word, so that a small model decides once, early.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from component.models import call_ids
+from component.models.answer_text import AnswerText
+from component.models.protocol import (
+    ChatMessage,
+    Completion,
+    Model,
+    ModelRequest,
+    OnText,
+    Role,
+    Tool,
+    ToolCall,
+)
+
+_HOW = """You can use tools. Reply with one JSON object and nothing else. To use a tool:
+{"tool": "its name", "arguments": {...}}
+You are then shown its result. To answer:
+{"answer": "your text"}
+The tools:"""
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SAYS_NOTHING = {"type", "title", "description", "properties", "required"}
+_CUT_CALL = re.compile(
+    r'\s*\{\s*"tool"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*(?:"arguments"\s*:\s*(.*))?', re.DOTALL
+)
+
+
+class Constrained:
+    """A model that makes no tool calls, as one that does. What it answers is still streamed."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name = model.name
+        self.context_tokens = model.context_tokens
+        self.usd_per_token_in = model.usd_per_token_in
+        self.usd_per_token_out = model.usd_per_token_out
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete."""
+        constrained = constrain(request)
+        if not request.tools:
+            return await self._model.complete(constrained, on_text)
+        if on_text is None:
+            return parse(await self._model.complete(constrained), request)
+        reader, told = AnswerText(), 0
+
+        def on_piece(piece: str) -> None:
+            nonlocal told
+            if text := reader.feed(piece):
+                told += len(text)
+                on_text(text)
+
+        completion = parse(await self._model.complete(constrained, on_piece), request)
+        if rest := completion.text[told:]:
+            on_text(rest)
+        return completion
+
+    def tokens(self, text: str) -> int:
+        """See Model.tokens."""
+        return self._model.tokens(text)
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def constrain(request: ModelRequest) -> ModelRequest:
+    """Put the tools into prompt and schema, and the calls of the conversation into words.
+
+    A request without tools keeps its own schema; one with both has it as the schema of the answer.
+    """
+    messages = _spoken(request.messages, answers=bool(request.tools))
+    if not request.tools:
+        return msgspec.structs.replace(request, messages=tuple(messages))
+    told = _HOW + "".join(_line(tool) for tool in request.tools)
+    if messages and messages[0].role == "system":
+        messages[0] = ChatMessage("system", f"{messages[0].content}\n\n{told}")
+    else:
+        messages.insert(0, ChatMessage("system", told))
+    return msgspec.structs.replace(
+        request,
+        messages=tuple(messages),
+        tools=(),
+        schema=msgspec.Raw(msgspec.json.encode(_schema(request.tools, request.schema))),
+    )
+
+
+def parse(completion: Completion, request: ModelRequest) -> Completion:
+    """Read what was answered to `constrain(request)`.
+
+    Without tools there is nothing to read. Output that is not as asked, which a provider that holds
+    to no schema may give, is an answer as it stands. One that was cut keeps what there is: a part
+    of the text, or a call whose arguments are cut.
+    """
+    if not request.tools:
+        return completion
+    text = completion.text
+    if fenced := _FENCED.fullmatch(text):
+        text = fenced[1]
+    said = _whole(text)
+    answer, call = _cut(text) if said is None else _read(said)
+    if answer is None and call is None:
+        cut = completion.finish == "length" and text.lstrip()[:1] == "{" and said is None
+        return msgspec.structs.replace(completion, text="" if cut else completion.text)
+    finish = completion.finish
+    if finish in ("stop", "tool_calls"):
+        finish = "tool_calls" if call else "stop"
+    return msgspec.structs.replace(
+        completion,
+        text=answer or "",
+        tool_calls=call_ids.distinct((call,) if call else (), call_ids.taken(request)),
+        finish=finish,
+    )
+
+
+# -- what the model is shown --------------------------------------------------------------------
+
+
+def _spoken(messages: Iterable[ChatMessage], *, answers: bool) -> list[ChatMessage]:
+    """Put calls and results into words.
+
+    What follows a result joins it: many templates want the turns to alternate.
+    """
+    names: dict[str, str] = {}
+    out: list[ChatMessage] = []
+    after_result = False
+    for message in messages:
+        role: Role = message.role
+        content = message.content
+        if role == "assistant" and (message.tool_calls or answers):
+            names |= {call.id: call.name for call in message.tool_calls}
+            content = _as_written(message, answers=answers)
+        elif role == "tool":
+            role = "user"
+            content = f"[result of {names.get(message.tool_call_id or '', 'a tool')}]\n{content}"
+        if role == "user" and after_result:
+            out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{content}")
+        else:
+            out.append(ChatMessage(role, content))
+        after_result = message.role == "tool" or (after_result and role == "user")
+    return out
+
+
+def _as_written(message: ChatMessage, *, answers: bool) -> str:
+    parts = []
+    if message.content:
+        said = json.dumps({"answer": message.content}, ensure_ascii=False)
+        parts.append(said if answers else message.content)
+    parts += [
+        f'{{"tool": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}'
+        for call in message.tool_calls
+    ]
+    return "\n".join(parts)
+
+
+def _line(tool: Tool) -> str:
+    schema = msgspec.json.decode(tool.parameters)
+    return (
+        f"\n- {tool.name}: {tool.description}"
+        f"\n  arguments: {json.dumps(schema, ensure_ascii=False)}"
+    )
+
+
+# -- what it is held to -------------------------------------------------------------------------
+
+
+def _schema(tools: Sequence[Tool], answer: msgspec.Raw | None) -> dict[str, Any]:
+    shared: dict[str, Any] = {}
+    said = {"type": "string"} if answer is None else _placed(answer, "answer", shared)
+    choices = [_object(answer=said)]
+    for i, tool in enumerate(tools):
+        arguments = _placed(tool.parameters, f"tool{i}", shared)
+        if arguments.keys() <= _SAYS_NOTHING and not arguments.get("properties"):
+            arguments = _object()  # any object at all would be an invitation to ramble
+        choices.append(_object(tool={"const": tool.name}, arguments=arguments))
+    # The type says nothing new; some providers look for it at the root.
+    schema: dict[str, Any] = {"type": "object", "anyOf": choices}
+    return schema | {"$defs": shared} if shared else schema
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _placed(raw: msgspec.Raw, name: str, shared: dict[str, Any]) -> dict[str, Any]:
+    """Give the schema for use inside another one; one that refers to itself goes to `shared`."""
+    schema = msgspec.json.decode(raw)
+    if not isinstance(schema, dict):  # `true`: anything
+        return {"type": "object"}
+    moved = _moved(schema, f"#/$defs/{name}")
+    if moved != schema:
+        shared[name] = moved
+        return {"$ref": f"#/$defs/{name}"}
+    return schema
+
+
+def _moved(value: Any, root: str) -> Any:
+    if isinstance(value, list):
+        return [_moved(item, root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: root + item[1:]
+        if key == "$ref" and isinstance(item, str) and item.startswith("#")
+        else _moved(item, root)
+        for key, item in value.items()
+    }
+
+
+# -- what it says -------------------------------------------------------------------------------
+
+
+def _whole(text: str) -> dict[str, msgspec.Raw] | None:
+    """Read a complete object; whatever stands behind it does not count."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        pass
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
+
+
+def _read(said: dict[str, msgspec.Raw]) -> tuple[str | None, ToolCall | None]:
+    answer = call = None
+    if (raw := said.get("answer")) is not None:
+        value = _value(raw)
+        # Half a surrogate pair is no character, and could not be sent to anybody.
+        answer = _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else bytes(raw).decode()
+    if (raw := said.get("tool")) is not None and isinstance(name := _value(raw), str):
+        arguments = said.get("arguments", msgspec.Raw(b"{}"))
+        value = _value(arguments)
+        # Some write the arguments as a text that holds JSON, as the interface has them.
+        call = ToolCall("", name, value if isinstance(value, str) else bytes(arguments).decode())
+    return answer, call
+
+
+def _value(raw: msgspec.Raw) -> Any:
+    try:
+        return json.loads(bytes(raw))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cut(text: str) -> tuple[str | None, ToolCall | None]:
+    """Read what ended in its middle."""
+    if match := _CUT_CALL.match(text):
+        name = _value(msgspec.Raw(match[1].encode(errors="replace")))
+        return None, ToolCall("", str(name), match[2] or "")
+    if text.lstrip()[:1] != "{":
+        return None, None
+    return AnswerText().feed(text) or None, None

@@ -1,0 +1,309 @@
+"""Tools for models that call none by themselves: prompt, schema, and what comes back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.models.answer_text import AnswerText
+from component.models.constrained import Constrained, constrain, parse
+from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool, ToolCall
+from tests.component.models.scripted import Scripted
+
+pytestmark = pytest.mark.anyio
+
+
+def tool(name: str, schema: Any) -> Tool:
+    return Tool(name, f"What {name} does.", msgspec.Raw(json.dumps(schema).encode()))
+
+
+CLOCK = tool(
+    "clock", {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
+)
+PING = tool("ping", {"type": "object"})
+TREE = tool(
+    "tree",
+    {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/Node"}},
+        "required": ["root"],
+        "$defs": {
+            "Node": {
+                "type": "object",
+                "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+                "additionalProperties": False,
+            }
+        },
+    },
+)
+TOOLS = (CLOCK, PING, TREE)
+
+
+def asking(
+    *messages: ChatMessage, tools: Sequence[Tool] = TOOLS, schema: Any = None
+) -> ModelRequest:
+    return ModelRequest(
+        messages=messages or (ChatMessage("user", "What time is it?"),),
+        tools=tuple(tools),
+        schema=None if schema is None else msgspec.Raw(json.dumps(schema).encode()),
+    )
+
+
+def held(request: ModelRequest) -> jsonschema.protocols.Validator:
+    constrained = constrain(request)
+    assert constrained.schema is not None
+    schema = json.loads(bytes(constrained.schema))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+# -- the schema ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"answer": "It is noon."},
+        {"tool": "clock", "arguments": {"zone": "UTC"}},
+        {"tool": "ping", "arguments": {}},
+        {"tool": "tree", "arguments": {"root": {"kids": [{"kids": []}, {}]}}},
+    ],
+)
+def test_an_answer_or_a_call_is_what_it_is_held_to(said: Any) -> None:
+    assert held(asking()).is_valid(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"answer": 5},
+        {"answer": "a", "tool": "ping", "arguments": {}},
+        {"tool": "invented", "arguments": {}},
+        {"tool": "clock", "arguments": {}},
+        {"tool": "ping", "arguments": {"rambling": 1}},
+        {"tool": "tree", "arguments": {"root": {"kids": [{"kids": 1}]}}},
+        "It is noon.",
+    ],
+)
+def test_nothing_else_is(said: Any) -> None:
+    assert not held(asking()).is_valid(said)
+
+
+def test_the_answer_is_held_to_the_schema_of_the_request() -> None:
+    validator = held(asking(schema={"type": "object", "required": ["hour"]}))
+    assert validator.is_valid({"answer": {"hour": 12}})
+    assert not validator.is_valid({"answer": "noon"})
+    assert validator.is_valid({"tool": "ping", "arguments": {}})
+
+
+def test_without_tools_the_schema_of_the_request_is_kept() -> None:
+    request = asking(tools=(), schema={"type": "object"})
+    assert constrain(request) == request
+
+
+# -- the prompt ---------------------------------------------------------------------------------
+
+
+def test_the_tools_are_told_behind_the_instructions() -> None:
+    constrained = constrain(asking(ChatMessage("system", "Be kind."), ChatMessage("user", "Hi")))
+    assert constrained.tools == ()
+    system, user = constrained.messages
+    assert system.role == "system"
+    assert system.content.startswith("Be kind.\n\n")
+    assert user == ChatMessage("user", "Hi")
+    for each in TOOLS:
+        assert f"- {each.name}: {each.description}" in system.content
+
+
+def test_calls_and_results_become_words_and_turns_alternate() -> None:
+    constrained = constrain(
+        asking(
+            ChatMessage("user", "Time here and there?"),
+            ChatMessage(
+                "assistant",
+                "Let me see.",
+                (ToolCall("1", "clock", '{"zone": "UTC"}'), ToolCall("2", "ping", "")),
+            ),
+            ChatMessage("tool", "12:00", tool_call_id="1"),
+            ChatMessage("tool", "pong", tool_call_id="2"),
+            ChatMessage("user", "And?"),
+            ChatMessage("assistant", "Noon."),
+        )
+    )
+    assert [m.role for m in constrained.messages] == [
+        "system", "user", "assistant", "user", "assistant"
+    ]  # fmt: skip
+    assert constrained.messages[2].content.splitlines() == [
+        '{"answer": "Let me see."}',
+        '{"tool": "clock", "arguments": {"zone": "UTC"}}',
+        '{"tool": "ping", "arguments": {}}',
+    ]
+    assert constrained.messages[3].content == (
+        "[result of clock]\n12:00\n\n[result of ping]\npong\n\nAnd?"
+    )
+    assert constrained.messages[4].content == '{"answer": "Noon."}'
+    assert not any(m.tool_calls or m.tool_call_id for m in constrained.messages)
+
+
+# -- what comes back ----------------------------------------------------------------------------
+
+
+def parsed(text: str, finish: Any = "stop", request: ModelRequest | None = None) -> Completion:
+    return parse(Completion(text=text, finish=finish), request or asking())
+
+
+def call_in(completion: Completion) -> tuple[str, str]:
+    (call,) = completion.tool_calls
+    assert call.id
+    return call.name, call.arguments
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tool": "clock", "arguments": {"zone": "UTC"}}',
+        '\n {"tool":"clock","arguments":{"zone": "UTC"}} and so on',
+        '```json\n{"tool": "clock", "arguments": {"zone": "UTC"}}\n```',
+        '{"tool": "clock", "arguments": "{\\"zone\\": \\"UTC\\"}"}',
+    ],
+)
+def test_a_call(text: str) -> None:
+    completion = parsed(text)
+    assert call_in(completion) == ("clock", '{"zone": "UTC"}')
+    assert completion.text == ""
+    assert completion.finish == "tool_calls"
+
+
+def test_a_call_without_arguments() -> None:
+    assert call_in(parsed('{"tool": "ping"}')) == ("ping", "{}")
+
+
+def test_a_tool_that_nobody_offered_is_for_the_caller_to_judge() -> None:
+    assert call_in(parsed('{"tool": "invented", "arguments": {}}')) == ("invented", "{}")
+
+
+def test_two_calls_of_one_conversation_never_have_the_same_id() -> None:
+    text = '{"tool": "ping", "arguments": {}}'
+    first, second = parsed(text), parsed(text)
+    assert first.tool_calls[0].id != second.tool_calls[0].id
+
+
+@pytest.mark.parametrize("text", ["It is noon.", '{"hour": 12}', "[1]", "", "{", "``` code", "{]"])
+def test_output_that_is_not_as_asked_is_an_answer_as_it_stands(text: str) -> None:
+    assert parsed(text) == Completion(text=text)
+
+
+def test_a_cut_answer_keeps_its_text() -> None:
+    completion = parsed('{"answer": "It is n', "length")
+    assert (completion.text, completion.finish) == ("It is n", "length")
+
+
+def test_a_cut_call_keeps_the_arguments_that_there_are() -> None:
+    completion = parsed('{"tool": "clock", "arguments": {"zone": "U', "length")
+    assert call_in(completion) == ("clock", '{"zone": "U')
+    assert completion.finish == "length"
+
+
+@pytest.mark.parametrize("text", ["{", '{"ans', '{"tool": "clo'])
+def test_what_was_cut_before_it_said_anything_says_nothing(text: str) -> None:
+    assert parsed(text, "length") == Completion(text="", finish="length")
+
+
+def test_an_answer_by_a_schema_is_its_json() -> None:
+    request = asking(schema={"type": "object"})
+    assert parsed('{"answer": {"hour": 12}}', request=request).text == '{"hour": 12}'
+
+
+@given(st.text(), st.sampled_from(["stop", "length"]))
+def test_any_output_is_read(text: str, finish: Any) -> None:
+    parsed(text, finish)
+
+
+@given(st.text(alphabet='{}[]"\\:, \nu0danswertolgum1', max_size=60))
+def test_output_like_json_is_read(text: str) -> None:
+    for head in ("", '{"answer": "', '{"tool": "x", "arguments": '):
+        parsed(head + text, "length")
+
+
+# -- streaming ----------------------------------------------------------------------------------
+
+
+def cuts(text: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.integers(0, len(text))).map(
+        lambda at: [
+            text[a:b] for a, b in zip([0, *sorted(at)], [*sorted(at), len(text)], strict=True)
+        ]
+    )
+
+
+@given(st.text(), st.booleans(), st.sampled_from(["", " ", "\n  "]), st.data())
+def test_the_text_is_told_however_the_json_is_cut(
+    text: str, ascii_: bool, space: str, data: st.DataObject
+) -> None:
+    said = f'{space}{{{space}"answer"{space}:{space}{json.dumps(text, ensure_ascii=ascii_)}}}'
+    reader = AnswerText()
+    assert "".join(reader.feed(piece) for piece in data.draw(cuts(said))) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ('{"answer": "It is \\ud83d\\ude00', "It is 😀"),
+        ('{"answer": "half \\ud83d!"}', "half \ufffd!"),
+        ('{"answer": "bad \\x"}', "bad "),
+        ('{"answer": "bad \\u12G4"}', "bad "),
+        ('{"tool": "answer"', ""),
+        ("It is noon.", "It is noon."),
+        ("  noon", "  noon"),
+        ('```json\n{"answer": "x"}', ""),
+    ],
+)
+def test_what_is_told_while_it_comes(said: str, text: str) -> None:
+    reader = AnswerText()
+    assert "".join(reader.feed(char) for char in said) == text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"answer": "It is\\nnoon \\ud83d\\ude00."}',
+        "It is noon.",
+        '```json\n{"answer": "It is noon."}\n```',
+        '{"hour": 12}',
+        '{"answer": {"hour": 12}}',
+        '{"answer": "half \\ud83d"}',
+        '{"answer": "It is n',
+    ],
+)
+async def test_what_was_told_is_the_answer(said: str) -> None:
+    model = Constrained(Scripted(Completion(text=said, finish="length"), pieces=list(said)))
+    told: list[str] = []
+    completion = await model.complete(asking(), told.append)
+    assert "".join(told) == completion.text
+    assert completion.text
+
+
+async def test_a_call_tells_nothing() -> None:
+    said = '{"tool": "ping", "arguments": {}}'
+    model = Constrained(Scripted(Completion(text=said), pieces=list(said)))
+    told: list[str] = []
+    completion = await model.complete(asking(), told.append)
+    assert told == []
+    assert call_in(completion) == ("ping", "{}")
+
+
+async def test_it_looks_like_the_model_it_wraps() -> None:
+    inner = Scripted(Completion(text="Hi"), Completion(text='{"answer": "Hello"}'), name="tiny")
+    model = Constrained(inner)
+    assert (model.name, model.context_tokens, model.tokens("four")) == ("tiny", 8192, 4)
+    assert (await model.complete(asking(tools=()))).text == "Hi"
+    assert (await model.complete(asking())).text == "Hello"
+    assert inner.asked[1] == constrain(asking())
+    await model.aclose()
+    assert inner.closed
