@@ -97,8 +97,8 @@ class Outbox:
     def _chunk(self) -> bytes | memoryview:
         entries = self._entries
         first = entries[0]
-        if len(entries) == 1 and not self._offset and len(first) <= _CHUNK:
-            return first
+        if not self._offset and self.waiting_bytes <= _CHUNK:
+            return first if len(entries) == 1 else b"".join(entries)
         size = len(first) - self._offset
         if size >= _CHUNK:
             return memoryview(first)[self._offset : self._offset + _CHUNK]
@@ -115,6 +115,10 @@ class Outbox:
     def _taken(self, count: int) -> None:
         self.waiting_bytes -= count
         entries = self._entries
+        if not self.waiting_bytes:
+            entries.clear()
+            self._offset = 0
+            return
         count += self._offset
         while entries and count >= len(entries[0]):
             count -= len(entries.popleft())
