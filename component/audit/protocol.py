@@ -18,6 +18,7 @@ Kind: TypeAlias = Literal[
     "admin",  # a command of an admin or operator
     "taint",  # tainted data was held against what it was to reach
     "injection",  # the scanner has found something
+    "record",  # the record itself: opened, closed, mended, or what was removed from it
 ]
 
 
@@ -44,7 +45,10 @@ class Recorder(Protocol):
     """Takes events; each is chained in the order they come."""
 
     def record(self, event: Event) -> None:
-        """Record it. Never waits: it is on disk soon, together with others."""
+        """Record it, on the thread of the event loop. Never waits and never raises.
+
+        It is on disk soon, together with others.
+        """
 
     async def settled(self) -> None:
         """Wait until everything recorded so far is on disk. Raises StorageError."""

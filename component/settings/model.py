@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from component.settings.agents import AgentEntry, Budgets, Loop
+from component.settings.audit import Audit, Metrics, Traces
 from component.settings.kinds import (
     Confirm,
     Count,
@@ -441,6 +442,9 @@ class Settings(BaseSettings):
     budgets: Budgets = Budgets()
     memory: Memory = Memory()
     session: Session = Session()
+    audit: Audit = Audit()
+    metrics: Metrics = Metrics()
+    traces: Traces = Traces()
 
     rooms: Later = False
 

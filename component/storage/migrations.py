@@ -201,6 +201,18 @@ MIGRATIONS: tuple[Step, ...] = (
         ) {T}
         """,
     ),
+    # 5: how far the record on disk has come, so that a shorter one is noticed (docs/audit.md)
+    Step(
+        """
+        CREATE TABLE audit_heads (
+            chain TEXT PRIMARY KEY,
+            place TEXT NOT NULL,
+            seq BIGINT NOT NULL,
+            hash TEXT NOT NULL,
+            changed BIGINT NOT NULL
+        ) {T}
+        """,
+    ),
 )
 
 

@@ -1,0 +1,124 @@
+"""The sections about what is recorded, measured and traced."""
+
+import ipaddress
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
+
+from component.settings.kinds import Count, Section, refusal
+
+
+class Audit(Section):
+    """The record of what was done and decided: files in `audit/` of the data directory."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Keep the record. Without it nobody can say afterwards who did what.",
+    )
+    on_failure: Literal["refuse", "continue"] = Field(
+        default="refuse",
+        description="What happens when the disk takes no more and the memory for what waits is"
+        " used up: refuse takes on no new work until it is written, continue works on and records"
+        " how much was lost.",
+    )
+    keep_days: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Days after which files of the record are removed, which is recorded too. 0"
+        " keeps them for ever.",
+    )
+    max_file_bytes: Count = Field(
+        default=67108864,
+        ge=65536,
+        description="Size in bytes at which a new file is begun; there is also one for each day,"
+        " in UTC. At least 65536.",
+    )
+
+
+def _listen(value: str) -> str:
+    if value and address_of(value) is None:
+        raise refusal("must be an address and a port, such as 127.0.0.1:9465 or [::1]:9465")
+    return value
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """Host and port of `127.0.0.1:9465` or `[::1]:9465`; None if it is neither."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not colon or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
+        return None
+    try:
+        return str(ipaddress.ip_address(host)), int(port)
+    except ValueError:
+        return None
+
+
+class Metrics(Section):
+    """Figures for Prometheus, and whether the service is well, by HTTP."""
+
+    listen: Annotated[str, AfterValidator(_listen)] = Field(
+        default="",
+        examples=["127.0.0.1:9465"],
+        description="Address and port that serve /metrics, /healthz and /readyz; none unless set.",
+    )
+    anywhere: bool = Field(
+        default=False,
+        description="Listen also on an address that other machines can reach. Nothing is encrypted"
+        " and nobody is asked who they are: the figures name skills and models.",
+    )
+
+    @field_validator("anywhere")
+    @classmethod
+    def _loopback(cls, value: bool, info: ValidationInfo) -> bool:
+        found = address_of(info.data.get("listen", ""))
+        if found is not None and not value and not ipaddress.ip_address(found[0]).is_loopback:
+            raise refusal(
+                "is an address that other machines can reach: use 127.0.0.1 or ::1, or set"
+                " metrics.anywhere = true if a firewall keeps strangers out",
+                key="metrics.listen",
+            )
+        return value
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port to listen on; None for none."""
+        return address_of(self.listen)
+
+
+def _endpoint(value: str) -> str:
+    if value:
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise refusal("must be an http or https address, such as http://127.0.0.1:4318")
+        if parts.password is not None:
+            raise refusal(
+                "holds a password: put what the collector asks for into traces.authorization"
+            )
+    return value
+
+
+class Traces(Section):
+    """Traces of turns, model calls and tool calls for OpenTelemetry, by OTLP over HTTP."""
+
+    endpoint: Annotated[str, AfterValidator(_endpoint)] = Field(
+        default="",
+        examples=["http://127.0.0.1:4318"],
+        description="Base address of a collector; /v1/traces is added. No traces unless set. It"
+        " needs the `otel` extra.",
+    )
+    authorization: SecretStr = Field(
+        default=SecretStr(""),
+        examples=["${TRACES_AUTHORIZATION}"],
+        description="Value of the Authorization header, if the collector asks for one, such as"
+        " `Bearer …`. Keep it out of this file.",
+    )
+    sample: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0, description="The part of the turns that is traced, from 0 to 1."
+    )
