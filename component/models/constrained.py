@@ -36,7 +36,7 @@ You are then shown its result. To answer:
 The tools:"""
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SAYS_NOTHING = {"type", "title", "description", "properties", "required"}
+_SAYS_NOTHING = {"type", "title", "description", "properties"}
 _CUT_CALL = re.compile(
     r'\s*\{\s*"tool"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*(?:"arguments"\s*:\s*(.*))?', re.DOTALL
 )
