@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, cast
+from xml.etree.ElementTree import Element
 
 import msgspec
 
@@ -23,12 +24,12 @@ from xep.stream import (
     Condition,
     ElementReceived,
     Limits,
-    ParserFailed,
+    Other,
+    ParserOf,
     StanzaSkipped,
     StreamClosed,
     StreamError,
     StreamOpened,
-    StreamParser,
     encode_header,
 )
 
@@ -178,6 +179,8 @@ class StreamFailed:
     error: RemoteProtocolError
 
 
+_STANZAS: Final = frozenset((StanzaReceived,))
+
 Event = (
     StreamOpened
     | HandshakeAccepted
@@ -195,12 +198,18 @@ def handshake_digest(stream_id: str, secret: str) -> str:
     return hashlib.sha1((stream_id + secret).encode(), usedforsecurity=False).hexdigest()
 
 
+def _received(element: Element, size: int) -> StanzaReceived | ElementReceived:
+    if element.tag in STANZA_TAGS:
+        return StanzaReceived(Incoming(element, size))
+    return ElementReceived(element, size)
+
+
 class _Stream(ABC):
     """What both ends have in common."""
 
     def __init__(self, table: Table, limits: Limits | None) -> None:
         self._table = table
-        self._parser = StreamParser((NAMESPACE,), limits)
+        self._parser = ParserOf(_received, (NAMESPACE,), limits)
         self._state = State.NEW
 
     @property
@@ -218,13 +227,11 @@ class _Stream(ABC):
         if self._state is State.CLOSED:
             return events
         try:
-            for event in self._parser.receive(data):
-                if type(event) is ElementReceived and event.element.tag in STANZA_TAGS:
-                    if self._state is not State.READY:  # where a stanza changes nothing
-                        self._step_of_peer(Step.RECEIVE_STANZA)
-                    events.append(StanzaReceived(Incoming(event.element, event.size)))
-                else:
-                    events.append(self._event(event))
+            found = self._parser.receive(data)
+            if self._state is State.READY and set(map(type, found)) <= _STANZAS:
+                return cast("list[Event]", found)  # where stanzas change nothing
+            for event in found:
+                events.append(self._event(event))  # noqa: PERF401 - what was before an error counts
         except StreamError as error:
             reply = self._failure(error)
             self._state = State.CLOSED
@@ -273,8 +280,11 @@ class _Stream(ABC):
             raise StreamError(condition, f"Unexpected: {step.value}; {self._state.value}.")
         self._state = state
 
-    def _event(self, event: object) -> Event:
+    def _event(self, event: "StanzaReceived | ElementReceived | Other") -> Event:
         """Turn an event of the parser into one of ours. Raises `StreamError`."""
+        if isinstance(event, StanzaReceived):
+            self._step_of_peer(Step.RECEIVE_STANZA)
+            return event
         if isinstance(event, ElementReceived):
             if event.element.tag == _HANDSHAKE:
                 self._step_of_peer(Step.RECEIVE_HANDSHAKE)
@@ -297,7 +307,6 @@ class _Stream(ABC):
         if isinstance(event, StreamClosed):
             self._step_of_peer(Step.RECEIVE_CLOSE)
             return event
-        assert isinstance(event, ParserFailed)
         raise event.error
 
     def _header_step(self, header: StreamOpened) -> Step:

@@ -10,13 +10,14 @@ from xep.stream.events import (
     Event,
     Kind,
     Limit,
+    Other,
     ParserFailed,
     StanzaSkipped,
     StreamClosed,
     StreamOpened,
 )
 from xep.stream.header import STREAM_CLOSE, encode_header
-from xep.stream.parser import StreamParser
+from xep.stream.parser import ParserOf, StreamParser
 from xep.stream.scanner import Limits
 
 __all__ = [
@@ -31,7 +32,9 @@ __all__ = [
     "Kind",
     "Limit",
     "Limits",
+    "Other",
     "ParserFailed",
+    "ParserOf",
     "StanzaSkipped",
     "StreamClosed",
     "StreamError",

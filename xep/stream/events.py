@@ -41,7 +41,8 @@ class ElementReceived:
     """A first-level element is complete: a stanza, `<stream:error/>`, `<handshake/>` …
 
     Names in a content namespace are canonical: `jabber:component:accept` and `jabber:server`
-    read `jabber:client`, in the element and its direct children.
+    read `jabber:client`, wherever it is that of the stream header, and in the element and its
+    direct children also if they declare it themselves.
     """
 
     element: "Element"
@@ -86,4 +87,7 @@ class ParserFailed:
     error: "StreamError"
 
 
-Event = StreamOpened | ElementReceived | StanzaSkipped | StreamClosed | ParserFailed
+Other = StreamOpened | StanzaSkipped | StreamClosed | ParserFailed
+"""What there is beside complete elements."""
+
+Event = ElementReceived | Other

@@ -14,6 +14,7 @@ STREAM_CLOSE: Final = b"</stream:stream>"
 """What closes a stream."""
 
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+_TAG_NAME: Final = re.compile(rb"<[^\s/>]+")
 _DECLARATION: Final = re.compile(
     rb"<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*(?:'1\.0'|\"1\.0\")"
     rb"(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*(?:'([-.\w]+)'|\"([-.\w]+)\"))?"
@@ -95,17 +96,37 @@ def decode_header(tag: bytes, content_namespaces: Collection[str]) -> StreamOpen
     )
 
 
+def canonical_header(tag: bytes, content_namespaces: Collection[str]) -> bytes:
+    """Give a start tag of the same name that declares the same prefixes, `jabber:client` standing
+    for each of `content_namespaces`; `tag` is one that `decode_header` has accepted.
+
+    What is parsed under it has the canonical names from the beginning.
+    """
+    root = _Root()
+    XMLParser(target=root, encoding="utf-8").feed(tag)  # noqa: S314 - no DTD gets here
+    name = _TAG_NAME.match(tag)
+    assert name is not None
+    declared = ""
+    for prefix, uri in root.namespaces.items():
+        canonical = "jabber:client" if uri in content_namespaces else uri
+        declared += f" xmlns{':' if prefix else ''}{prefix}='{escape(canonical)}'"
+    return name[0] + declared.encode() + b">"
+
+
 class _Root:
     """What expat reports of the header."""
 
     def __init__(self) -> None:
         self.tag = ""
-        self.default = ""
+        self.namespaces: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
 
+    @property
+    def default(self) -> str:
+        return self.namespaces.get("", "")
+
     def start_ns(self, prefix: str, uri: str) -> None:
-        if not prefix:
-            self.default = uri
+        self.namespaces[prefix] = uri
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.tag = tag

@@ -6,19 +6,20 @@ what opens the stream. This module keeps the order of things.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+from xml.etree.ElementTree import Element
 
 from xep.stream.errors import StreamError
 from xep.stream.events import (
     ElementReceived,
-    Event,
+    Other,
     ParserFailed,
     StanzaSkipped,
     StreamClosed,
 )
 from xep.stream.framing import frame
-from xep.stream.header import check_declaration, decode_header
+from xep.stream.header import canonical_header, check_declaration, decode_header
 from xep.stream.scanner import Limits, Scanner
 from xep.stream.tree import Forest
 
@@ -27,9 +28,11 @@ _DECLARATION: Final = re.compile(rb"<\?xml[ \t\r\n]")
 _LONGEST_DECLARATION: Final = 256
 _LESS: Final = ord("<")
 
+E = TypeVar("E")
 
-class StreamParser:
-    """One direction of one XMPP stream (RFC 6120 §4).
+
+class ParserOf(Generic[E]):
+    """One direction of one XMPP stream (RFC 6120 §4), whose complete elements are events E.
 
     Feed it with `receive`. Whatever comes in, and however it is cut, it reports the same events
     and keeps no more than about one stanza of the allowed size.
@@ -37,14 +40,18 @@ class StreamParser:
 
     def __init__(
         self,
+        received: Callable[[Element, int], E],
         content_namespaces: Iterable[str] = ("jabber:component:accept",),
         limits: Limits | None = None,
     ) -> None:
         """Accept streams whose default namespace is one of `content_namespaces` (or none).
 
-        `limits` hold for each first-level element; the one in bytes holds for the stream header
-        too, which cannot be skipped, so the stream fails. Without them the defaults of `Limits`.
+        `received` makes the event of a complete element and its size in bytes, as
+        `ElementReceived` describes them. `limits` hold for each first-level element; the one in
+        bytes holds for the stream header too, which cannot be skipped, so the stream fails.
+        Without them the defaults of `Limits`.
         """
+        self._received = received
         self._content_namespaces = tuple(content_namespaces)
         self._limits = limits or Limits()
         self._scanner = Scanner(self._limits)
@@ -71,7 +78,7 @@ class StreamParser:
         """Bytes of an incomplete element or header that are kept."""
         return len(self._buffer)
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes) -> list[E | Other]:
         """Take the next bytes, however they are cut; give what they completed.
 
         White space between elements is a keepalive (RFC 6120 §4.6.1) and gives nothing. What is
@@ -80,7 +87,7 @@ class StreamParser:
         """
         if self._error is not None:
             raise StreamError(self._error.condition, self._error.text)
-        events: list[Event] = []
+        events: list[E | Other] = []
         try:
             self._read(data, events)
         except StreamError as error:
@@ -90,7 +97,7 @@ class StreamParser:
             events.append(ParserFailed(error))
         return events
 
-    def _read(self, data: bytes, events: list[Event]) -> None:
+    def _read(self, data: bytes, events: list[E | Other]) -> None:
         pos = 0
         if self._at_start:
             data = self._read_declaration(data)
@@ -105,9 +112,9 @@ class StreamParser:
                     start = pos
                     sizes, pos, fast = frame(data, start, self._limits, odd=odd)
                     if sizes:
-                        elements = self._forest.feed(data[start:pos], len(sizes))
+                        elements = self._forest.feed(data[start:pos], sizes)
                         if elements is not None:
-                            events += map(ElementReceived, elements, sizes)
+                            events += map(self._received, elements, sizes)
                         else:  # something is wrong in there: see what, one by one
                             pos, fast = start, False
                 pos = self._skip_space(data, pos)
@@ -152,7 +159,7 @@ class StreamParser:
         self._skipped = None
         self._scanner.begin(root=self._forest is None)
 
-    def _read_element(self, data: bytes, pos: int, events: list[Event]) -> int:
+    def _read_element(self, data: bytes, pos: int, events: list[E | Other]) -> int:
         """Go on with the element that has begun; give the index after what was used."""
         scanner = self._scanner
         # What breaks the limit of bytes is noticed right there, whatever comes in the same chunk.
@@ -183,19 +190,20 @@ class StreamParser:
             self._forest.feed_end(piece)
             self._close(events)
         else:
-            events.append(ElementReceived(self._forest.feed_one(piece), len(piece)))
+            events.append(self._received(self._forest.feed_one(piece), len(piece)))
         return stop
 
-    def _open(self, header: bytes, events: list[Event]) -> None:
+    def _open(self, header: bytes, events: list[E | Other]) -> None:
         if self._scanner.closes_stream:
             raise StreamError("not-well-formed", "An end tag stands before the stream header.")
         events.append(decode_header(header, self._content_namespaces))
         if self._scanner.is_empty_tag:
             self._close(events)
         else:
-            self._forest = Forest(header, self._content_namespaces)
+            canonical = canonical_header(header, self._content_namespaces)
+            self._forest = Forest(canonical, self._content_namespaces)
 
-    def _close(self, events: list[Event]) -> None:
+    def _close(self, events: list[E | Other]) -> None:
         self._closed = True
         events.append(StreamClosed())
 
@@ -214,3 +222,15 @@ class StreamParser:
         element = self._forest.feed_start_tag(tag)
         get = element.get
         return StanzaSkipped(limit, 0, element.tag, get("type"), get("id"), get("from"), get("to"))
+
+
+class StreamParser(ParserOf[ElementReceived]):
+    """A parser whose complete elements are `ElementReceived`, as they are."""
+
+    def __init__(
+        self,
+        content_namespaces: Iterable[str] = ("jabber:component:accept",),
+        limits: Limits | None = None,
+    ) -> None:
+        """As documented above."""
+        super().__init__(ElementReceived, content_namespaces, limits)

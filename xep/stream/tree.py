@@ -1,6 +1,6 @@
 """Complete first-level elements to ElementTree, through one expat parser that lasts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
@@ -20,7 +20,7 @@ class Forest:
     deferral (expat 2.6 and later) has nothing to hold back.
     """
 
-    __slots__ = ("_builder", "_canonical", "_fed", "_header", "_parser", "_prefixes", "_root")
+    __slots__ = ("_builder", "_content", "_fed", "_header", "_parser", "_prefixes", "_root")
 
     _builder: TreeBuilder
     _parser: XMLParser
@@ -28,21 +28,15 @@ class Forest:
     _fed: int
 
     def __init__(self, header: bytes, content_namespaces: Iterable[str]) -> None:
-        """Start under `header`, a start tag that expat has accepted once already.
+        """Start under `header`, a canonical one (see `header.canonical_header`).
 
-        Names in `content_namespaces` are made canonical, that is put into `jabber:client`, in
-        first-level elements and their direct children.
+        Of what declares one of `content_namespaces` itself, first-level elements and their direct
+        children are made canonical, that is put into `jabber:client`.
         """
+        names = [name for name in content_namespaces if name != "jabber:client"]
         self._header = header
-        self._prefixes = tuple(
-            prefix for name in content_namespaces if (prefix := f"{{{name}}}") != CANONICAL
-        )
-        # Nearly everything that comes is a stanza.
-        self._canonical = {
-            f"{prefix}{name}": f"{CANONICAL}{name}"
-            for prefix in self._prefixes
-            for name in ("iq", "message", "presence")
-        }
+        self._prefixes = tuple(f"{{{name}}}" for name in names)
+        self._content = tuple(name.encode() for name in names)
         self._renew()
 
     def _renew(self) -> None:
@@ -53,8 +47,8 @@ class Forest:
         self._root = self._builder.close()
         self._fed = 0
 
-    def feed(self, data: bytes, count: int) -> list[Element] | None:
-        """Parse `count` elements, with nothing but white space between them.
+    def feed(self, data: bytes, sizes: Sequence[int]) -> list[Element] | None:
+        """Parse elements of these sizes, with nothing but white space between them.
 
         Gives None if expat sees anything else in `data`; the parser is then as before.
         """
@@ -69,26 +63,27 @@ class Forest:
             return None
         elements = root[:]
         del root[:]
-        if len(elements) != count:
+        if len(elements) != len(sizes):
             self._renew()
             return None
-        prefixes, canonical = self._prefixes, self._canonical
-        for element in elements:
-            element.tail = None  # white space between stanzas depends on the chunks
-            if prefixes:
-                tag = canonical.get(element.tag)
-                if tag is not None:
-                    element.tag = tag
-                elif element.tag.startswith(prefixes):
-                    element.tag = CANONICAL + element.tag.partition("}")[2]
-                for child in element:
-                    if child.tag.startswith(prefixes):
-                        child.tag = CANONICAL + child.tag.partition("}")[2]
+        if len(data) != sum(sizes):
+            for element in elements:
+                element.tail = None  # white space between stanzas depends on the chunks
+        # A namespace can be written with references to its characters, too.
+        if b"&#" in data or any(map(data.__contains__, self._content)):
+            self._make_canonical(elements)
         return elements
+
+    def _make_canonical(self, elements: list[Element]) -> None:
+        prefixes = self._prefixes
+        for first in elements:
+            for element in (first, *first):
+                if element.tag.startswith(prefixes):
+                    element.tag = CANONICAL + element.tag.partition("}")[2]
 
     def feed_one(self, data: bytes) -> Element:
         """Parse one element. Raises `StreamError` if it is not one, saying in which way."""
-        elements = self.feed(data, 1)
+        elements = self.feed(data, (len(data),))
         if elements is None:
             raise self._reason(data)
         return elements[0]

@@ -65,9 +65,29 @@ def test_content_namespaces_become_one(namespace: str) -> None:
         "{jabber:client}body",
         "{jabber:client}error",
     ]
-    # Deeper than that nothing of the content namespace is expected, and nothing is rewritten.
-    assert received.element[0][0].tag == f"{{{namespace}}}deep"
+    # However deep: the namespace is that of the header.
+    assert received.element[0][0].tag == "{jabber:client}deep"
     assert received.element[1][0].tag == "{urn:x}x"
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        b"<message xmlns='jabber:component:accept'><body/></message>",
+        b"<message xmlns='jabber&#58;component:accept'><body/></message>",
+        b"<message><body xmlns='jabber:component:accept'/></message>",
+        b"<message><body xmlns='jabber:component&#x3a;accept'/></message>",
+        b"<message xmlns:p='jabber:component:accept'><p:body/></message>",
+        b"<h:message><h:body/></h:message>",
+    ],
+)
+def test_a_content_namespace_is_one_however_it_is_declared(stanza: bytes) -> None:
+    header = HEADER[:-1] + b" xmlns:h='jabber:component:accept'>"
+    [received] = _elements(header + stanza)
+    assert [each.tag for each in received.element.iter()] == [
+        "{jabber:client}message",
+        "{jabber:client}body",
+    ]
 
 
 def test_other_namespaces_stay() -> None:
