@@ -15,7 +15,7 @@ from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
 from component.skills.native import call_inline
 from component.tasks.outcomes import error_of, result_of
-from component.tasks.protocol import Call, Confirmation, Origin, Tasks
+from component.tasks.protocol import Asker, Call, Confirmation, Origin, Tasks
 from component.tasks.replay import digest_of, given, key_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Result
@@ -30,11 +30,11 @@ _SESSION: Final = "session "
 class Confirming(Protocol):
     """Knows which requests need a person's word, and whose."""
 
-    def needed(self, principal: JID, skill: AnySkill) -> bool:
+    def needed(self, principal: JID, skill: AnySkill, asker: Asker = "caller", /) -> bool:
         """Whether somebody may have to be asked. Never waits."""
 
     async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill
+        self, principal: JID, requester: JID, target: JID, skill: AnySkill, asker: Asker, /
     ) -> Confirmation | None:
         """Who is to be asked; None if nobody has to be.
 
@@ -54,6 +54,7 @@ class Road:
         accepted: is told the id of a task whose request is answered with `<accepted/>` without
             waiting for anything more.
         now: the time, for deadlines.
+        default_agent: the localpart of the agent that serves the domain itself.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Road:
         let_in: Callable[[JID], None] = lambda _: None,
         accepted: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        default_agent: str = "assistant",
     ) -> None:
         self._view = view
         self._tasks = tasks
@@ -73,6 +75,7 @@ class Road:
         self._let_in = let_in
         self._accepted = accepted
         self._now = now
+        self._default_agent = default_agent
 
     def execute(
         self,
@@ -111,7 +114,7 @@ class Road:
                     self._check_deadline(execute.deadline)
                 arguments = _arguments(skill, execute)
                 self._let_in(principal)
-                answer = _run_inline(skill, arguments, principal, requester)
+                answer = _run_inline(skill, arguments, principal, requester, self._agent_at(target))
                 recent.put(key, execute, size, answer)
                 return answer if isinstance(answer, Result) else given(answer)
             if known is not None and known != "elsewhere":
@@ -130,18 +133,23 @@ class Road:
         session: str,
         origin: Origin,
         lang: str | None = None,
+        agent: str | None = None,
+        asker: Asker = "caller",
     ) -> Awaitable[Result | Accepted]:
         """Serve a request that came by another face than an IQ of its own.
 
-        `session` is what a repetition is known by: the session of a command (FAC-006). Otherwise
-        as `execute`.
+        `session` is what a repetition is known by: the session of a command (FAC-006), a turn and
+        the number of a model's call in it. `agent` is the agent that calls, if not the one at
+        `target`; `asker` who wants it. Otherwise as `execute`.
         """
         _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
             raise errors.unknown_skill()
         key = key_of(requester, target, _SESSION + session, "")
-        return self._admit(requester, principal, target, execute, skill, key, origin, lang)
+        return self._admit(
+            *(requester, principal, target, execute, skill, key, origin, lang), agent, asker
+        )
 
     def _is_immediate(self, principal: JID, skill: AnySkill, execute: Execute) -> bool:
         """Whether nothing about a request that has no name of its own can wait."""
@@ -164,7 +172,10 @@ class Road:
         key: str,
         origin: Origin,
         lang: str | None,
+        agent: str | None = None,
+        asker: Asker = "caller",
     ) -> Result | Accepted:
+        agent = agent or self._agent_at(target)
         digest = digest_of(execute)
         known = self._tasks.remembered(key, digest) or await self._tasks.repeated(key, digest)
         if known is not None:
@@ -180,8 +191,8 @@ class Road:
             self._check_deadline(execute.deadline)
         arguments = _arguments(skill, execute)
         confirmation = None
-        if self._confirming.needed(principal, skill):
-            confirmation = await self._confirming.whom(principal, requester, target, skill)
+        if self._confirming.needed(principal, skill, asker):
+            confirmation = await self._confirming.whom(principal, requester, target, skill, asker)
             if confirmation is not None and execute.mode == "inline":
                 raise errors.confirmation_unavailable()
         self._let_in(principal)
@@ -191,7 +202,7 @@ class Road:
             known = self._tasks.remembered(key, digest)
             if known is not None:
                 return known
-            outcome = _run_inline(skill, arguments, principal, requester)
+            outcome = _run_inline(skill, arguments, principal, requester, agent)
             self._tasks.remember(key, digest, outcome)
             return given(outcome)
         answer = await self._tasks.execute(
@@ -206,12 +217,16 @@ class Road:
                 digest=digest,
                 origin=origin,
                 lang=lang,
+                agent=agent,
                 confirmation=confirmation,
             )
         )
         if isinstance(answer, Accepted):
             self._accepted(answer.task)
         return answer
+
+    def _agent_at(self, target: JID) -> str:
+        return target.local or self._default_agent
 
     def _check_deadline(self, deadline: datetime) -> None:
         if deadline <= self._now():
@@ -238,12 +253,14 @@ def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
 
 
 def _run_inline(
-    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID
+    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID, agent: str
 ) -> Result | StanzaError:
     """What comes of it: an error too is an outcome, and is recorded (RPL-013)."""
     context = None
     if skill.wants_context:
-        context = Context(principal=str(principal), sender=str(requester), skill=skill.name)
+        context = Context(
+            principal=str(principal), sender=str(requester), skill=skill.name, agent=agent
+        )
     try:
         return result_of(skill, call_inline(skill, arguments, context))
     except (InvalidParam, SkillFailed) as error:

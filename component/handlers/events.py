@@ -54,6 +54,7 @@ class TaskNews:
         hold_s: seconds that an event is held back at most. Between the commit that makes a task
             and its answer there is no more than the commit's own way back.
         since: when this process began; None if no task is older.
+        tool_ended: is told the id of a task that a model's call went on as, when it is over.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TaskNews:
         max_stanza_bytes: int = 262_144,
         hold_s: float = 5.0,
         since: datetime | None = None,
+        tool_ended: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._put = put
         self._connected = connected
@@ -73,6 +75,7 @@ class TaskNews:
         self._limit = max_stanza_bytes
         self._hold_s = hold_s
         self._since = since
+        self._tool_ended = tool_ended
         self._held: dict[str, _Held] = {}  # oldest first
         self._waiting = 0
         self._released: list[str] = []
@@ -108,6 +111,11 @@ class TaskNews:
 
     def changed(self, notice: Notice) -> bool:
         """A task has changed. Whether its message, and its question's, are on their way."""
+        if notice.origin == "tool":
+            if notice.final:
+                self._tool_ended(notice.task.id)
+            if notice.question is None:
+                return True
         if not self._connected():
             return False
         if not self._hold(notice):
@@ -156,7 +164,7 @@ class TaskNews:
 
     def _messages(self, notice: Notice) -> Iterator[str]:
         agent = notice.agent.bare
-        if self._may_write(agent, notice.principal):
+        if notice.origin != "tool" and self._may_write(agent, notice.principal):
             event = self._event(notice)
             if event is not None:
                 yield event

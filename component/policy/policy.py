@@ -1,14 +1,13 @@
 """The policy: whom the agent answers at all, and which skills each principal may use."""
 
-import fnmatch
 import functools
-import re
 from collections.abc import Sequence
 from typing import Literal, NewType
 
 import msgspec
 
 from component.policy.entries import EntryReader
+from component.policy.globs import pattern
 from xep.jid import JID
 
 # Answers kept per principal and per skill name. Names come from strangers: long ones are not kept.
@@ -114,7 +113,7 @@ class Policy:
         read.finish()
         self._confirm = confirm
         self._confirms = [rule.confirm for rule in rules]
-        self._patterns = [_pattern(rule.skills) for rule in rules]
+        self._patterns = [pattern(rule.skills) for rule in rules]
         self._view = functools.lru_cache(_CACHE_ENTRIES)(self._find_view)
         self._demand = functools.lru_cache(_CACHE_ENTRIES)(self._find_demand)
 
@@ -149,8 +148,3 @@ class Policy:
         """Return the bits that a view must have for this skill."""
         matched = (bool(pattern.fullmatch(skill)) for pattern in self._patterns)
         return _ADMITTED | sum(match << bit for bit, match in enumerate(matched, start=1))
-
-
-def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
-    # Brackets have a meaning for fnmatch which the settings do not promise.
-    return re.compile("|".join(fnmatch.translate(glob.replace("[", "[[]")) for glob in globs))

@@ -53,11 +53,12 @@ class Context:
     `anyio.from_thread.run(functools.partial(context.step, "pay", pay, str, repeatable=True))`.
 
     `principal` is the bare JID that policy decided on, `sender` the full address the call came
-    from, `skill` the name the skill was called by. `key` is an idempotency key of this call: the
-    same whenever the call is run again after an interruption.
+    from, `skill` the name the skill was called by, `agent` the agent that was asked or that calls
+    it itself: its localpart, or `parent/id` for a sub-agent. `key` is an idempotency key of this
+    call: the same whenever the call is run again after an interruption.
     """
 
-    __slots__ = ("_deadline", "_host", "_report", "key", "principal", "sender", "skill")
+    __slots__ = ("_deadline", "_host", "_report", "agent", "key", "principal", "sender", "skill")
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Context:
         principal: str,
         sender: str,
         skill: str,
+        agent: str = "",
         report: Callable[[float, str], Awaitable[None]] | None = None,
         host: Host | None = None,
     ) -> None:
@@ -76,6 +78,7 @@ class Context:
         self.principal = principal
         self.sender = sender
         self.skill = skill
+        self.agent = agent
         self.key = secrets.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress
         self._host = host

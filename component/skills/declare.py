@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 import msgspec
 
+from component.policy.taint import Taint
 from component.skills.docstrings import read_docstring
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT
@@ -42,6 +43,7 @@ DEFAULT_TIMEOUT = 120.0
 _LONGEST_NAME = 128
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _VERSION = re.compile(r"[!-~]{1,64}")
+_CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:[^\s:*?\[\]]+)*")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
 
 
@@ -69,9 +71,11 @@ class Skill(Generic[P, R_co]):
     `kind` is how it runs: `inline` at once on the event loop, `thread` in a worker thread, `async`
     as a coroutine. `timeout` and `typical_duration` are seconds, `cost_usd` is US dollars a call.
     A `hidden` skill is in nobody's view. All effects of a `durable` one are inside its steps, so
-    the code between them may run again. `invoke` calls the function with validated arguments (an
-    instance of `inputs.struct`) and, where `wants_context`, the call's context. `digest` is a hash
-    over all that a caller can be shown, the same in every process.
+    the code between them may run again. `capabilities` are what it touches, as in
+    `network:api.example.com:443` or `memory:write`; an agent that calls it needs them all. `taint`
+    is who could have written what it gives. `invoke` calls the function with validated arguments
+    (an instance of `inputs.struct`) and, where `wants_context`, the call's context. `digest` is a
+    hash over all that a caller can be shown, the same in every process.
     """
 
     name: str
@@ -88,6 +92,8 @@ class Skill(Generic[P, R_co]):
     timeout: float
     hidden: bool
     durable: bool
+    capabilities: tuple[str, ...]
+    taint: Taint | None
     kind: Kind
     function: Callable[P, R_co]
     inputs: Inputs
@@ -141,6 +147,8 @@ def skill(
     inline: bool = False,
     hidden: bool = False,
     durable: bool = False,
+    capabilities: Iterable[str] = (),
+    taint: Taint | None = None,
 ) -> Callable[[Callable[P, R_co]], Skill[P, R_co]]: ...
 
 
@@ -166,6 +174,8 @@ def skill(
     inline: bool = False,
     hidden: bool = False,
     durable: bool = False,
+    capabilities: Iterable[str] = (),
+    taint: Taint | None = None,
 ) -> Skill[P, R_co] | Callable[[Callable[P, R_co]], Skill[P, R_co]]:
     """Declare a function as a skill.
 
@@ -180,6 +190,11 @@ def skill(
     `durable=True` promises that all effects are inside `context.step`: after an interruption, or an
     answer to `context.ask`, the function begins anew and passes the steps it has done. What is not
     durable, read-only or idempotent is one step of its own.
+
+    `capabilities` name what it touches, kind first and then ever more closely, with colons:
+    `memory:write`, `network:api.example.com:443`, `filesystem:read`. An agent calls it only if it
+    was given them all. `taint` says who could have written what it returns (`web`, `file`, `peer`);
+    unless it says so, what an open-world skill returns could be anybody's.
 
     Raises DeclarationError, in a sentence that names the function and what to change.
     """
@@ -215,6 +230,8 @@ def skill(
             timeout=timeout,
             hidden=hidden,
             durable=durable,
+            capabilities=tuple(capabilities),
+            taint=taint or ("web" if open_world else None),
             kind=_kind_of(function, inline=inline),
             function=function,
             inputs=inputs,
@@ -283,6 +300,12 @@ def _check(declared: AnySkill) -> None:
         raise DeclarationError(
             f"{where} is durable and has no steps: take a Context, and leave inline=True out."
         )
+    for capability in declared.capabilities:
+        if not _CAPABILITY.fullmatch(capability):
+            raise DeclarationError(
+                f"{where} names the capability {capability!r}: write it like memory:write or "
+                "network:api.example.com:443, without * and ?."
+            )
     if not 0 < declared.timeout < float("inf"):
         raise DeclarationError(f"{where} has a time-out that is no number of seconds above 0.")
     for value, what in ((declared.typical_duration, "duration"), (declared.cost_usd, "cost")):

@@ -17,8 +17,12 @@ from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-Origin = Literal["iq", "message", "command"]
-"""By which face work came: an execute IQ, a chat message, an ad-hoc command."""
+Origin = Literal["iq", "message", "command", "tool"]
+"""By which face work came: an execute IQ, a chat message, an ad-hoc command, a model's call."""
+
+Asker = Literal["caller", "model", "misled model"]
+"""Who wants a skill to run: the caller of an execute request, a model on behalf of its principal,
+or one that was shown what strangers wrote, so that what it wants may be theirs."""
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -38,7 +42,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `principal` is the bare JID of `requester`, the full one; `target` is the address of ours it
     was sent to. `execute` is the request as it came, `arguments` are its parameters as the skill
     wants them. `key` and `digest` know a repetition (see `component.tasks.replay`). `lang` is the
-    language of the request.
+    language of the request. `agent` is the agent that was asked, or that calls it itself.
     """
 
     principal: JID
@@ -51,6 +55,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     origin: Origin = "iq"
     lang: str | None = None
+    agent: str = ""
     confirmation: Confirmation | None = None
 
 
@@ -77,7 +82,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One committed revision, with all that its message needs (specification, "Events").
 
     `thread` is what the request named, or else the task's id. `question` is there when the change
-    put one: besides the event, it is to be sent to those who are asked.
+    put one: besides the event, it is to be sent to those who are asked. Of a model's call only the
+    question is told: the rest the model says itself.
     """
 
     task: Task
@@ -89,6 +95,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
     question: Question | None = None
     lang: str | None = None
+    origin: Origin = "iq"
 
 
 class Listener(Protocol):

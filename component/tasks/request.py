@@ -22,8 +22,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skill takes them. `id` is the caller's own name for the request, `thread` the one it named.
     `poll_after` is in how many seconds `<accepted/>` said that asking makes sense. `lang` is the
     language of the request. `confirmers` are the bare JIDs that had to be asked before it began,
-    with the `risk` that was named and the seconds they had. Fields may be added with a default:
-    rows of a release before are read.
+    with the `risk` that was named and the seconds they had. `agent` is the agent that runs it.
+    Fields may be added with a default: rows of a release before are read.
     """
 
     execute: str
@@ -33,6 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_after: int | None = None
     origin: Origin = "iq"
     lang: str | None = None
+    agent: str = ""
     confirmers: tuple[str, ...] = ()
     risk: Literal["low", "medium", "high"] = "medium"
     confirm_s: float = 86400.0
@@ -95,4 +96,5 @@ def notice_of(change: Change, question: Question | None = None) -> Notice:
         final=row.state in TERMINAL,
         question=question,
         lang=request.lang,
+        origin=request.origin,
     )

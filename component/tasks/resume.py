@@ -84,6 +84,7 @@ def verdict_of(
         digest="",
         origin=request.origin,
         lang=request.lang,
+        agent=request.agent,
         confirmation=confirmation,
     )
     return Verdict(call, may_use(principal, skill))

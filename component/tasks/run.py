@@ -208,6 +208,7 @@ class Run:
             principal=str(call.principal),
             sender=str(call.requester),
             skill=call.skill.name,
+            agent=call.agent,
             host=self,
         )
         try:

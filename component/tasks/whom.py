@@ -9,7 +9,7 @@ import anyio
 
 from component.policy import Asking
 from component.skills.declare import AnySkill
-from component.tasks.protocol import Confirmation
+from component.tasks.protocol import Asker, Confirmation
 from xep.disco import InfoQuery
 from xep.fluux_agent import NAMESPACE, errors
 from xep.jid import JID
@@ -62,24 +62,30 @@ class Whom:
         self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
         self._known: OrderedDict[JID, tuple[bool, float]] = OrderedDict()
 
-    def needed(self, principal: JID, skill: AnySkill) -> bool:
+    def needed(self, principal: JID, skill: AnySkill, asker: Asker = "caller") -> bool:
         """Whether somebody may have to be asked before this skill runs. Never waits."""
-        return skill.annotations.destructive or self._always(skill.name)
+        return skill.annotations.destructive or asker == "misled model" or self._always(skill.name)
 
     async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill
+        self,
+        principal: JID,
+        requester: JID,
+        target: JID,
+        skill: AnySkill,
+        asker: Asker = "caller",
     ) -> Confirmation | None:
         """Who has to confirm that `skill` runs for `principal`; None if nobody has to.
 
         `requester` is the full address of the request, `target` the address of ours that it came
-        to. What is said here holds for work that its principal has asked for itself.
+        to. That nobody is to be asked (`never`) holds for what a principal asks for itself, and not
+        for what a model does (CNF-001).
         Raises StanzaError: `confirmation-unavailable`, if somebody has to and nobody can (CNF-005).
         """
-        if not self.needed(principal, skill):
+        if not self.needed(principal, skill, asker):
             return None
         said = self._asking(skill.name)
         person: bool | None = None
-        if said.when == "never":
+        if said.when == "never" and asker == "caller":
             person = await self._is_person(principal, requester, target)
             if person:
                 return None
