@@ -73,7 +73,7 @@ class _Source:
         return name
 
     def lines(self) -> list[str]:
-        body = [line for field in self.plan.attributes for line in self._attribute(field)]
+        body = self._attributes()
         body += self._children()
         if self.plan.text is not None:
             body += self._text(self.plan.text)
@@ -97,14 +97,36 @@ class _Source:
             f"    raise bad_value({self.name(where)}, error) from error",
         ]
 
+    def _value(self, value: Any) -> str:
+        """``value`` in the source: as it is written, where that is the same; a name otherwise."""
+        plain = value is None or value == () or type(value) in (bool, int, str)
+        return repr(value) if plain else self.name(value)
+
+    def _attributes(self) -> list[str]:
+        """Nearly always there are no more attributes than must be there: then that is all."""
+        attributes = self.plan.attributes
+        if not attributes:
+            return []
+        required = [field for field in attributes if field.required]
+        others = [field for field in attributes if not field.required]
+        lines = ["attributes = element.attrib"]
+        for field in required:
+            lines += self._attribute(field)
+        if others:
+            lines.append(f"if len(attributes) > {len(required)}:")
+            lines += [f"    {line}" for field in others for line in self._attribute(field)]
+            lines.append("else:")
+            lines += [f"    f_{field.name} = {self._value(field.default)}" for field in others]
+        return lines
+
     def _attribute(self, field: Field) -> list[str]:
         local = self._local(field)
         if field.required:
             absent = [f"raise missing({self.name(field)})"]
         else:
-            absent = [f"{local} = {self.name(field.default)}"]
+            absent = [f"{local} = {self._value(field.default)}"]
         convert = self._converted(field, local, local, f"attribute '{field.local}'")
-        lines = [f"{local} = element.get({self.name(field.tag)})"]
+        lines = [f"{local} = attributes.get({field.tag!r})"]
         if convert == [f"{local} = {local}"]:
             if not field.required and field.default is None:
                 return lines
@@ -126,11 +148,11 @@ class _Source:
         after: list[str] = []
         for marker, field in plan.children:
             local = self._local(field)
-            start = self.name(field.default) if isinstance(marker, Flag) else "None"
+            start = self._value(field.default) if isinstance(marker, Flag) else "None"
             before.append(f"{local} = {start}")
             for tag, reading in self._readings(marker, field):
                 word = "elif" if branches else "if"
-                branches.append(f"{word} tag == {self.name(tag)}:")
+                branches.append(f"{word} tag == {tag!r}:")
                 branches += [f"    {line}" for line in reading]
             after += self._afterwards(field, local) if not isinstance(marker, Flag) else []
         if plan.rest is not None:
@@ -156,28 +178,41 @@ class _Source:
         raise AssertionError(marker)
 
     def _payload(self, local: str, field: Field, payload: type[Payload]) -> list[str]:
-        # Looked up when it runs, so that a class may hold itself.
-        decoder = self.name(functools.partial(decoder_for, payload))
+        decoder = self._decoder(payload)
         put = _put(local, field, self.name(payload.xml.local))
         if not field.drop_malformed:
-            return [f"value = {decoder}()(child)", *put]
+            return [f"value = {decoder}(child)", *put]
         return [
             "try:",
-            f"    value = {decoder}()(child)",
+            f"    value = {decoder}(child)",
             "except ContentError:",
             "    continue",
             *put,
         ]
+
+    def _decoder(self, payload: type[Payload]) -> str:
+        """The name of the decoder of ``payload``, which is compiled when it is first called: a
+        class may hold itself.
+        """
+
+        def first(element: Element) -> Any:
+            self.names[name] = decoder = decoder_for(payload)
+            return decoder(element)
+
+        name = self.name(first)
+        return name
 
     def _afterwards(self, field: Field, local: str) -> list[str]:
         if not field.many:
             absent = (
                 f"raise missing({self.name(field)})"
                 if field.required
-                else f"{local} = {self.name(field.default)}"
+                else f"{local} = {self._value(field.default)}"
             )
+            if absent == f"{local} = None":
+                return []
             return [f"if {local} is None:", f"    {absent}"]
-        absent = "()" if field.required else self.name(field.default)
+        absent = "()" if field.required else self._value(field.default)
         lines = [f"{local} = {absent} if {local} is None else tuple({local})"]
         if field.at_least or field.at_most is not None:
             check = self.name(functools.partial(_check_count, self.plan.cls.xml.local, field))
