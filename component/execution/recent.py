@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Final, Literal, TypeAlias
 
 from component.tasks.replay import digest_of, given
+from xep.binding import XML
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.jid import JID
@@ -17,7 +18,10 @@ from xep.stanza_error import StanzaError
 Key: TypeAlias = tuple[JID, JID, str]
 """The full address of the caller, the one it turned to, and the id of its IQ (RPL-006)."""
 
-_Entry: TypeAlias = tuple[Execute, Result | StanzaError, float] | Literal["elsewhere"]
+Answer: TypeAlias = XML | Result | StanzaError
+"""What was answered: a result as XML text or as it is, or an error."""
+
+_Entry: TypeAlias = tuple[Execute, Answer, float] | Literal["elsewhere"]
 """The request, its answer, and until when it is kept; or that the durable work has them."""
 
 _MOST_ENTRIES: Final = 10_000
@@ -63,13 +67,15 @@ class Recent:
         """How many requests are known."""
         return len(self._young.keys() | self._old.keys())
 
-    def get(self, key: Key, execute: Execute) -> Result | Accepted | Literal["elsewhere"] | None:
+    def get(self, key: Key, execute: Execute) -> XML | Result | Literal["elsewhere"] | None:
         """The answer to a repetition, or that the durable work knows it; None if this is new work.
 
         Raises StanzaError: the recorded error, or `conflict` for other content under the same key
         (RPL-012).
         """
-        entry = self._young.get(key) or self._old.get(key)
+        entry = self._young.get(key)
+        if entry is None:
+            entry = self._old.get(key)
         if entry is None or entry == "elsewhere":
             return entry
         recorded, answer, until = entry
@@ -77,14 +83,15 @@ class Recent:
             return None
         if recorded != execute and digest_of(recorded) != digest_of(execute):
             raise errors.conflict("An earlier request had this identifier and other content.")
-        return given(answer)
+        return given(answer) if isinstance(answer, StanzaError) else answer
 
-    def put(self, key: Key, execute: Execute, size: int, answer: Result | StanzaError) -> None:
+    def put(self, key: Key, execute: Execute, size: int, answer: Answer) -> None:
         """Keep the answer to a request of `size` bytes, unless it alone is too much."""
         size += _ENTRY
-        if type(answer) is Result:
-            for output in answer.outputs:
-                size += len(output.text)
+        if isinstance(answer, str):
+            size += len(answer)
+        elif isinstance(answer, Result):
+            size += sum([len(output.text) for output in answer.outputs])
         self._size += size
         if self._size > self._half_of_size or len(self._young) >= self._half_of_entries:
             if size > self._half_of_size:

@@ -178,8 +178,14 @@ class World:
         )
         self.message = MessageHandler("Assistant", self.sent.append, self.commands, clock)
         self.threads = Threads(8, 4)
+        self.tools_ended: list[str] = []
+        """Tasks that a model's call went on as, and that are over."""
         self.news = TaskNews(
-            self.told.put, lambda: True, self.contacts.may_write, question_messages
+            self.told.put,
+            lambda: True,
+            self.contacts.may_write,
+            question_messages,
+            tool_ended=self.tools_ended.append,
         )
         self.room = TaskRoom(
             self.storage,

@@ -1,0 +1,343 @@
+"""Skills as a model's tools: who is offered which, what comes of a call, that none runs twice."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.agent.protocol import Caller, Incoming, ToolResult, Waiting
+from component.audit.protocol import Event
+from component.execution.tools import ToolRoad, tool_name
+from component.policy import Rule
+from component.policy.flows import Flow, Flows
+from component.skills import AnySkill, Context, Output, SkillError, skill
+from tests.component.handlers.world import ALICE, World
+from tests.component.router.wire import AGENT, until
+from xep.fluux_agent.confirm import Decision
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+AT = JID.parse(AGENT)
+WHO = JID.parse(ALICE)
+
+
+@skill(read_only=True, inline=True, open_world=False)
+def add(a: int, b: Annotated[int, msgspec.Meta(description="The other one.")] = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@skill(read_only=True, capabilities=["network:api.example:443"], name="look.up")
+def look_up(words: str) -> str:
+    """Look something up."""
+    return f"about {words}"
+
+
+@skill(destructive=False, taint="file", capabilities=["filesystem:read"])
+def read_file(path: str) -> list[Output]:
+    return [Output("one", name="a"), Output("two", name="b")]
+
+
+@skill(read_only=True, inline=True)
+def says_no() -> str:
+    raise SkillError("Not today.")
+
+
+class Book:
+    """A record that can be read."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def settled(self) -> None: ...
+
+    def of(self, kind: str) -> list[tuple[str, str]]:
+        return [(e.outcome, e.subject) for e in self.events if e.kind == kind]
+
+
+class Desk:
+    """Tools over the road of a world."""
+
+    def __init__(self, *skills: AnySkill, flows: Sequence[Flow] = (), **options: Any) -> None:
+        self.world = World(skills, **options)
+        self.book = Book()
+        self.tools = ToolRoad(
+            self.world.road, self.world.room, self.world.view, Flows(flows), self.book
+        )
+
+    async def call(
+        self, name: str, call_id: str = "0.a", caller: Caller | None = None, **arguments: Any
+    ) -> ToolResult | Waiting:
+        text = json.dumps(arguments)
+        return await self.tools.call(caller or a_caller(), call_id, name, text)
+
+    async def decide(self, task: str, value: Any) -> None:
+        (question,) = await self.world.room.open_questions(WHO.bare, AT)
+        assert question.task == task
+        await self.world.room.decide(WHO.bare, AT, Decision(id=question.id, value=value))
+
+
+def a_caller(turn: str = "t1", agent: str = "assistant", **more: Any) -> Caller:
+    said = Incoming(
+        id=turn, agent="assistant", principal=WHO.bare, requester=WHO, target=AT, body=""
+    )
+    return Caller(incoming=said, agent=agent, turn=turn, **more)
+
+
+# -- what is offered ------------------------------------------------------------------------------
+
+
+def names(desk: Desk, caller: Caller) -> list[str]:
+    return [tool.name for tool in desk.tools.offered(caller)]
+
+
+def test_every_skill_of_the_principal_is_a_tool() -> None:
+    desk = Desk(add, look_up, read_file)
+    assert names(desk, a_caller()) == ["add", "look__up", "read_file"]
+    tool = desk.tools.offered(a_caller())[0]
+    assert tool.description == "Add two numbers."
+    schema = msgspec.json.decode(tool.parameters)
+    assert schema["required"] == ["a"]
+    assert schema["properties"]["b"]["description"] == "The other one."
+
+
+def test_what_the_principal_may_not_use_is_not_there() -> None:
+    desk = Desk(add, look_up, rules=[Rule(("add",), allowed_jids=("bob@b.example",))])
+    assert names(desk, a_caller()) == ["look__up"]
+
+
+def test_an_agent_is_offered_what_it_was_given_only() -> None:
+    desk = Desk(add, look_up, read_file)
+    assert names(desk, a_caller(skills=("a*", "read_?ile"))) == ["add", "read_file"]
+    assert names(desk, a_caller(capabilities=("filesystem",))) == ["add", "read_file"]
+    assert names(desk, a_caller(capabilities=())) == ["add"]
+
+
+@given(
+    st.lists(st.from_regex(r"[a-z][a-z_]{0,4}(\.[a-z_]{1,40}){0,3}", fullmatch=True), unique=True)
+)
+def test_each_skill_has_a_name_of_its_own_that_providers_take(skills: list[str]) -> None:
+    tools = [tool_name(name) for name in skills]
+    assert len(set(tools)) == len(skills)
+    assert all(0 < len(name) <= 64 and name.replace("_", "").isalnum() for name in tools)
+
+
+def test_what_may_run_beside_others() -> None:
+    desk = Desk(add, read_file)
+    assert desk.tools.together(a_caller(), "add")
+    assert not desk.tools.together(a_caller(), "read_file")
+    assert not desk.tools.together(a_caller(), "nosuch")
+
+
+# -- what comes of a call --------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_answered_at_once() -> None:
+    desk = Desk(add, look_up, says_no)
+    async with desk.world.running():
+        assert await desk.call("add", a=2) == ToolResult("3")
+        assert await desk.call("look__up", "0.b", words="x") == ToolResult("about x", taint="web")
+        assert await desk.call("look.up", "0.c", words="y") == ToolResult("about y", taint="web")
+        no = await desk.call("says_no", "0.d")
+        assert no == ToolResult("Not today.", is_error=True, taint="web")
+    assert desk.book.of("tool-call") == [
+        ("done", "add"),
+        ("done", "look.up"),
+        ("done", "look.up"),
+        ("refused", "says_no"),
+    ]
+
+
+async def test_several_artifacts_are_told_apart() -> None:
+    desk = Desk(read_file)
+    async with desk.world.running():
+        found = await desk.call("read_file", path="x")
+    assert isinstance(found, ToolResult)
+    assert found.content == "a (text/plain):\none\n\nb (text/plain):\ntwo"
+    assert found.taint == "file"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("nosuch", "{}", "no tool called 'nosuch'"),
+        ("add", "{", "not a JSON object"),
+        ("add", "[1]", "not a JSON object"),
+        ("add", '{"a": "x"}', "a"),
+        ("add", "", "a"),
+        ("add", '{"a": 1, "z": 2}', "z"),
+    ],
+)
+async def test_what_a_model_gets_wrong_is_told_to_it(name: str, arguments: str, said: str) -> None:
+    desk = Desk(add)
+    async with desk.world.running():
+        found = await desk.tools.call(a_caller(), "0.a", name, arguments)
+    assert isinstance(found, ToolResult)
+    assert found.is_error
+    assert said in found.content
+
+
+async def test_a_tool_that_is_not_offered_cannot_be_called() -> None:
+    desk = Desk(add, look_up)
+    async with desk.world.running():
+        found = await desk.call("look.up", caller=a_caller(capabilities=("memory",)), words="x")
+        assert isinstance(found, ToolResult)
+        assert found.is_error
+        assert "network:api.example:443" in found.content
+        hidden = await desk.call("add", caller=a_caller(skills=("look.up",)), a=1)
+        assert hidden == ToolResult("There is no tool called 'add'.", is_error=True)
+    assert desk.book.of("capability") == [("refused", "look.up")]
+
+
+async def test_the_same_call_runs_once_and_another_runs_again() -> None:
+    ran = []
+
+    @skill(destructive=False)
+    def counted(key: str) -> int:
+        ran.append(key)
+        return len(ran)
+
+    desk = Desk(counted)
+    async with desk.world.running():
+        assert await desk.call("counted", "0.a", key="x") == ToolResult("1", taint="web")
+        assert await desk.call("counted", "0.a", key="x") == ToolResult("1", taint="web")
+        assert await desk.call("counted", "1.a", key="x") == ToolResult("2", taint="web")
+        other = a_caller("t2")
+        assert await desk.call("counted", "0.a", other, key="x") == ToolResult("3", taint="web")
+
+
+async def test_the_skill_knows_which_agent_calls() -> None:
+    @skill(read_only=True, open_world=False)
+    async def who(context: Context) -> str:
+        return f"{context.principal} by {context.agent}"
+
+    desk = Desk(who)
+    async with desk.world.running():
+        assert await desk.call("who") == ToolResult("alice@a.example by assistant")
+        child = a_caller(agent="assistant/x")
+        assert await desk.call("who", caller=child) == ToolResult("alice@a.example by assistant/x")
+
+
+# -- what a person is asked ------------------------------------------------------------------------
+
+
+@skill
+def erase(target: str) -> str:
+    return f"{target} is gone"
+
+
+@pytest.mark.parametrize("confirm", ["destructive", "never"])
+async def test_what_a_model_wants_to_destroy_needs_a_person(confirm: Any) -> None:
+    desk = Desk(erase, confirm=confirm)
+    async with desk.world.running():
+        waiting = await desk.call("erase", target="x")
+        assert isinstance(waiting, Waiting)
+        assert waiting.question
+        # Its question is told, and none of its events.
+        await until(lambda: any("<confirm " in sent for sent in desk.world.told.sent))
+        assert not any("<task " in sent for sent in desk.world.told.sent)
+        assert await desk.call("erase", target="x") == waiting
+        assert await desk.tools.outcome(a_caller(), "erase", waiting.task) == waiting
+        await desk.decide(waiting.task, "approve")
+        await until(lambda: desk.world.tools_ended == [waiting.task])
+        done = ToolResult("x is gone", taint="web")
+        assert await desk.tools.outcome(a_caller(), "erase", waiting.task) == done
+        assert await desk.call("erase", target="x") == done
+        assert not any("<task " in sent for sent in desk.world.told.sent)
+    assert desk.book.of("tool-call")[0] == ("asked", "erase")
+    assert desk.book.of("tool-call")[-1] == ("done", "erase")
+
+
+async def test_a_no_is_told_to_the_model() -> None:
+    desk = Desk(erase)
+    async with desk.world.running():
+        waiting = await desk.call("erase", target="x")
+        assert isinstance(waiting, Waiting)
+        await desk.decide(waiting.task, "deny")
+        await until(lambda: desk.world.tools_ended == [waiting.task])
+        found = await desk.tools.outcome(a_caller(), "erase", waiting.task)
+    assert isinstance(found, ToolResult)
+    assert found.is_error
+    assert found.content.startswith("It did not happen: ")
+
+
+async def test_what_takes_long_goes_on_as_a_task() -> None:
+    gate = anyio.Event()
+
+    @skill(read_only=True, open_world=False)
+    async def slow() -> str:
+        await gate.wait()
+        return "at last"
+
+    desk = Desk(slow, inline_s=0.05)
+    async with desk.world.running():
+        waiting = await desk.call("slow")
+        assert isinstance(waiting, Waiting)
+        assert not waiting.question
+        gate.set()
+        await until(lambda: desk.world.tools_ended == [waiting.task])
+        found = await desk.tools.outcome(a_caller(), "slow", waiting.task)
+        assert found == ToolResult("at last")
+
+
+async def test_given_up() -> None:
+    desk = Desk(erase)
+    async with desk.world.running():
+        waiting = await desk.call("erase", target="x")
+        assert isinstance(waiting, Waiting)
+        await desk.tools.give_up(a_caller(), waiting.task)
+        found = await desk.tools.outcome(a_caller(), "erase", waiting.task)
+        assert found == ToolResult("It was cancelled.", is_error=True)
+        await desk.tools.give_up(a_caller(), waiting.task)
+        await desk.tools.give_up(a_caller(), "never-was")
+
+
+async def test_a_task_that_is_gone() -> None:
+    desk = Desk(erase)
+    async with desk.world.running():
+        found = await desk.tools.outcome(a_caller(), "erase", "never-was")
+    assert isinstance(found, ToolResult)
+    assert found.is_error
+
+
+# -- what strangers wrote --------------------------------------------------------------------------
+
+
+@skill(destructive=False, capabilities=["message"])
+def tell(text: str) -> str:
+    return f"told {text}"
+
+
+async def test_after_reading_strangers_a_person_is_asked() -> None:
+    desk = Desk(tell)
+    async with desk.world.running():
+        said = ToolResult("told x", taint="web")
+        assert await desk.call("tell", "0.a", text="x") == said
+        mine = a_caller(taints=frozenset(("person",)))
+        assert await desk.call("tell", "0.b", mine, text="x") == said
+        misled = a_caller(taints=frozenset(("person", "web")))
+        waiting = await desk.call("tell", "0.c", misled, text="x")
+        assert isinstance(waiting, Waiting)
+        assert waiting.question
+    assert desk.book.of("taint") == [("confirm", "tell")]
+
+
+async def test_a_rule_can_let_it_through_or_refuse_it() -> None:
+    rules = [Flow(("web",), ("message",), "allow"), Flow(("peer",), ("message",), "refuse")]
+    desk = Desk(tell, flows=rules)
+    async with desk.world.running():
+        web, peer = (a_caller(taints=frozenset((one,))) for one in ("web", "peer"))
+        assert await desk.call("tell", "0.a", web, text="x") == ToolResult("told x", taint="web")
+        refused = await desk.call("tell", "0.b", peer, text="x")
+    assert isinstance(refused, ToolResult)
+    assert refused.is_error
+    assert desk.book.of("taint") == [("refuse", "tell")]

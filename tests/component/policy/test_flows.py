@@ -1,0 +1,72 @@
+"""What data of strangers may reach, and what an agent was given."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.policy.flows import Flow, Flows, covers
+from component.policy.taint import Taint
+
+TAINTS = st.sets(st.sampled_from(get_args(Taint)))
+CAPABILITIES = st.lists(
+    st.sampled_from(["network:a.example:443", "memory:write", "filesystem:read", "message"]),
+    max_size=3,
+)
+
+
+@given(TAINTS, CAPABILITIES, st.booleans(), st.booleans())
+def test_without_rules_strangers_reach_what_cannot_carry_anything_out(
+    taints: set[Taint], capabilities: list[str], read_only: bool, open_world: bool
+) -> None:
+    verdict = Flows().verdict(taints, capabilities, read_only=read_only, open_world=open_world)
+    asked = bool(taints - {"person"}) and open_world and not read_only
+    assert verdict == ("confirm" if asked else "allow")
+
+
+def verdict(flows: Flows, taints: set[Taint], *capabilities: str) -> str:
+    return flows.verdict(taints, capabilities, read_only=False, open_world=True)
+
+
+def test_the_first_rule_that_matches_counts() -> None:
+    flows = Flows(
+        [
+            Flow(("web",), ("message:boss",), "refuse"),
+            Flow(("web", "file"), ("message*",), "allow"),
+        ]
+    )
+    assert verdict(flows, {"web"}, "message:boss") == "refuse"
+    assert verdict(flows, {"web"}, "message:other") == "allow"
+    assert verdict(flows, {"file"}, "message:boss") == "allow"
+    assert verdict(flows, {"peer"}, "message:boss") == "confirm"
+
+
+def test_the_strictest_of_all_counts() -> None:
+    flows = Flows([Flow(("web",), ("a",), "allow"), Flow(("file",), ("b",), "refuse")])
+    assert verdict(flows, {"web"}, "a") == "allow"
+    assert verdict(flows, {"web"}, "a", "b") == "confirm"
+    assert verdict(flows, {"web", "file"}, "a", "b") == "refuse"
+    assert verdict(flows, {"person"}, "a", "b") == "allow"
+
+
+def test_a_star_reaches_what_declares_nothing() -> None:
+    assert verdict(Flows([Flow(("web",), ("*",), "refuse")]), {"web"}) == "refuse"
+    assert verdict(Flows([Flow(("web",), ("n*",), "refuse")]), {"web"}) == "confirm"
+
+
+@pytest.mark.parametrize(
+    ("granted", "missing"),
+    [
+        (("*",), None),
+        (("network", "memory:write"), None),
+        (("network:*", "memory:w*"), None),
+        (("network:a.example:443",), "memory:write"),
+        (("memory:write",), "network:a.example:443"),
+        (("network:a.example",), "memory:write"),
+        (("net", "memory"), "network:a.example:443"),
+        ((), "network:a.example:443"),
+    ],
+)
+def test_what_is_granted(granted: tuple[str, ...], missing: str | None) -> None:
+    assert covers(granted, ["network:a.example:443", "memory:write"]) == missing
