@@ -30,12 +30,28 @@ class Header(msgspec.Struct, frozen=True, tag="session", omit_defaults=True):
     jid: str
 
 
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that came with a message; `size` is written for people, as `926KB`."""
+
+    filename: str
+    mime_type: str = "unknown"
+    size: str = "unknown"
+
+
+class Reaction(msgspec.Struct, frozen=True):
+    """Emojis under a message (XEP-0444); the line that holds them has no content."""
+
+    message_id: str
+    emojis: tuple[str, ...] = ()
+
+
 class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_only=True):
     """What a person or the agent said.
 
     `ts` is a time of RFC 3339, `sender` who said it where that is not the agent. `turn` is the
     turn that it belongs to (ours); `final` marks the answer that ends a turn. Tokens and US dollars
-    are those of the model call that gave it.
+    are those of the model call that gave it. `taint` is that of a message; `taints` are those of
+    what the model had been shown when it gave this answer.
     """
 
     role: Literal["user", "assistant"]
@@ -43,9 +59,12 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
     msg_id: str | None = None
     sender: str | None = None
     ts: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    reaction: Reaction | None = None
     turn: str | None = None
     final: bool = False
     taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
@@ -85,10 +104,11 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
 
 
 class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):
-    """Stands for everything above it but the last `kept` lines before it."""
+    """Stands for everything above it but the last `kept` lines before it, and has its `taints`."""
 
     content: str
     kept: int = 0
+    taints: tuple[Taint, ...] = ()
     ts: str | None = None
 
 

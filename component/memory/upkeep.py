@@ -1,0 +1,150 @@
+"""What is done to the files of one conversation as a whole: put away, erased, counted.
+
+All of it waits for the disk and raises MemoryStoreError.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from component.memory import files
+from component.memory.lines import Header
+
+HISTORY = "history.jsonl"
+ARCHIVES = "sessions"
+
+_KNOWLEDGE = "knowledge.jsonl"
+_ATTACHMENTS = "files"
+# The second and the fourth are what Fluux Agent called them before.
+_FORGOTTEN = (HISTORY, "history.md", "user.md", "context.md", "memory.md", _KNOWLEDGE)
+
+# Quotes within a text of JSON are escaped, so this is never found in what somebody has said.
+_MESSAGE = re.compile(rb'"type"\s*:\s*"message"')
+_HEADER = msgspec.json.Decoder(Header)
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What was erased: messages, memories and attachments, and the names of the files."""
+
+    messages: int = 0
+    memories: int = 0
+    attachments: int = 0
+    names: tuple[str, ...] = ()
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation in numbers. `since` is the time in its header, `size` its bytes."""
+
+    messages: int = 0
+    since: str | None = None
+    size: int = 0
+    archived: int = 0
+    memories: int = 0
+    attachments: int = 0
+
+
+def put_away(root: Path, folder: Path, now: float) -> Path:
+    """Move the current session to `sessions/`; returns where it is now.
+
+    `now` is in seconds since 1970. Never overwrites: a second one of the same second gets a number.
+    """
+    archives = folder / ARCHIVES
+    files.make_folder(root, archives)
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
+    for number in itertools.count(1):
+        target = archives / (f"{stamp}.jsonl" if number == 1 else f"{stamp}-{number}.jsonl")
+        with files.explained(target, "made"), contextlib.suppress(FileExistsError):
+            # An empty file of our own is what is replaced, and nothing else can be.
+            target.touch(mode=0o600, exist_ok=False)
+            break
+    with files.explained(folder / HISTORY, "moved to its archive"):
+        try:
+            (folder / HISTORY).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            raise
+        files.sync_folder(archives)
+        files.sync_folder(folder)
+    return target
+
+
+def archives(root: Path, folder: Path) -> list[Path]:
+    """The archived sessions, the newest first; those of old, which end in `.md`, as well."""
+    where = folder / ARCHIVES
+    if not files.check_folder(root, where):
+        return []
+    with files.explained(where, "read"):
+        found = [each for each in where.iterdir() if each.suffix in {".jsonl", ".md"}]
+    return sorted(found, key=_age, reverse=True)
+
+
+def erase(root: Path, folder: Path) -> Forgotten:
+    """Erase what is remembered of somebody; archived sessions and the chosen persona stay."""
+    if not files.check_folder(root, folder):
+        return Forgotten()
+    status = count(root, folder)
+    names = [name for name in _FORGOTTEN if files.remove(folder / name)]
+    attachments = folder / _ATTACHMENTS
+    if files.check_folder(root, attachments):
+        with files.explained(attachments, "removed"):
+            shutil.rmtree(attachments)
+        names.append(_ATTACHMENTS)
+    if names:
+        with files.explained(folder, "written"):
+            files.sync_folder(folder)
+    return Forgotten(
+        messages=status.messages,
+        memories=status.memories,
+        attachments=status.attachments,
+        names=tuple(names),
+    )
+
+
+def count(root: Path, folder: Path) -> Status:
+    """Count what is there. Reads the whole session, so it is for those who ask."""
+    if not files.check_folder(root, folder):
+        return Status()
+    messages = size = memories = attachments = 0
+    since = None
+    for number, line in enumerate(_lines(folder / HISTORY)):
+        size += len(line)
+        messages += bool(_MESSAGE.search(line))
+        if not number:
+            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
+                since = _HEADER.decode(line).created
+    for line in _lines(folder / _KNOWLEDGE):
+        memories += bool(line.strip())
+    if files.check_folder(root, folder / _ATTACHMENTS):
+        with files.explained(folder / _ATTACHMENTS, "read"):
+            attachments = sum(1 for each in (folder / _ATTACHMENTS).iterdir() if each.is_file())
+    return Status(
+        messages=messages,
+        since=since,
+        size=size,
+        archived=len(archives(root, folder)),
+        memories=memories,
+        attachments=attachments,
+    )
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with files.explained(path, "read"):
+        try:
+            descriptor = files.open_file(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+            yield from file
+
+
+def _age(archive: Path) -> tuple[str, int]:
+    number = archive.stem[16:]  # of `YYYYMMDD-HHMMSS-2`
+    return archive.stem[:15], int(number) if number.isdecimal() else 0
