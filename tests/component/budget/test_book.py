@@ -1,0 +1,272 @@
+"""Budgets: nobody spends more than the least of them, and what was spent outlives the process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.audit.protocol import Event
+from component.budget.book import BudgetBook, Limit, Limits, Spent
+from component.budget.protocol import Amount, BudgetExceededError, Spender
+from component.storage import Storage, StorageError
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+ALICE = JID.parse("alice@a.example")
+BOB = JID.parse("bob@a.example")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 22, 23, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Book:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def settled(self) -> None: ...
+
+
+def who(principal: JID = ALICE, task: str = "t1", *agents: str) -> Spender:
+    return Spender(agents or ("assistant",), principal, task)
+
+
+def a_book(storage: Any = None, alerts: list[str] | None = None, **limits: Any) -> BudgetBook:
+    heard = [] if alerts is None else alerts
+    return BudgetBook(storage, Limits(**limits), Book(), heard.append, Clock())
+
+
+def spend(book: BudgetBook, spender: Spender, tokens: int, usd: float = 0.0) -> None:
+    book.settle(book.reserve(spender, Amount(tokens, usd)), Amount(tokens, usd))
+
+
+@asynccontextmanager
+async def running(book: BudgetBook) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        await group.start(book.run)
+        yield
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("limits", "scope", "of"),
+    [
+        ({"principal": Limit(tokens=100)}, "principal", "alice@a.example"),
+        ({"principal": Limit(usd=0.1)}, "principal", "alice@a.example"),
+        ({"task": Limit(tokens=100)}, "task", "t1"),
+        ({"day": Limit(usd=0.1)}, "day", "all"),
+        ({"agents": {"assistant": Limit(tokens=100)}}, "agent", "assistant"),
+    ],
+)
+def test_a_call_that_would_exceed_a_budget_is_not_made(limits: Any, scope: str, of: str) -> None:
+    book = a_book(**limits)
+    spend(book, who(), 60, 0.06)
+    with pytest.raises(BudgetExceededError) as caught:
+        book.reserve(who(), Amount(41, 0.041))
+    assert (caught.value.scope, caught.value.of) == (scope, of)
+    assert str(caught.value).endswith(".")
+    book.reserve(who(), Amount(40, 0.04))
+    assert book._recorder.events[0].kind == "budget"  # type: ignore[attr-defined]  # it is ours
+
+
+def test_what_is_set_aside_counts_until_it_is_settled() -> None:
+    book = a_book(principal=Limit(tokens=100))
+    one = book.reserve(who(), Amount(60))
+    with pytest.raises(BudgetExceededError):
+        book.reserve(who(task="t2"), Amount(60))
+    book.reserve(who(BOB, "t3"), Amount(60))
+    book.settle(one, Amount(10))
+    book.reserve(who(task="t2"), Amount(60))
+    assert book.spent("principal", str(ALICE)).tokens == 10
+
+
+def test_a_call_that_was_never_made_costs_nothing() -> None:
+    book = a_book(principal=Limit(tokens=100))
+    book.settle(book.reserve(who(), Amount(100)), Amount())
+    row = book.spent("principal", str(ALICE))
+    assert (row.tokens, row.calls, row.limit_tokens) == (0, 0, 100)
+    book.reserve(who(), Amount(100))
+
+
+def test_a_refusal_sets_nothing_aside() -> None:
+    book = a_book(principal=Limit(tokens=100), day=Limit(tokens=10))
+    with pytest.raises(BudgetExceededError):
+        book.reserve(who(), Amount(50))
+    book.reserve(who(), Amount(10))
+
+
+def test_what_a_child_spends_counts_for_those_above_it() -> None:
+    book = a_book(agents={"assistant": Limit(tokens=100)})
+    spend(book, who(ALICE, "t1", "assistant/x", "assistant"), 90)
+    assert book.spent("agent", "assistant/x").tokens == 90
+    with pytest.raises(BudgetExceededError):
+        book.reserve(who(), Amount(20))
+
+
+def test_the_day_ends_at_midnight() -> None:
+    book = a_book(principal=Limit(tokens=100))
+    clock = book._now
+    assert isinstance(clock, Clock)
+    spend(book, who(), 100)
+    with pytest.raises(BudgetExceededError):
+        book.reserve(who(), Amount(1))
+    late = book.reserve(who(BOB), Amount(60))
+    clock.now += timedelta(hours=1)
+    book.reserve(who(), Amount(100))
+    book.settle(late, Amount(60))  # of the day before
+    assert book.spent("principal", str(BOB)).tokens == 0
+
+
+def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
+    alerts: list[str] = []
+    book = a_book(None, alerts, principal=Limit(tokens=100), alert=0.5)
+    spend(book, who(), 49)
+    assert alerts == []
+    spend(book, who(), 2)
+    spend(book, who(), 20)
+    assert alerts == [
+        "51 % of the budget of alice@a.example is spent: 51 tokens of 100, 0.0000 USD."
+    ]
+    assert [e.outcome for e in book._recorder.events] == ["alert"]  # type: ignore[attr-defined]
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from([ALICE, BOB]),
+        st.sampled_from(["t1", "t2"]),
+        st.integers(0, 60),
+        st.floats(0, 1),
+    ),
+    max_size=30,
+)
+
+
+@given(CALLS)
+def test_no_budget_is_ever_exceeded(calls: list[tuple[JID, str, int, float]]) -> None:
+    book = a_book(
+        principal=Limit(tokens=150), task=Limit(tokens=120), day=Limit(tokens=200), alert=0.99
+    )
+    spent: dict[str, int] = {}
+    for principal, task, most, part in calls:
+        names = (str(principal), task, "all")
+        left = [
+            limit - spent.get(name, 0) for name, limit in zip(names, (150, 120, 200), strict=True)
+        ]
+        try:
+            leave = book.reserve(who(principal, task), Amount(most))
+        except BudgetExceededError:
+            assert most > min(left)
+            continue
+        assert most <= min(left)
+        took = round(most * part)
+        book.settle(leave, Amount(took))
+        for name in names:
+            spent[name] = spent.get(name, 0) + took
+    for principal in (ALICE, BOB):
+        assert book.spent("principal", str(principal)).tokens == spent.get(str(principal), 0)
+
+
+async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
+    book = a_book(storage, principal=Limit(tokens=100))
+    async with running(book):
+        spend(book, who(), 70, 0.5)
+        spend(book, who(BOB, "t2"), 10)
+        (alice,) = [row for row in await book.report() if row.of == str(ALICE)]
+        assert alice == Spent(
+            scope="principal", of=str(ALICE), tokens=70, usd=0.5, calls=1, limit_tokens=100
+        )
+    again = a_book(storage, principal=Limit(tokens=100))
+    async with running(again):
+        assert again.spent("principal", str(ALICE)).tokens == 70
+        assert again.spent("day", "all").calls == 2
+        with pytest.raises(BudgetExceededError):
+            again.reserve(who(), Amount(31))
+        rows = {(row.scope, row.of): row.tokens for row in await again.report()}
+    assert rows == {
+        ("day", "all"): 80,
+        ("agent", "assistant"): 80,
+        ("principal", str(ALICE)): 70,
+        ("principal", str(BOB)): 10,
+    }
+
+
+async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage) -> None:
+    def begin(database: Any) -> None:
+        database.execute(
+            "INSERT INTO turns (id, home, session, message, state, created)"
+            " VALUES ('t1', 'h', 's', '{}', 'parked', 0)"
+        )
+
+    await storage.write(begin)
+    book = a_book(storage)
+    async with running(book):
+        spend(book, who(task="t1"), 70)
+        spend(book, who(task="over"), 70)
+        await book.flush()
+    again = a_book(storage, task=Limit(tokens=100))
+    async with running(again):
+        with pytest.raises(BudgetExceededError):
+            again.reserve(who(task="t1"), Amount(31))
+        again.reserve(who(task="over"), Amount(31))
+        again.ended("t1")
+        again.ended("over")
+        await again.flush()
+        assert again.spent("task", "t1").tokens == 0
+    left = await storage.read(
+        lambda db: db.execute("SELECT count(*) FROM spending WHERE scope = 'task'").fetchone()
+    )
+    assert left == (0,)
+
+
+async def test_two_who_share_a_database_share_the_budget(storage: Storage) -> None:
+    one, other = (a_book(storage, principal=Limit(tokens=100)) for _ in range(2))
+    async with running(one), running(other):
+        spend(one, who(), 60)
+        await one.flush()
+        spend(other, who(), 30)
+        await other.flush()
+        assert other.spent("principal", str(ALICE)).tokens == 90
+        with pytest.raises(BudgetExceededError):
+            other.reserve(who(), Amount(20))
+
+
+class Full:
+    """A storage whose disk is full for a while."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.full = True
+
+    async def read(self, op: Any) -> Any:
+        return await self.storage.read(op)
+
+    async def write(self, op: Any, *, keep_trying: bool = False) -> Any:
+        if self.full:
+            raise StorageError("The disk is full.")
+        return await self.storage.write(op, keep_trying=keep_trying)
+
+
+async def test_what_could_not_be_written_is_written_later(storage: Storage) -> None:
+    disk = Full(storage)
+    book = a_book(disk)
+    spend(book, who(), 5)
+    with pytest.raises(StorageError):
+        await book.flush()
+    spend(book, who(), 6)
+    disk.full = False
+    await book.flush()
+    rows = {(row.scope, row.of): (row.tokens, row.calls) for row in await book.report()}
+    assert rows["principal", str(ALICE)] == (11, 2)
