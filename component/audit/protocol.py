@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal[
 ]
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One thing that was done or decided.
 
     `outcome` is one word: done, failed, refused, accepted, asked, approved, denied, allowed …

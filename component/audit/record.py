@@ -1,0 +1,322 @@
+"""The record of a running service: takes events without waiting, and has them on disk soon."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from time import time_ns
+from typing import Final, Literal
+
+import anyio
+import msgspec
+import structlog
+from anyio import to_thread
+from anyio.abc import TaskStatus
+
+from component.audit.files import DIRECTORY
+from component.audit.heads import Head, heads_in, place_of, put_head
+from component.audit.lines import Chain, Link, timestamp
+from component.audit.opening import Opened, open_record
+from component.audit.protocol import Event
+from component.audit.retention import old_files, removal_of, remove
+from component.storage import Storage, StorageError
+
+_log = structlog.get_logger("component.audit")
+
+_GATHER_S: Final = 0.02
+"""For so long events are gathered: at most fifty times a second is the disk waited for."""
+_ANCHOR_S: Final = 1.0
+_SLICE: Final = 256
+"""Lines made between two looks at what else there is to do: about half a millisecond."""
+_TOGETHER: Final = 16_384
+"""Lines that are written at a time, at most."""
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 5.0
+_LAST_ATTEMPTS: Final = 3
+
+
+class AuditOptions(msgspec.Struct, frozen=True):
+    """How the record is kept.
+
+    Attributes:
+        on_failure: refuse new work when the disk takes no more, or lose events and say how many.
+        keep_days: days after which files are removed; 0 for never.
+        max_file_bytes: from what size on a new file is begun.
+        most_waiting: events that wait for the disk at the same time, before one of the two.
+        version: of this release, as the record says it.
+    """
+
+    on_failure: Literal["refuse", "continue"] = "refuse"
+    keep_days: int = 0
+    max_file_bytes: int = 67_108_864
+    most_waiting: int = 65_536
+    version: str = ""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """How the record is: events written and lost, those that wait, and for how many seconds."""
+
+    written: int
+    lost: int
+    waiting: int
+    lag_s: float
+    failing: bool
+
+
+class Audit:
+    """Implements `component.audit.protocol.Recorder`; made by `Audit.open`.
+
+    What is recorded waits for twentieths of a second and is then written and synced together. What
+    was recorded before is on disk after `settled`. The database learns once a second how far that
+    is, by which a record that was cut off is found out (`heads`).
+
+    Nothing is lost in silence. While the disk refuses, events wait in memory and are tried again;
+    when there are too many, `full` says why nothing new can be taken on, or they are counted and
+    the record says how many there were.
+    """
+
+    def __init__(self, opened: Opened, storage: Storage, options: AuditOptions) -> None:
+        """Use `Audit.open`."""
+        self.directory = storage.directory / DIRECTORY
+        self._storage = storage
+        self._options = options
+        self._chain = Chain(opened.link)
+        self._name = opened.chain
+        self._place = place_of(self.directory)
+        self._journal = opened.journal
+        self._written = opened.link
+        self._anchored = opened.link.seq
+        self._begun_at = opened.link.seq
+        self._promised = opened.link.seq
+        """The number that the last event has or will have that waits no more to be made a line."""
+        self._waiting: list[Event] = []
+        self._times: list[int] = []
+        """When each of them came, in nanoseconds: pairs would keep the garbage collector busy."""
+        self._made = b""
+        """Lines that are made and not yet on disk."""
+        self._made_at = (0, "")
+        self._since_ns = 0
+        self._most = options.most_waiting
+        self._loses = options.on_failure == "continue"
+        self._lost = 0
+        self._lost_before = 0
+        self._lost_since = 0
+        self._failure: str | None = None
+        self._put_off = False
+        self._asleep = False
+        self._wake = anyio.Event()
+        self._committing = anyio.Lock()
+        self._thread = anyio.CapacityLimiter(1)
+        for event in opened.news:
+            self.record(event)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, storage: Storage, options: AuditOptions) -> "AsyncIterator[Audit]":
+        """Open the record of a data directory for the time of the context.
+
+        `run` is to run meanwhile. At the end all that waits is written, and the record is closed.
+        Raises StorageError.
+        """
+        heads = await storage.read(heads_in)
+        opened = await to_thread.run_sync(
+            open_record, storage.directory, heads, options.max_file_bytes, options.version
+        )
+        for event in opened.news:
+            if event.outcome != "opened":
+                _log.warning(f"the record was {event.outcome}", reason=event.detail)
+        audit = cls(opened, storage, options)
+        try:
+            yield audit
+        finally:
+            with anyio.CancelScope(shield=True):
+                await audit._close()
+
+    # -- what rooms use --------------------------------------------------------------------------
+
+    def record(self, event: Event) -> None:
+        """Record it, on the thread of the event loop. Never waits and never raises."""
+        waiting = self._waiting
+        if self._loses and len(waiting) >= self._most:
+            self._lost_since = self._lost_since or time_ns()
+            self._lost += 1
+            return
+        waiting.append(event)
+        self._times.append(time_ns())
+        if self._asleep:
+            self._asleep = False
+            self._wake.set()
+
+    async def settled(self) -> None:
+        """Wait until everything recorded so far is on disk.
+
+        Raises StorageError if the disk refuses: it is tried again all the same.
+        """
+        last = self._promised + len(self._waiting)
+        while self._written.seq < last:
+            await self._commit(raising=True)
+
+    def full(self) -> str | None:
+        """Why no new work can be taken on now, as a sentence for whoever asks; None if it can."""
+        if self._loses or len(self._waiting) < self._most:
+            return None
+        return "What is done here cannot be recorded at the moment; try again later."
+
+    @property
+    def figures(self) -> Figures:
+        """How the record is."""
+        since = self._since_ns or (self._times[0] if self._times else 0)
+        return Figures(
+            written=self._written.seq - self._begun_at,
+            lost=self._lost_before + self._lost,
+            waiting=len(self._waiting) + self._promised - self._written.seq,
+            lag_s=max(0, time_ns() - since) / 1e9 if since else 0.0,
+            failing=self._failure is not None,
+        )
+
+    @property
+    def head(self) -> Link:
+        """The last line that is on disk."""
+        return self._written
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Have events on disk soon, until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._anchoring)
+            task_status.started()
+            await self._guarded(self._retire)
+            wait = _FIRST_WAIT_S
+            while True:
+                if not self._waiting and not self._made:
+                    self._wake = anyio.Event()
+                    self._asleep = True
+                    await self._wake.wait()
+                await anyio.sleep(_GATHER_S if self._failure is None else wait)
+                if await self._commit(raising=False):
+                    await self._guarded(self._retire)
+                wait = _FIRST_WAIT_S if self._failure is None else min(2 * wait, _LONGEST_WAIT_S)
+
+    async def _close(self) -> None:
+        self._retell_lost()
+        self.record(Event(kind="record", outcome="closed"))
+        for _ in range(_LAST_ATTEMPTS):
+            await self._commit(raising=False)
+            if not self._waiting and not self._made:
+                break
+            await anyio.sleep(_FIRST_WAIT_S)
+        else:
+            left = self.figures.waiting
+            _log.error("the end of the record is lost", events=left, reason=self._failure)
+        await self._guarded(self._anchor)
+        await to_thread.run_sync(self._journal.close, limiter=self._thread)
+
+    # -- the disk --------------------------------------------------------------------------------
+
+    async def _commit(self, *, raising: bool) -> bool:
+        """Write and sync what waits; return whether a file was begun."""
+        async with self._committing:
+            with anyio.CancelScope(shield=True):
+                await self._make_lines()
+                if not self._made:
+                    return False
+                link = self._chain.last
+                try:
+                    begun = await to_thread.run_sync(
+                        self._journal.append, self._made, *self._made_at, limiter=self._thread
+                    )
+                except StorageError as error:
+                    self._failed(error)
+                    if raising:
+                        raise
+                    return False
+                before, self._written = self._written, link
+                self._made = b""
+                self._since_ns = 0
+        if begun:
+            # In the log of the system it is out of reach of whoever can write here.
+            _log.info("a file of the record is begun", after=before.seq, hash=before.hash)
+        self._went_well()
+        return begun
+
+    async def _make_lines(self) -> None:
+        """Make lines of what waits, unless there are some that could not be written."""
+        if self._made or not self._waiting:
+            return
+        taken, self._waiting = self._waiting[:_TOGETHER], self._waiting[_TOGETHER:]
+        times, self._times = self._times[:_TOGETHER], self._times[_TOGETHER:]
+        self._since_ns = times[0]
+        self._promised += len(taken)
+        self._made_at = (self._chain.seq + 1, timestamp(self._since_ns // 1_000_000)[:10])
+        pieces = []
+        for at in range(0, len(taken), _SLICE):
+            if at:
+                await anyio.lowlevel.checkpoint()
+            pieces.append(self._chain.add(times[at : at + _SLICE], taken[at : at + _SLICE]))
+        self._made = b"".join(pieces)
+
+    def _failed(self, error: StorageError) -> None:
+        if self._failure is None:
+            then = "counted and lost" if self._loses else "too many for new work to be taken on"
+            _log.error(
+                "the record cannot be written; events wait in memory until they are " + then,
+                reason=str(error),
+                at_most=self._most,
+            )
+        self._failure = str(error)
+
+    def _went_well(self) -> None:
+        if self._failure is not None:
+            self._failure = None
+            _log.info("the record is written again", waiting=len(self._waiting))
+        self._retell_lost()
+
+    def _retell_lost(self) -> None:
+        if not self._lost or len(self._waiting) >= self._most:
+            return
+        lost, self._lost = self._lost, 0
+        since, self._lost_since = self._lost_since, 0
+        self._lost_before += lost
+        detail = f"{lost} events since {timestamp(since // 1_000_000)} were not recorded: too many"
+        self.record(Event(kind="record", outcome="lost", detail=f"{detail} waited for the disk."))
+
+    async def _retire(self) -> None:
+        """Remove what is too old, once it is on disk that it was."""
+        if not self._options.keep_days:
+            return
+        files, last = await to_thread.run_sync(
+            old_files,
+            self.directory,
+            self._options.keep_days,
+            time_ns() // 1_000_000,
+            limiter=self._thread,
+        )
+        if last is not None:
+            self.record(removal_of(files, last))
+            await self.settled()
+            await to_thread.run_sync(remove, files, limiter=self._thread)
+
+    # -- the database ----------------------------------------------------------------------------
+
+    async def _anchoring(self) -> None:
+        while True:
+            await anyio.sleep(_ANCHOR_S)
+            await self._guarded(self._anchor)
+
+    async def _anchor(self) -> None:
+        link = self._written
+        if link.seq == self._anchored:
+            return
+        head = Head(self._name, self._place, link)
+        await self._storage.write(lambda database: put_head(database, head))
+        self._anchored = link.seq
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what can be done later as well; the first refusal of several is told."""
+        try:
+            await work()
+        except StorageError as error:
+            if not self._put_off:
+                _log.warning("the record is kept, what belongs to it waits", reason=str(error))
+            self._put_off = True
+        else:
+            self._put_off = False

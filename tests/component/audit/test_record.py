@@ -1,0 +1,383 @@
+"""The record of a running service: on disk soon, never lost in silence, never broken by a crash."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from component.audit import journal as journal_module
+from component.audit.files import files_in
+from component.audit.heads import heads_in
+from component.audit.lines import Line, Link, read_line
+from component.audit.protocol import Event
+from component.audit.record import Audit, AuditOptions
+from component.audit.verify import Verdict, verify
+from component.storage import Storage, StorageError
+
+pytestmark = pytest.mark.anyio
+
+
+def event(subject: str = "echo") -> Event:
+    return Event(kind="execute", outcome="done", principal="juliet@example.com", subject=subject)
+
+
+@asynccontextmanager
+async def running(path: Path, options: AuditOptions = AuditOptions()) -> AsyncIterator[Audit]:  # noqa: B008
+    async with (
+        Storage.open(path) as storage,
+        Audit.open(storage, options) as audit,
+        anyio.create_task_group() as group,
+    ):
+        await group.start(audit.run)
+        yield audit
+        group.cancel_scope.cancel()
+
+
+async def verdict(path: Path) -> Verdict:
+    """As `xmpp-agent audit verify` comes to it: with what the database knows."""
+    async with Storage.open(path) as storage:
+        _, heads = await storage.read(heads_in)
+    return verify(path / "audit", [head.link for head in heads])
+
+
+def lines(path: Path) -> list[Line]:
+    found = [
+        read_line(raw)
+        for file in files_in(path / "audit")
+        for raw in file.read_bytes().splitlines()
+    ]
+    return [sealed.line for sealed in found if sealed is not None]
+
+
+async def test_what_was_recorded_is_on_disk_once_settled(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit:
+        audit.record(event("one"))
+        audit.record(event("two"))
+        await audit.settled()
+        assert [line.subject for line in lines(tmp_path)[1:]] == ["one", "two"]
+        assert audit.figures.waiting == 0
+    kinds = [(line.kind, line.outcome) for line in lines(tmp_path)]
+    assert kinds[0] == ("record", "opened")
+    assert kinds[-1] == ("record", "closed")
+    assert (await verdict(tmp_path)).whole
+
+
+async def test_it_is_private(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    assert (tmp_path / "audit").stat().st_mode & 0o777 == 0o700
+    assert files_in(tmp_path / "audit")[0].stat().st_mode & 0o777 == 0o600
+
+
+async def test_many_settle_at_once_and_the_order_is_that_of_recording(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit, anyio.create_task_group() as group:
+
+        async def one(number: int) -> None:
+            audit.record(event(str(number)))
+            await audit.settled()
+            assert any(line.subject == str(number) for line in lines(tmp_path))
+
+        for number in range(20):
+            group.start_soon(one, number)
+    subjects = [int(line.subject) for line in lines(tmp_path) if line.kind == "execute"]
+    assert sorted(subjects) == list(range(20))
+
+
+async def test_the_chain_goes_on_over_lives(tmp_path: Path) -> None:
+    for life in range(3):
+        async with running(tmp_path) as audit:
+            audit.record(event(str(life)))
+    assert (await verdict(tmp_path)).whole
+    said = [line.detail for line in lines(tmp_path) if line.outcome == "opened"]
+    assert "nothing was recorded before" in said[0]
+    assert not any("did not come to its end" in each for each in said)
+
+
+async def test_files_are_begun_by_size_and_the_chain_goes_on(tmp_path: Path) -> None:
+    options = AuditOptions(max_file_bytes=2000)
+    async with running(tmp_path, options) as audit:
+        for number in range(30):
+            audit.record(event(str(number)))
+            await audit.settled()
+    assert len(files_in(tmp_path / "audit")) > 3
+    assert all(file.stat().st_size <= 2000 for file in files_in(tmp_path / "audit"))
+    assert (await verdict(tmp_path)).whole
+
+
+async def test_a_file_is_begun_each_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_790_000_000 * 10**9
+    monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
+    async with running(tmp_path) as audit:
+        await audit.settled()
+        now += 86_400 * 10**9
+        audit.record(event())
+    assert len(files_in(tmp_path / "audit")) == 2
+
+
+async def test_what_is_too_old_is_removed_and_that_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_790_000_000 * 10**9
+    monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
+    options = AuditOptions(keep_days=2)
+    for _ in range(5):
+        async with running(tmp_path, options) as audit:
+            audit.record(event())
+        now += 86_400 * 10**9
+    async with running(tmp_path, options) as audit:
+        while len(files_in(tmp_path / "audit")) > 4:  # at work beside
+            await anyio.lowlevel.checkpoint()
+        await audit.settled()
+    found = await verdict(tmp_path)
+    assert found.whole
+    assert found.first > 1
+    assert "older than it is to be kept" in found.notes[0]
+
+
+async def test_a_tail_that_is_cut_off_between_lives_is_found_by_the_database(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as audit:
+        for number in range(5):
+            audit.record(event(str(number)))
+    file = files_in(tmp_path / "audit")[0]
+    whole = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(whole[:3]))
+    found = await verdict(tmp_path)
+    assert [each.what for each in found.findings] == ["cut off"]
+    assert "lines 4 to 7 are missing" in found.findings[0].sentence
+    # The next life goes on, and the hole stays to be seen: the numbers are not given again.
+    async with running(tmp_path) as audit:
+        audit.record(event("after"))
+    assert {line.outcome for line in lines(tmp_path)} >= {"broken"}
+    found = await verdict(tmp_path)
+    assert [each.what for each in found.findings] == ["removed", "noticed"]
+    assert "Lines 4 to 7 were on disk and are gone" in found.findings[1].sentence
+    assert verify(tmp_path / "audit", after=found.findings[1].seq).whole
+
+
+async def test_a_record_that_was_removed_whole_is_found(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit:
+        audit.record(event())
+    for file in (tmp_path / "audit").iterdir():
+        file.unlink()
+    assert "No file of the record is there" in (await verdict(tmp_path)).findings[0].sentence
+    async with running(tmp_path):
+        pass
+    found = await verdict(tmp_path)
+    assert not found.whole
+    assert found.first == 4
+
+
+async def test_an_end_that_was_made_anew_is_found_at_the_start(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit:
+        audit.record(event())
+    file = files_in(tmp_path / "audit")[0]
+    head, *rest = file.read_bytes().splitlines(keepends=True)
+    from component.audit.lines import Chain
+
+    first = read_line(head.rstrip())
+    assert first is not None
+    chain = Chain(Link(1, first.hash))
+    forged = chain.add([10**18] * len(rest), [event("nothing")] * len(rest))
+    file.write_bytes(head + forged)
+    assert not (await verdict(tmp_path)).whole
+    async with running(tmp_path):
+        pass
+    assert "Line 3 is another" in next(
+        line.detail for line in lines(tmp_path) if line.outcome == "broken"
+    )
+    assert not (await verdict(tmp_path)).whole
+
+
+async def test_a_torn_line_is_taken_out_kept_and_recorded(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit:
+        audit.record(event())
+    file = files_in(tmp_path / "audit")[0]
+    torn = file.read_bytes().splitlines()[0][:50]
+    with file.open("ab") as writer:
+        writer.write(torn)
+    assert [each.what for each in (await verdict(tmp_path)).findings] == ["torn"]
+    async with running(tmp_path):
+        pass
+    repaired = next(line for line in lines(tmp_path) if line.outcome == "repaired")
+    assert "50 bytes after line 3" in repaired.detail
+    assert "cut short" in repaired.detail
+    kept = next(path for path in (tmp_path / "audit").iterdir() if path.suffix == ".bin")
+    assert kept.name in repaired.detail
+    assert kept.read_bytes() == torn
+    assert (await verdict(tmp_path)).whole
+
+
+async def test_a_file_that_never_got_a_line_is_no_hole(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    (tmp_path / "audit" / "audit-000000000003.jsonl").touch()
+    async with running(tmp_path):
+        pass
+    assert (await verdict(tmp_path)).whole
+
+
+class _Disk:
+    """Fails as it is told to, the system calls of a journal in its place."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        self.unsynced = False
+        self._pwrite = os.pwrite
+        self._fsync = os.fsync
+        monkeypatch.setattr(journal_module.os, "pwrite", self.pwrite)
+        monkeypatch.setattr(journal_module.os, "fsync", self.fsync)
+
+    def pwrite(self, descriptor: int, data: bytes, at: int) -> int:
+        if self.full:
+            self._pwrite(descriptor, bytes(data)[:7], at)  # some of it fits
+            raise OSError(28, "No space left on device")
+        return self._pwrite(descriptor, data, at)
+
+    def fsync(self, descriptor: int) -> None:
+        if self.unsynced:
+            raise OSError(5, "Input/output error")
+        self._fsync(descriptor)
+
+
+@pytest.mark.parametrize("how", ["full", "unsynced"])
+async def test_a_disk_that_refuses_costs_nothing_once_it_takes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    disk = _Disk(monkeypatch)
+    async with running(tmp_path) as audit:
+        await audit.settled()
+        setattr(disk, how, True)
+        audit.record(event("kept"))
+        with pytest.raises(StorageError, match="Free some space"):
+            await audit.settled()
+        assert audit.figures.failing
+        audit.record(event("too"))
+        setattr(disk, how, False)
+        await audit.settled()
+        assert not audit.figures.failing
+    assert [line.subject for line in lines(tmp_path) if line.kind == "execute"] == ["kept", "too"]
+    assert (await verdict(tmp_path)).whole
+
+
+async def test_too_much_that_waits_refuses_new_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _Disk(monkeypatch)
+    async with running(tmp_path, AuditOptions(most_waiting=10)) as audit:
+        await audit.settled()
+        disk.full = True
+        audit.record(event())
+        with pytest.raises(StorageError):
+            await audit.settled()
+        assert audit.full() is None
+        for _ in range(12):  # work that has begun goes on, and is not lost
+            audit.record(event())
+        assert "cannot be recorded" in str(audit.full())
+        disk.full = False
+        await audit.settled()
+        assert audit.full() is None
+    assert sum(line.kind == "execute" for line in lines(tmp_path)) == 13
+
+
+async def test_who_chose_to_go_on_is_told_how_much_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _Disk(monkeypatch)
+    options = AuditOptions(on_failure="continue", most_waiting=10)
+    async with running(tmp_path, options) as audit:
+        await audit.settled()
+        disk.full = True
+        audit.record(event())
+        with pytest.raises(StorageError):
+            await audit.settled()
+        for _ in range(15):
+            audit.record(event())
+        assert audit.full() is None
+        assert audit.figures.lost == 5
+        disk.full = False
+        await audit.settled()
+        await audit.settled()
+    lost = [line.detail for line in lines(tmp_path) if line.outcome == "lost"]
+    assert len(lost) == 1
+    assert lost[0].startswith("5 events since ")
+    assert sum(line.kind == "execute" for line in lines(tmp_path)) == 11
+
+
+async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
+    async with Storage.open(tmp_path) as storage, Audit.open(storage, AuditOptions()) as audit:
+        for number in range(1000):
+            audit.record(event(str(number)))
+    assert sum(line.kind == "execute" for line in lines(tmp_path)) == 1000
+    assert (await verdict(tmp_path)).whole
+
+
+async def test_cancelling_who_settles_loses_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as audit:
+        for number in range(3000):
+            audit.record(event(str(number)))
+        with anyio.move_on_after(0):
+            await audit.settled()
+        await audit.settled()
+    subjects = [line.subject for line in lines(tmp_path) if line.kind == "execute"]
+    assert subjects == [str(number) for number in range(3000)]
+    assert (await verdict(tmp_path)).whole
+
+
+_LIFE = """
+import sys
+from pathlib import Path
+import anyio
+from component.audit.protocol import Event
+from component.audit.record import Audit, AuditOptions
+from component.storage import Storage
+
+async def main():
+    async with Storage.open(Path(sys.argv[1])) as storage:
+        async with Audit.open(storage, AuditOptions(max_file_bytes=20000)) as audit:
+            async with anyio.create_task_group() as group:
+                await group.start(audit.run)
+                number = 0
+                while True:
+                    for _ in range(50):
+                        audit.record(Event(kind="execute", outcome="done", subject=str(number)))
+                        number += 1
+                    if number % 500 == 0:
+                        await audit.settled()
+                        print(number, file=sys.stderr, flush=True)
+                    await anyio.lowlevel.checkpoint()
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+
+async def test_what_was_settled_is_there_after_kill_9(
+    tmp_path: Path, anyio_backend_name: str
+) -> None:
+    before = 0
+    for life in range(3):
+        with subprocess.Popen(  # noqa: ASYNC220 - it is to be killed, and nothing else waits
+            [sys.executable, "-c", _LIFE, str(tmp_path), anyio_backend_name],
+            stdout=subprocess.DEVNULL,  # the log
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            for _ in range(2 + life):
+                settled = int(process.stderr.readline())
+            process.send_signal(signal.SIGKILL)
+        found = [line for line in lines(tmp_path) if line.kind == "execute"]
+        assert len(found) - before >= settled
+        before = len(found)
+    async with running(tmp_path):
+        pass
+    assert (await verdict(tmp_path)).whole
+    said = [line.detail for line in lines(tmp_path) if line.outcome == "opened"]
+    assert all("did not come to its end" in each for each in said[1:])
