@@ -1,6 +1,7 @@
 """Whether the record is whole: what was changed, removed, moved, put in or cut off, and where."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,6 +13,8 @@ from component.audit.retention import removed_by
 
 What = Literal["changed", "removed", "moved", "cut off", "torn", "noticed"]
 _LONGEST_LINE: Final = 1 << 20
+_ATTEMPTS: Final = 5
+_AGAIN_S: Final = 0.2
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +82,7 @@ class _Walk:
     def through(self, directory: Path) -> Verdict:
         files = files_in(directory)
         for path in files:
-            self._file = path.name
+            self._file, self._number = path.name, 0
             self._read(path, last=path is files[-1])
         self._beginning(files)
         self._ending()
@@ -219,3 +222,28 @@ def _lines(path: Path) -> Iterator[bytes]:
                     pass
                 raw = raw[:16] + (b"\n" if more else b"")
             yield raw
+
+
+def verify_beside(
+    directory: Path,
+    known: Sequence[Link] = (),
+    after: int = 0,
+    wait: Callable[[float], None] = time.sleep,
+) -> Verdict:
+    """Verify a record that a service may be writing at this moment; the rest is as for `verify`.
+
+    A last line without its end is looked at again, and so is everything when a file is removed by
+    its age meanwhile.
+    """
+    left = _ATTEMPTS
+    while True:
+        left -= 1
+        try:
+            verdict = verify(directory, known, after)
+        except FileNotFoundError:
+            if not left:
+                raise
+            continue
+        if not left or all(each.what != "torn" for each in verdict.findings):
+            return verdict
+        wait(_AGAIN_S)

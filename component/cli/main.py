@@ -12,6 +12,7 @@ COMMANDS = {
     "skills": Lazy("component.cli.skills:skills", "Show the skills that are offered."),
     "status": Lazy("component.cli.admin:status", "How the service is."),
     "tasks": Lazy("component.cli.tasks:tasks", "See, end and begin again what is under way."),
+    "audit": Lazy("component.cli.audit:audit", "See what was done and decided, and verify it."),
     "pause": Lazy("component.cli.admin:pause", "Take on no new work for the time being."),
     "resume": Lazy("component.cli.admin:resume", "Take on new work again."),
     "demo": Lazy("component.cli.demo:demo", "See it all work, with a server of its own."),

@@ -1,0 +1,295 @@
+"""`xmpp-agent audit`: look into the record and verify it, whether the service runs or not."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from component.cli.exit_codes import ExitCode
+from component.cli.frame import Fault, config_option, load_settings
+
+if TYPE_CHECKING:
+    from component.audit.lines import Line, Link
+    from component.audit.verify import Verdict
+    from component.settings import Settings
+
+_BAD = frozenset(("refused", "failed", "denied", "broken", "lost", "stopped"))
+_WARNING = frozenset(("asked", "expired", "repaired", "cancelled"))
+_KINDS = (
+    *("start", "policy", "capability", "execute", "tool-call", "confirmation", "memory", "model"),
+    *("budget", "agent", "admin", "taint", "injection", "record"),
+)
+_FILTERS: tuple[tuple[str, str, str], ...] = (
+    ("--principal", "JID", "Only lines about this bare JID."),
+    ("--agent", "NAME", "Only lines about this agent."),
+    ("--outcome", "WORD", "Only lines with this outcome, such as refused."),
+    ("--subject", "NAME", "Only lines about this skill, key or model."),
+    ("--trace", "ID", "Only lines of this turn or task."),
+    ("--task", "ID", "Only lines about this task."),
+)
+
+
+@click.group()
+def audit() -> None:
+    """See what was done and decided, and verify that the record is whole.
+
+    These read the files of the record in the data directory, whether the service runs or not.
+    """
+
+
+def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    return option(function)
+
+
+def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    for name, metavar, about in reversed(_FILTERS):
+        function = click.option(name, metavar=metavar, help=about)(function)
+    kinds = click.option("--kind", type=click.Choice(_KINDS), help="Only lines of this kind.")
+    return kinds(function)
+
+
+@audit.command()
+@config_option
+@_json_option
+@click.option(
+    "--known",
+    metavar="NUMBER:HASH",
+    multiple=True,
+    help="A line that is known from elsewhere, such as what an earlier verify printed.",
+)
+@click.option(
+    "--after",
+    metavar="NUMBER",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Leave out what is wrong up to this line, because it is known.",
+)
+@click.option("--files-only", is_flag=True, help="Do not ask the database how far it came.")
+def verify(
+    config: Path, as_json: bool, known: tuple[str, ...], after: int, files_only: bool
+) -> None:
+    """Verify that nothing was changed, removed, moved, put in or cut off.
+
+    What is wrong is named with its file and its number, and the exit code is 1. How far the record
+    was written is known from the database, and from --known.
+
+    \b
+    Examples:
+      xmpp-agent audit verify
+      xmpp-agent audit verify --known 4711:9f86d0…
+      xmpp-agent audit verify --json | jq .findings
+    """
+    from component.audit.verify import verify_beside  # noqa: PLC0415 - --help needs none of it
+
+    settings = load_settings(config)
+    links = [_link(text) for text in known]
+    directory = _directory(settings)
+    if not files_only:
+        links += _from_database(settings, directory)
+    try:
+        verdict = verify_beside(directory, links, after)
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+    if as_json:
+        import msgspec  # noqa: PLC0415
+
+        shown = {"whole": verdict.whole, **msgspec.to_builtins(verdict)}
+        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+    else:
+        _show_verdict(verdict, directory)
+    if not verdict.whole:
+        raise click.exceptions.Exit(ExitCode.FAILURE)
+
+
+@audit.command()
+@config_option
+@_json_option
+@_filters
+@click.option(
+    "-n",
+    "--lines",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="How many of the last lines.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str | None) -> None:
+    """Show the last lines of the record.
+
+    \b
+    Examples:
+      xmpp-agent audit tail
+      xmpp-agent audit tail -f --outcome refused
+      xmpp-agent audit tail -n 100 --principal juliet@example.com
+    """
+    from component.audit.query import Query, latest  # noqa: PLC0415
+    from component.audit.query import follow as followed  # noqa: PLC0415
+
+    directory = _directory(load_settings(config))
+    query = Query(**filters)
+
+    def found() -> "Iterable[Line]":
+        yield from reversed(list(itertools.islice(latest(directory, query), lines)))
+        if follow:
+            yield from followed(directory, query)
+
+    _print(found(), directory, as_json=as_json)
+
+
+@audit.command()
+@config_option
+@_json_option
+@_filters
+@click.option("--since", metavar="TIME", help="Only from 2026-03-01T12:00:00Z, or 30m, 7d ago on.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most so many lines.")
+@click.option("--newest-first", is_flag=True, help="The latest line first.")
+def query(
+    config: Path,
+    as_json: bool,
+    since: str | None,
+    until: str | None,
+    limit: int | None,
+    newest_first: bool,
+    **filters: str | None,
+) -> None:
+    """Find lines of the record: those that have all of what is given.
+
+    \b
+    Examples:
+      xmpp-agent audit query --principal juliet@example.com --since 24h
+      xmpp-agent audit query --kind confirmation --outcome denied --newest-first --limit 5
+      xmpp-agent audit query --kind execute --json | jq -r .subject | sort | uniq -c
+    """
+    from component.audit.query import Query, earliest, latest  # noqa: PLC0415
+
+    wanted = Query(**filters, since=_time("since", since), until=_time("until", until))
+    directory = _directory(load_settings(config))
+    find = latest if newest_first else earliest
+    _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json)
+
+
+def _directory(settings: "Settings") -> Path:
+    from component.audit.files import DIRECTORY  # noqa: PLC0415
+
+    return settings.storage.path / DIRECTORY
+
+
+def _link(text: str) -> "Link":
+    from component.audit.lines import Link  # noqa: PLC0415
+
+    number, _, digest = text.partition(":")
+    is_hash = len(digest) == 64 and all(char in "0123456789abcdef" for char in digest)
+    if not (number.isascii() and number.isdecimal() and is_hash):
+        raise click.UsageError(
+            f"--known {text!r} is no line: give its number and its hash, such as 12:9f86d0…, 64"
+            " digits of it."
+        )
+    return Link(int(number), digest)
+
+
+def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
+    from component.audit.heads import heads_in, own_head  # noqa: PLC0415
+    from component.audit.opening import read_chain  # noqa: PLC0415
+    from component.storage import StorageError  # noqa: PLC0415
+    from component.storage.peek import peek  # noqa: PLC0415
+
+    try:
+        where = settings.storage
+        found = peek(where.path, where.postgres.get_secret_value(), heads_in)
+        head = None if found is None else own_head(found, read_chain(directory), directory)
+    except StorageError as error:
+        raise Fault(
+            f"{error}",
+            "How far the record was written is known there. With --files-only what can be told"
+            " from the files is verified: a tail that was cut off would not be noticed.",
+        ) from None
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+    return [] if head is None else [head.link]
+
+
+def _unreadable(directory: Path, error: OSError) -> Fault:
+    return Fault(
+        f"The record in {directory} cannot be read: {error.strerror or error}. Run this as the user"
+        " of the service."
+    )
+
+
+def _time(name: str, text: str | None) -> str | None:
+    from component.audit.query import moment  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise click.UsageError(f"--{name}: {error}") from None
+
+
+def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    try:
+        for line in lines:
+            if as_json:
+                line.prev = ""  # is left out then
+                click.echo(msgspec.json.encode(line).decode())
+            else:
+                click.echo(_said(line))
+    except KeyboardInterrupt:
+        pass  # how following ends
+    except BrokenPipeError:
+        raise  # click ends quietly when nobody reads any more
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+
+
+def _said(line: "Line") -> str:
+    colour = "red" if line.outcome in _BAD else "yellow" if line.outcome in _WARNING else "green"
+    parts = [
+        click.style(f"{line.time[:23].replace('T', ' ')}", dim=True),
+        click.style(_shown(line.kind), bold=True),
+        click.style(_shown(line.outcome), fg=colour),
+        *(_shown(each) for each in (line.principal, line.agent, line.subject) if each),
+    ]
+    if line.task:
+        parts.append(f"task {_shown(line.task)}")
+    if line.trace and line.trace != line.task:
+        parts.append(f"trace {_shown(line.trace)}")
+    if line.detail:
+        parts.append(click.style(f"({_shown(line.detail)})", dim=True))
+    return " ".join(parts)
+
+
+def _shown(text: str) -> str:
+    # What a terminal would act on comes from others, and is shown instead.
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _show_verdict(verdict: "Verdict", directory: Path) -> None:
+    for note in verdict.notes:
+        click.echo(note)
+    if verdict.whole and not verdict.lines:
+        click.echo(f"There is no record in {directory} yet.")
+    elif verdict.whole:
+        click.echo(
+            f"{click.style('The record is whole', fg='green')}: {verdict.lines} lines in"
+            f" {verdict.files} files, from {verdict.since} to {verdict.until}."
+        )
+        click.echo(f"The last one is {verdict.last}:{verdict.hash}")
+    else:
+        mark = click.style("wrong:", fg="red", bold=True)
+        for each in verdict.findings:
+            click.echo(f"{mark} {_shown(each.sentence)}", err=True)
+        click.echo(
+            f"The record in {directory} is not whole. Keep the files as they are, and compare them"
+            " with a backup or with what was sent elsewhere. What is known can be left out:"
+            f" --after {verdict.findings[-1].seq}.",
+            err=True,
+        )

@@ -1,0 +1,163 @@
+"""`xmpp-agent audit`: what it finds, what it says, and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+
+from component.audit.files import files_in
+from component.audit.protocol import Event
+from component.audit.record import Audit, AuditOptions
+from component.cli.main import group
+from component.storage import Storage
+
+_TOML = """
+[server]
+component_domain = "agent.example.com"
+component_secret = "secret"
+[storage]
+path = "{path}"
+"""
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.toml"
+    path.write_text(_TOML.format(path=tmp_path / "data"))
+    return path
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, toml: Path) -> Path:
+    async def life() -> None:
+        path = tmp_path / "data"
+        async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
+            for name in ("juliet", "romeo", "juliet"):
+                who = f"{name}@example.com"
+                audit.record(Event(kind="execute", outcome="done", principal=who, subject="echo"))
+            audit.record(
+                Event(kind="policy", outcome="refused", principal="m@x.org", detail="a \x1b[31m b")
+            )
+
+    anyio.run(life)
+    return toml
+
+
+def run(toml: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(group, ["audit", *arguments, "--config", str(toml)])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def test_a_whole_record_is_whole(recorded: Path) -> None:
+    result = run(recorded, "verify")
+    assert result.exit_code == 0
+    assert "The record is whole: 6 lines in 1 files" in result.stdout
+    known = result.stdout.split("The last one is ")[1].strip()
+    assert run(recorded, "verify", "--known", known).exit_code == 0
+
+
+def test_a_changed_line_is_named_with_its_file(recorded: Path) -> None:
+    file = files_in(recorded.parent / "data" / "audit")[0]
+    file.write_bytes(file.read_bytes().replace(b"romeo", b"paris"))
+    result = run(recorded, "verify")
+    assert result.exit_code == 1
+    assert f"{file.name}:3 (line 3) does not have the hash of its content" in result.stderr
+    assert "--after 3" in result.stderr
+    assert run(recorded, "verify", "--after", "3").exit_code == 0
+    shown = json.loads(run(recorded, "verify", "--json").stdout)
+    assert shown["whole"] is False
+    assert [(each["file"], each["seq"]) for each in shown["findings"]] == [(file.name, 3)]
+
+
+def test_a_tail_that_was_cut_off_is_known_from_the_database(recorded: Path) -> None:
+    file = files_in(recorded.parent / "data" / "audit")[0]
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-2]))
+    result = run(recorded, "verify")
+    assert result.exit_code == 1
+    assert "lines 5 to 6 are missing" in result.stderr
+    assert run(recorded, "verify", "--files-only").exit_code == 0
+
+
+def test_a_database_that_cannot_be_read_is_an_error(recorded: Path) -> None:
+    (recorded.parent / "data" / "agent.db").write_bytes(b"no database" * 500)
+    result = run(recorded, "verify")
+    assert result.exit_code == 1
+    assert "--files-only" in result.stderr
+
+
+def test_nothing_recorded_yet_is_said(toml: Path) -> None:
+    assert "There is no record in" in run(toml, "verify").stdout
+    assert run(toml, "tail").stdout == ""
+
+
+@pytest.mark.parametrize("known", ["soon", "1:abc", ":", "1:" + "g" * 64])
+def test_what_is_no_line_cannot_be_known(toml: Path, known: str) -> None:
+    result = run(toml, "verify", "--known", known)
+    assert result.exit_code == 2
+    assert "give its number and its hash" in result.stderr
+
+
+def test_query_finds_in_both_orders_and_as_json(recorded: Path) -> None:
+    found = run(recorded, "query", "--principal", "juliet@example.com", "--json").stdout
+    assert [json.loads(line)["seq"] for line in found.splitlines()] == [2, 4]
+    found = run(recorded, "query", "--kind", "execute", "--newest-first", "--limit", "1").stdout
+    assert found.endswith("execute done juliet@example.com echo\n")
+    assert run(recorded, "query", "--until", "1h").stdout == ""
+    assert len(run(recorded, "query", "--since", "1h").stdout.splitlines()) == 6
+
+
+def test_a_time_that_is_none_is_refused(recorded: Path) -> None:
+    result = run(recorded, "query", "--since", "soon")
+    assert result.exit_code == 2
+    assert "'soon' is no time: write 2026-03-01" in result.stderr
+
+
+def test_nothing_that_a_terminal_acts_on_gets_through(recorded: Path) -> None:
+    shown = run(recorded, "query", "--outcome", "refused").stdout
+    assert "\x1b" not in shown
+    assert "(a \N{REPLACEMENT CHARACTER}[31m b)" in shown
+
+
+def test_tail_shows_the_last_lines(recorded: Path) -> None:
+    shown = run(recorded, "tail", "-n", "2").stdout.splitlines()
+    assert len(shown) == 2
+    assert shown[1].endswith("record closed")
+
+
+def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
+    async def more() -> None:
+        path = recorded.parent / "data"
+        async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
+            audit.record(Event(kind="execute", outcome="done", subject="followed"))
+
+    main = "from component.cli.main import main; main()"
+    command = [sys.executable, "-c", main, "audit", "tail", "-f", "-n", "1"]
+    with subprocess.Popen(
+        [*command, "--config", str(recorded)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert "record closed" in process.stdout.readline()
+        anyio.run(more)
+        assert "record opened" in process.stdout.readline()
+        assert process.stdout.readline().endswith("execute done followed\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_the_kinds_on_the_command_line_are_those_of_events() -> None:
+    from typing import get_args
+
+    from component.audit.protocol import Kind
+    from component.cli.audit import _KINDS
+
+    assert get_args(Kind) == _KINDS
