@@ -1,0 +1,449 @@
+"""All conversations: each message is taken in once, answered once, and in order."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.agent import sentences, turns
+from component.agent.directives import directed
+from component.agent.engine import Answered, Engine, Parked
+from component.agent.lanes import Lane, Lanes, Turn
+from component.agent.live import Live
+from component.agent.parking import ParkedTurns
+from component.agent.profile import Away, Profile, Profiles
+from component.agent.protocol import Incoming, Reply, Voice
+from component.agent.run import Ask
+from component.agent.thinking import Undivided
+from component.agent.turns import Row, Wait, key_of
+from component.memory.lines import SessionKey
+from component.memory.sessions import Forgotten
+from component.settings.agents import Loop
+from component.storage import Storage, StorageError
+from component.storage.sqlite import process_clock
+from xep.jid import JID
+
+_log = structlog.get_logger("component.agent")
+
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+_LAST_WORDS_S: Final = 5.0
+"""Seconds in which what was said is written down when the service ends."""
+
+
+class Doing(msgspec.Struct, frozen=True):
+    """What an agent is at for somebody: a turn, messages that wait, turns that wait for a task."""
+
+    running: bool
+    waiting: int
+    parked: int
+
+
+class Conversations:
+    """The room of the agents: messages come in, answers go out by the voice.
+
+    Args:
+        engine: runs turns.
+        profiles: says how an agent is for a person, or that it does not answer now.
+        storage: has the table `turns`.
+        home: names this data directory among those that share a database.
+        voice: sends what agents say.
+        loop: the settings that bound turns.
+        clock: milliseconds since 1970, UTC.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        profiles: Profiles,
+        storage: Storage,
+        home: str,
+        voice: Voice,
+        loop: Loop,
+        clock: Callable[[], int] = process_clock,
+    ) -> None:
+        self._engine = engine
+        self._profiles = profiles
+        self._storage = storage
+        self._home = home
+        self._voice = voice
+        self._loop = loop
+        self._clock = clock
+        self._lanes = Lanes()
+        self._live: dict[SessionKey, Live] = {}
+        self._parked = ParkedTurns()
+        self._unsaid: deque[tuple[Reply, Sequence[str]]] = deque()
+        self._group: TaskGroup | None = None
+
+    # What comes in.
+
+    async def received(self, incoming: Incoming) -> None:
+        """Take a message in: when this returns it is on disk and will be answered.
+
+        Who has too many waiting is told so, and this one is not taken. One that is there already
+        is not taken twice. Raises StorageError, and then it is not taken.
+        """
+        key = key_of(incoming)
+        count = self._lanes.waiting(incoming.principal)
+        if count >= self._loop.waiting_per_principal:
+            self._voice.say(
+                Reply(
+                    id=f"{incoming.id}.full",
+                    to=incoming,
+                    body=sentences.TOO_MANY.format(count=count),
+                )
+            )
+            return
+        turn = Turn(incoming)
+        # It has its place before it is on disk, so that those of one session keep their order.
+        lane = self._lanes.add(key, turn)
+        stored = False
+        try:
+            stored = await self._storage.write(
+                partial(turns.insert, home=self._home, key=key, incoming=incoming)
+            )
+        finally:
+            if not stored:
+                self._lanes.remove(lane, turn)
+        if not stored:
+            return
+        turn.stored = True
+        self._lanes.look(lane)
+        live = self._live.get(key)
+        if live is not None:
+            live.said_more()
+        self._go()
+
+    def connected(self) -> None:
+        """There is a stream again: say what could not be said."""
+        while self._unsaid and self._group is not None:
+            reply, ids = self._unsaid[0]
+            if not self._voice.say(reply):
+                return
+            self._unsaid.popleft()
+            self._answered(ids)
+
+    async def ended(self, task: str) -> None:
+        """A task is over: whoever waits for it goes on. For tasks of others nothing happens."""
+        turn = self._parked.waiting_for(task)
+        if turn is not None:
+            await self._wake(turn)
+            return
+        for live in self._live.values():
+            live.ended.add(task)  # it may be about to wait for it
+
+    # The work.
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Answer messages until cancelled, beginning with those of a life before.
+
+        Raises StorageError if those cannot be read.
+        """
+        rows = await self._storage.read(partial(turns.of_home, home=self._home))
+        async with anyio.create_task_group() as group:
+            self._take_up(rows, group)
+            self._group = group
+            task_status.started()
+            try:
+                self._go()
+                await anyio.sleep_forever()
+            finally:
+                self._group = None
+                group.cancel_scope.cancel()
+
+    def _take_up(self, rows: Sequence[Row], group: TaskGroup) -> None:
+        known = {one.incoming.id for lane in self._lanes.all() for one in lane.waiting}
+        found: dict[str, Turn] = {}
+        for row in rows:
+            if row.incoming.id in known:
+                continue
+            joined = row.wait.joined if row.wait is not None else None
+            if joined in found:
+                found[joined].joined.append(row.incoming)
+            else:
+                found[row.incoming.id] = Turn(
+                    row.incoming, stored=True, resumed=True, wait=row.wait
+                )
+        # The latest first, each before the others: what came since stands behind them.
+        for turn in reversed(found.values()):
+            until = turn.wait.until if turn.wait is not None else None
+            if until is None:
+                self._lanes.add(key_of(turn.incoming), turn, first=True)
+            else:
+                self._parked.add(turn.incoming.id, key_of(turn.incoming), ())
+                group.start_soon(self._later, turn.incoming.id, until)
+
+    def _go(self) -> None:
+        """Begin what may begin."""
+        group = self._group
+        if group is None:
+            return
+        while self._lanes.running < self._loop.turns_total:
+            lane = self._lanes.begin()
+            if lane is None:
+                return
+            assert lane.running is not None, "it has just begun"
+            live = Live(self._lanes, lane, lane.running, self._join)
+            self._live[lane.key] = live
+            group.start_soon(self._work, lane, live)
+
+    async def _work(self, lane: Lane, live: Live) -> None:
+        turn, began, outcome = live.turn, monotonic(), "failed"
+        try:
+            with live.scope:
+                outcome = await self._turn(lane, live)
+            if live.scope.cancelled_caught and live.stopped:
+                outcome = "stopped"
+                await self._end(lane.key, turn)
+        except StorageError as error:
+            outcome = "postponed"
+            self._postpone(lane, turn, error)
+        except Exception:  # noqa: BLE001 - a mistake of ours must not end everybody's conversations
+            _log.exception("a message cannot be answered", turn=turn.incoming.id)
+            self._say(turn, sentences.BROKE)
+        finally:
+            del self._live[lane.key]
+            self._lanes.end(lane)
+            live.done.set()
+            self._engine.observer.turn(lane.key.agent, outcome, monotonic() - began)
+            self._go()
+
+    async def _turn(self, lane: Lane, live: Live) -> str:
+        turn = live.turn
+        profile = await self._profiles(lane.key)
+        if isinstance(profile, Away):
+            self._say(turn, profile.sentence)
+            return "away"
+        self._voice.composing(turn.incoming, True)
+        if live.more():
+            await live.take()
+        ask = self._ask(lane.key, turn, profile, live)
+        try:
+            outcome = await self._engine.turn(ask)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, the person hears of it and others go on
+            _log.exception("a turn broke", turn=ask.id, agent=lane.key.agent)
+            outcome = await self._engine.broke(ask, sentences.BROKE)
+        if isinstance(outcome, Parked):
+            await self._park(lane.key, live, outcome)
+            return "parked"
+        return await self._answer(turn, outcome)
+
+    def _ask(self, key: SessionKey, turn: Turn, profile: Profile, live: Live | None = None) -> Ask:
+        def notice(sentence: str) -> None:
+            self._voice.say(
+                Reply(id=f"{turn.incoming.id}.notice", to=turn.messages[-1], body=sentence)
+            )
+
+        held = self._parked.of(key)
+        return Ask(
+            id=turn.incoming.id,
+            key=key,
+            profile=profile,
+            messages=turn.messages,
+            resumed=turn.resumed,
+            attention=Undivided() if live is None else live,
+            notice=notice,
+            held=held,
+            may_archive=not held,
+        )
+
+    def _postpone(self, lane: Lane, turn: Turn, error: StorageError) -> None:
+        """The disk refuses: the turn is tried again, and nothing of its session before it."""
+        wait = min(_FIRST_WAIT_S * 2**turn.tries, _LONGEST_WAIT_S)
+        _log.warning("a turn has to wait", turn=turn.incoming.id, reason=str(error), seconds=wait)
+        turn.tries += 1
+        turn.resumed = True
+        turn.stored = False
+        self._lanes.add(lane.key, turn, first=True)
+
+        async def again() -> None:
+            await anyio.sleep(wait)
+            turn.stored = True
+            self._lanes.look(lane)
+            self._go()
+
+        if self._group is not None:
+            self._group.start_soon(again)
+
+    # What goes out.
+
+    async def _answer(self, turn: Turn, answer: Answered) -> str:
+        said = directed(answer.text)
+        if said.silent or not said.text.strip():
+            self._voice.composing(turn.incoming, False)
+            self._answered(turn.ids)
+            return "silent"
+        if said.delay_s and not turn.due:
+            until = self._clock() + round(said.delay_s * 1000)
+            await self._storage.write(
+                partial(turns.wait, turns=turn.ids[:1], wait=Wait(until=until))
+            )
+            self._voice.composing(turn.incoming, False)
+            self._parked.add(turn.incoming.id, key_of(turn.incoming), ())
+            self._soon(self._later, turn.incoming.id, until)
+            return "delayed"
+        self._say(turn, said.text)
+        return "excused" if answer.excused else "answered"
+
+    def _say(self, turn: Turn, sentence: str) -> None:
+        reply = Reply(id=f"{turn.incoming.id}.answer", to=turn.messages[-1], body=sentence)
+        self._unsaid.append((reply, turn.ids))
+        self.connected()
+
+    def _answered(self, ids: Sequence[str]) -> None:
+        # Nobody waits for this: if it comes to nothing the answer is said again, under its id.
+        self._soon(self._delete, ids)
+
+    async def _delete(self, ids: Sequence[str]) -> None:
+        delete = partial(turns.delete, turns=ids)
+        try:
+            await self._storage.write(delete, keep_trying=True)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORDS_S, shield=True):
+                try:
+                    await self._storage.write(delete)
+                except StorageError as error:
+                    _log.warning("answers will be said again", turns=ids, reason=str(error))
+            raise
+
+    def _soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        if self._group is not None:
+            self._group.start_soon(work, *args)
+
+    # What waits.
+
+    async def _join(self, ids: Sequence[str], turn: str) -> None:
+        wait = Wait(joined=turn)
+        await self._storage.write(partial(turns.wait, turns=ids, wait=wait))
+
+    async def _park(self, key: SessionKey, live: Live, parked: Parked) -> None:
+        turn, wait = live.turn, Wait(tasks=parked.tasks)
+        if turn.wait != wait:
+            await self._storage.write(partial(turns.wait, turns=(turn.incoming.id,), wait=wait))
+        self._parked.add(turn.incoming.id, key, parked.tasks)
+        self._voice.composing(turn.incoming, False)
+        if not live.ended.isdisjoint(parked.tasks):
+            self._soon(self._wake, turn.incoming.id)
+        elif parked.new and not parked.question:
+            reply_id = f"{turn.incoming.id}.waits-{parked.round}"
+            self._voice.say(Reply(id=reply_id, to=turn.messages[-1], body=sentences.STILL_AT_IT))
+
+    async def _later(self, turn: str, until: int) -> None:
+        await anyio.sleep(max(0, until - self._clock()) / 1000)
+        await self._wake(turn)
+
+    async def _wake(self, turn: str) -> None:
+        """Go on with a parked turn."""
+        rows = await self._read_turn(turn)
+        if self._parked.remove(turn) and rows is not None:
+            self._lanes.add(key_of(rows.incoming), rows, first=True)
+            self._go()
+
+    async def _read_turn(self, turn: str) -> Turn | None:
+        rows = await self._storage.read(partial(turns.of_turn, home=self._home, turn=turn))
+        mine = next((row for row in rows if row.incoming.id == turn), None)
+        if mine is None:
+            return None
+        return Turn(
+            mine.incoming,
+            stored=True,
+            resumed=True,
+            joined=[row.incoming for row in rows if row is not mine],
+            wait=mine.wait,
+            due=mine.wait is not None and mine.wait.until is not None,
+        )
+
+    # What people want of a conversation.
+
+    async def stop(self, agent: str, principal: JID) -> str:
+        """Stop everything that an agent does for a principal: what is under way, what waits for a
+        task or to be said, and messages whose turn has not come. Returns a sentence for the person.
+        """
+        async with self._held(SessionKey(agent, principal)) as stopped:
+            return sentences.STOPPED if stopped else sentences.NOTHING_TO_STOP
+
+    async def new(self, agent: str, principal: JID) -> bool:
+        """Begin a new conversation; what is under way is stopped first. False if there was none.
+
+        Raises StorageError.
+        """
+        key = SessionKey(agent, principal)
+        async with self._held(key):
+            return await self._engine.sessions.archive(key) is not None
+
+    async def forget(self, agent: str, principal: JID) -> Forgotten:
+        """Erase a conversation and what is known of a person; what is under way is stopped first.
+
+        Raises StorageError.
+        """
+        key = SessionKey(agent, principal)
+        async with self._held(key):
+            return await self._engine.sessions.forget(key)
+
+    async def stop_agent(self, agent: str) -> int:
+        """Stop all that an agent does for anybody. Returns in how many conversations."""
+        keys = {lane.key for lane in self._lanes.all()} | self._parked.keys()
+        count = 0
+        for key in keys:
+            if key.agent == agent:
+                async with self._held(key) as stopped:
+                    count += stopped > 0
+        return count
+
+    def doing(self, agent: str, principal: JID) -> Doing:
+        """What an agent is at for a principal."""
+        key = SessionKey(agent, principal)
+        lane = self._lanes.of(key)
+        return Doing(
+            running=key in self._live,
+            waiting=0 if lane is None else len(lane.waiting),
+            parked=len(self._parked.of(key)),
+        )
+
+    @asynccontextmanager
+    async def _held(self, key: SessionKey) -> AsyncIterator[int]:
+        """Stop a conversation, and let nothing of it begin for the time of the context. The value
+        is how many turns were stopped.
+        """
+        lane, stopped = self._lanes.hold(key), 0
+        try:
+            live = self._live.get(key)
+            if live is not None:
+                live.stop()
+                await live.done.wait()
+                stopped += 1
+            for turn in [one for one in lane.waiting if one.stored or one.resumed]:
+                self._lanes.remove(lane, turn)
+                await self._end(key, turn)
+                stopped += 1
+            for parked in self._parked.of(key):
+                found = await self._read_turn(parked)
+                if self._parked.remove(parked) and found is not None:
+                    await self._end(key, found)
+                    stopped += 1
+            yield stopped
+        finally:
+            self._lanes.release(lane)
+            self._go()
+
+    async def _end(self, key: SessionKey, turn: Turn) -> None:
+        """Leave on record that a turn was stopped."""
+        self._voice.composing(turn.incoming, False)
+        try:
+            profile = await self._profiles(key)
+            if isinstance(profile, Away):
+                profile = Profile(agent=key.agent)
+            await self._engine.stop(self._ask(key, turn, profile))
+        except StorageError as error:
+            _log.warning("nothing is on record of a stop", turn=turn.incoming.id, reason=str(error))
+        self._answered(turn.ids)

@@ -1,0 +1,398 @@
+"""One message in, one answer out: the eight stages of a turn.
+
+Nothing of a turn is kept but in its session's file. Whoever runs one again, after the process was
+killed at whatever point, gets the answer that is written already, or goes on with what is missing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+
+from component.agent import finishes, history, journal, sentences
+from component.agent.asking import Room, request
+from component.agent.compaction import Compaction
+from component.agent.journal import Sessions
+from component.agent.observer import NoObserver, Observer
+from component.agent.protocol import Recall, Scanner, ToolResult, Tools, Waiting
+from component.agent.run import Ask, Run
+from component.agent.thinking import Thinking
+from component.audit.protocol import Event, Recorder
+from component.budget.protocol import BudgetExceededError, Budgets
+from component.memory.lines import Called, Line, Note, Said
+from component.models.call_ids import distinct
+from component.models.protocol import (
+    Completion,
+    ContextOverflowError,
+    Model,
+    ModelRefusedError,
+    ModelUnavailableError,
+    ToolCall,
+    Usage,
+)
+from component.settings.agents import Loop
+from component.settings.llm import Tier
+from component.storage.errors import StorageError
+
+_log = structlog.get_logger("component.agent")
+
+Models: TypeAlias = Callable[[Tier], Model]
+
+_SHORT_WAIT_S: Final = 20.0
+"""Seconds for which a turn waits for a model that says when it can be had; once."""
+_SHORTENED: Final = 3
+"""How often a prompt is made shorter because the model says it is too long."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The turn is over, and its answer is on disk. `text` may hold directives.
+
+    `excused` says that it is a sentence of ours, since the model gave none.
+    """
+
+    text: str
+    excused: bool = False
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """The turn waits for tasks.
+
+    `question` says that a person has been asked about one of them, `round` which round of calls it
+    is, `new` whether that has just begun.
+    """
+
+    tasks: tuple[str, ...]
+    question: bool
+    round: int
+    new: bool
+
+
+class Engine:
+    """Runs turns.
+
+    Args:
+        models: the model of a tier.
+        tools: the skills.
+        builtin: tools of the loop itself, such as those for sub-agents.
+        sessions: the conversations on disk.
+        recall: finds memories; None without.
+        scanner: looks for orders in data.
+        budgets: gives leave to spend.
+        record: takes what is to be recorded.
+        loop: the settings that bound a turn.
+        history_tokens: see session.history_tokens.
+        max_tokens: most tokens of an answer.
+        recalled: most memories shown with a message.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Models,
+        tools: Tools,
+        sessions: Sessions,
+        scanner: Scanner,
+        budgets: Budgets,
+        record: Recorder,
+        loop: Loop,
+        builtin: Sequence[Tools] = (),
+        recall: Recall | None = None,
+        history_tokens: int = 8192,
+        max_tokens: int = 4096,
+        recalled: int = 5,
+        observer: Observer | None = None,
+    ) -> None:
+        self.sessions = sessions
+        self.observer: Observer = observer or NoObserver()
+        self._models = models
+        self._tools = tools
+        self._builtin = builtin
+        self._recall = recall
+        self._scanner = scanner
+        self._record = record
+        self._loop = loop
+        self._room = Room(history_tokens, max_tokens, loop.tool_result_tokens)
+        self._recalled = recalled
+        self._thinking = Thinking(budgets, record, self.observer)
+        self._compaction = Compaction(self._thinking, self._room)
+
+    async def turn(self, ask: Ask) -> Answered | Parked:
+        """Run a turn, or what is left of it.
+
+        To be cancelled at will: what was recorded stays, and the turn can be run again. Raises
+        StorageError, after which it can be run again as well.
+        """
+        run = self._run(ask)
+        with self.observer.span("invoke_agent", agent=ask.profile.agent, turn=ask.id):
+            await self._session(run)
+            written = run.journal.answer()
+            if written is not None:
+                return Answered(written.content)
+            try:
+                return await self._stages(run)
+            except BudgetExceededError as stopped:
+                excuse = str(stopped)
+            except ContextOverflowError:
+                excuse = sentences.TOO_LONG
+            except ModelUnavailableError as error:
+                _log.warning("no model can be had", turn=ask.id, reason=str(error))
+                excuse = sentences.NO_MODEL
+            except ModelRefusedError as error:
+                _log.error("the model refuses", turn=ask.id, reason=str(error))
+                excuse = sentences.REFUSED
+            return await self.excuse(run, excuse)
+
+    async def _stages(self, run: Run) -> Answered | Parked:
+        parked = await self._unfinished(run)
+        if parked is not None:
+            return parked
+        await self._remember(run)
+        await self._compaction.look(run)
+        while True:
+            await self._listen(run)
+            completion = await self._think(run)
+            if completion is None:
+                run.begin_again()  # something was said meanwhile
+                continue
+            weighed = finishes.weigh(
+                completion, partial=run.partial, retried=run.retried, tools=not run.closing
+            )
+            if weighed.again:
+                run.ask_again(weighed)
+            elif weighed.calls:
+                parked = await self._call(run, completion, weighed.calls)
+                if parked is not None:
+                    return parked
+            else:
+                return await self._persist(run, weighed.answer, completion.usage)
+
+    # 1: the session.
+
+    def _run(self, ask: Ask) -> Run:
+        model = self._models(ask.profile.tier)
+        return Run(ask, model, self.sessions, self._scanner, self._loop)
+
+    async def _session(self, run: Run) -> None:
+        ask = run.ask
+        await run.journal.open(
+            self._room.read_tokens,
+            run.model.tokens,
+            may_archive=ask.may_archive and not ask.resumed,
+            resumed=[one.id for one in ask.messages] if ask.resumed else (),
+        )
+        await run.journal.heard(ask.messages)
+        for one in ask.messages:
+            self._suspect(run, one.body, one.taint if one.taint != "person" else None)
+        run.count_rounds()
+
+    async def _unfinished(self, run: Run) -> Parked | None:
+        """Find out what became of calls that were made before."""
+        waiting = run.journal.open_calls() if run.ask.resumed else []
+        if not waiting:
+            return None
+        # What was shown when these were called is shown no more: take all there is for it.
+        run.taints |= run.journal.taints()
+        run.open_toolbox(self._tools, self._builtin, self.observer)
+        caller = run.caller()
+        fresh = [call for call, task in waiting if task is None]
+        results: dict[str, ToolResult | Waiting] = {}
+        if fresh:
+            calls = [ToolCall(one.id, one.name, one.arguments) for one in fresh]
+            found = await run.toolbox.round(caller, calls, again=True)
+            results.update(zip((one.id for one in calls), found, strict=True))
+        for call, task in waiting:
+            if task is not None:
+                source = run.toolbox.source(call.name)
+                results[call.id] = await source.outcome(caller, call.name, task)
+        return await self._resulted(run, [call for call, _ in waiting], results)
+
+    async def _resulted(
+        self, run: Run, waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
+    ) -> Parked | None:
+        known = {call.id: task for call, task in run.journal.open_calls()}
+        lines: list[Line] = []
+        for call in waiting:
+            result = results[call.id]
+            if not (isinstance(result, Waiting) and known.get(call.id) == result.task):
+                lines.append(journal.resulted(run.ask.id, call.id, result))
+            self._suspect_result(run, result)
+        parked = _parked(results.values(), run.rounds, new=bool(lines))
+        if parked is None and run.journal.interleaved():
+            names = ", ".join(sorted({call.name for call in waiting}))
+            about = run.ask.messages[0].body[:500]
+            lines.append(
+                Note(content=sentences.LATE.format(names=names, request=about), turn=run.ask.id)
+            )
+        await run.journal.add(lines, sync=parked is not None)
+        return parked
+
+    # 2: what is remembered.
+
+    async def _remember(self, run: Run) -> None:
+        run.open_toolbox(self._tools, self._builtin, self.observer)
+        if self._recall is None or not self._recalled:
+            return
+        incoming = run.ask.messages[-1]
+        try:
+            run.recalled = await self._recall.recall(
+                run.ask.profile.agent, incoming.principal, incoming.body, self._recalled
+            )
+        except StorageError as error:
+            _log.warning("nothing can be recalled", turn=run.ask.id, reason=str(error))
+        for one in run.recalled:
+            self._suspect(run, one.body, one.taint)
+            if one.taint is not None:
+                run.taints.add(one.taint)
+
+    # 3 and 4: the prompt, and the model.
+
+    async def _listen(self, run: Run) -> None:
+        """Take in what was said since."""
+        attention = run.ask.attention
+        if attention.more():
+            messages = await attention.take()
+            for one in messages:
+                self._suspect(run, one.body, one.taint if one.taint != "person" else None)
+            await run.journal.heard(messages)
+
+    async def _think(self, run: Run) -> Completion | None:
+        waited = False
+        while True:
+            if run.guard.last:
+                run.closing = True
+            asked = request(run, self._room)
+            try:
+                completion = await self._thinking.ask(
+                    run.model, asked.request, asked.tokens, run.spender, run.ask.attention
+                )
+            except ContextOverflowError:
+                if run.pressure == _SHORTENED:
+                    raise
+                run.pressure += 1
+                run.tell(sentences.SHORTENED)
+                await self._compaction.shrink(run, asked.tokens // 2)
+            except ModelUnavailableError as error:
+                if waited or error.retry_after_s is None or error.retry_after_s > _SHORT_WAIT_S:
+                    raise
+                waited = True
+                await anyio.sleep(error.retry_after_s)
+            else:
+                run.guard.asked += completion is not None
+                return completion
+
+    # 5 and 6: tools, and the guard.
+
+    async def _call(
+        self, run: Run, completion: Completion, wanted: Sequence[ToolCall]
+    ) -> Parked | None:
+        calls = distinct(wanted, {one.id for round_ in run.journal.rounds() for one in round_})
+        lines = journal.called(run.ask.id, run.rounds, completion, calls)
+        run.rounds += 1
+        judged = run.guard.judge(calls)
+        if judged.verdict == "tell":
+            note = sentences.LOOP.format(pattern=judged.pattern)
+            lines.append(Note(content=note, turn=run.ask.id))
+        elif judged.verdict == "end":
+            run.closing = True
+        # They are on record before they are made, so that after a crash it is these that are
+        # asked about, and not others that the model may think of.
+        await run.journal.add(lines)
+        run.begin_again()
+        results = await run.toolbox.round(run.caller(), calls)
+        for result in results:
+            self._suspect_result(run, result)
+        parked = _parked(results, run.rounds)
+        await run.journal.add(
+            [
+                journal.resulted(run.ask.id, call.id, result)
+                for call, result in zip(calls, results, strict=True)
+            ],
+            sync=parked is not None,
+        )
+        return parked
+
+    def _suspect_result(self, run: Run, result: ToolResult | Waiting) -> None:
+        if isinstance(result, ToolResult):
+            self._suspect(run, result.content, result.taint)
+
+    def _suspect(self, run: Run, text: str, taint: str | None) -> None:
+        """Record what looks like orders in data; the fence says so to the model."""
+        finding = None if taint is None else run.scan(text)
+        if finding is not None:
+            self._record.record(
+                Event(
+                    kind="injection",
+                    outcome="found",
+                    principal=str(run.ask.key.who),
+                    agent=run.ask.profile.agent,
+                    trace=run.ask.id,
+                    subject=str(taint),
+                    detail=finding,
+                )
+            )
+
+    # 7 and 8: the answer, on disk.
+
+    async def _persist(
+        self, run: Run, answer: str, usage: Usage, *, excused: bool = False
+    ) -> Answered:
+        line = Said(
+            role="assistant",
+            content=answer,
+            turn=run.ask.id,
+            final=True,
+            taints=history.in_order(run.taints),
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            cost_usd=usage.cost_usd,
+        )
+        await run.journal.add([line], sync=True)
+        return Answered(answer, excused)
+
+    async def excuse(self, run: Run, sentence: str) -> Answered:
+        """End a turn with a sentence of ours. Raises StorageError."""
+        return await self._persist(run, sentence, Usage(), excused=True)
+
+    async def broke(self, ask: Ask, sentence: str) -> Answered:
+        """End a turn that cannot be run because of a mistake of ours. Raises StorageError."""
+        run = self._run(ask)
+        await self._session(run)
+        written = run.journal.answer()
+        return await self.excuse(run, sentence) if written is None else Answered(written.content)
+
+    async def stop(self, ask: Ask) -> int:
+        """End a turn that nobody wants any more: give up its tasks, and leave a note.
+
+        Returns how many tasks were given up. Raises StorageError.
+        """
+        ask = msgspec.structs.replace(ask, resumed=True)
+        run = self._run(ask)
+        await self._session(run)
+        if run.journal.answer() is not None:
+            return 0
+        waiting = run.journal.open_calls()
+        if waiting:
+            run.open_toolbox(self._tools, self._builtin, self.observer)
+        given_up = 0
+        lines: list[Line] = []
+        for call, task in waiting:
+            if task is not None:
+                await run.toolbox.source(call.name).give_up(run.caller(), task)
+                given_up += 1
+            stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
+            lines.append(journal.resulted(ask.id, call.id, stopped))
+        lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
+        await run.journal.add(lines, sync=True)
+        return given_up
+
+
+def _parked(
+    results: Iterable[ToolResult | Waiting], number: int, *, new: bool = True
+) -> Parked | None:
+    waiting = [one for one in results if isinstance(one, Waiting)]
+    if not waiting:
+        return None
+    question = any(one.question for one in waiting)
+    return Parked(tuple(one.task for one in waiting), question, number, new)

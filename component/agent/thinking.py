@@ -1,0 +1,129 @@
+"""One call of a model: paid for, recorded, measured, and dropped when it is not wanted any more."""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final, Protocol
+
+import anyio
+
+from component.agent.observer import Observer
+from component.agent.protocol import Incoming
+from component.audit.protocol import Event, Recorder
+from component.budget.protocol import Amount, BudgetExceededError, Budgets, Spender
+from component.models.protocol import (
+    Completion,
+    ContextOverflowError,
+    Model,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    Usage,
+)
+
+_NOTHING: Final = Amount()
+
+
+class Attention(Protocol):
+    """How a turn hears that more has been said while it is under way."""
+
+    def thinking(self) -> anyio.CancelScope:
+        """A scope for a call of the model; it is cancelled when more has been said."""
+
+    def more(self) -> bool:
+        """Whether there are messages that this turn can answer too."""
+
+    async def take(self) -> Sequence[Incoming]:
+        """Take them: they are answered by this turn from now on. Raises StorageError."""
+
+
+class Undivided:
+    """Nobody says more: the turn of a sub-agent."""
+
+    def thinking(self) -> anyio.CancelScope:
+        """A scope that nobody cancels."""
+        return anyio.CancelScope()
+
+    def more(self) -> bool:
+        """There is nothing."""
+        return False
+
+    async def take(self) -> Sequence[Incoming]:
+        """There is nothing."""
+        return ()
+
+
+class Thinking:
+    """Calls models, on somebody's account."""
+
+    def __init__(self, budgets: Budgets, record: Recorder, observer: Observer) -> None:
+        self._budgets = budgets
+        self._record = record
+        self._observer = observer
+
+    async def ask(
+        self,
+        model: Model,
+        request: ModelRequest,
+        tokens_in: int,
+        spender: Spender,
+        attention: Attention,
+    ) -> Completion | None:
+        """Ask a model. None if more has been said meanwhile and the call was dropped.
+
+        `tokens_in` is an estimate of the question. What a call has cost that broke off is
+        estimated. Raises BudgetExceededError, and what `Model.complete` raises.
+        """
+        price_in, price_out = model.usd_per_token_in, model.usd_per_token_out
+
+        def amount(tokens_out: int) -> Amount:
+            return Amount(tokens_in + tokens_out, tokens_in * price_in + tokens_out * price_out)
+
+        try:
+            reservation = self._budgets.reserve(spender, amount(request.max_tokens))
+        except BudgetExceededError:
+            self._tell(model.name, "stopped", spender)
+            raise
+        pieces: list[str] = []
+        completion: Completion | None = None
+        outcome, began, spent = "dropped", monotonic(), None
+        try:
+            with self._observer.span("chat", model=model.name), attention.thinking():
+                completion = await model.complete(request, pieces.append)
+                outcome = "done"
+        except ContextOverflowError:
+            outcome, spent = "overflow", _NOTHING
+            raise
+        except ModelRefusedError:
+            outcome, spent = "refused", _NOTHING
+            raise
+        except ModelUnavailableError:
+            outcome = "unavailable"
+            # What it had begun to say was paid for; what it never began was not.
+            spent = None if pieces else _NOTHING
+            raise
+        except Exception:
+            outcome = "broke"
+            raise
+        finally:
+            usage = Usage() if completion is None else completion.usage
+            if completion is not None:
+                spent = Amount(usage.tokens_in + usage.tokens_out, usage.cost_usd)
+            elif spent is None:
+                spent = amount(model.tokens("".join(pieces)) if pieces else 0)
+            self._budgets.settle(reservation, spent)
+            name = model.name if completion is None else completion.model or model.name
+            self._observer.model_call(name, outcome, monotonic() - began, usage)
+            self._tell(name, outcome, spender)
+        return completion
+
+    def _tell(self, model: str, outcome: str, spender: Spender) -> None:
+        self._record.record(
+            Event(
+                kind="model",
+                outcome=outcome,
+                principal=str(spender.principal),
+                agent=spender.agents[0],
+                trace=spender.task,
+                subject=model,
+            )
+        )

@@ -1,0 +1,119 @@
+"""The tools of a turn: the skills, and what the loop itself has, offered as one."""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from component.agent.observer import Observer
+from component.agent.protocol import Caller, ToolResult, Tools, Waiting
+from component.models.protocol import Tool, ToolCall
+from component.storage.errors import StorageError
+
+_log = structlog.get_logger("component.agent")
+
+_NAMES_SHOWN: Final = 20
+
+
+class Toolbox:
+    """The tools that one caller is offered, at one moment.
+
+    A built-in tool of the loop comes before a skill of the same name.
+    """
+
+    def __init__(
+        self, skills: Tools, builtin: Sequence[Tools], caller: Caller, observer: Observer
+    ) -> None:
+        self.tools: tuple[Tool, ...]
+        self._skills = skills
+        self._observer = observer
+        self._sources: dict[str, Tools] = {}
+        tools: dict[str, Tool] = {}
+        for source in (*builtin, skills):
+            for tool in source.offered(caller):
+                if tool.name not in tools:
+                    tools[tool.name] = tool
+                    self._sources[tool.name] = source
+        self.tools = tuple(tools.values())
+
+    def source(self, name: str) -> Tools:
+        """Who knows a tool. What is not offered any more is the skills' to tell about."""
+        return self._sources.get(name, self._skills)
+
+    async def round(
+        self, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
+    ) -> list[ToolResult | Waiting]:
+        """Call the tools of one answer: at once if all of them agree to that, otherwise in order.
+
+        `again` says that these calls were made before, so that they are asked about even if the
+        tools are not offered any more. Raises StorageError.
+        """
+        results: list[ToolResult | Waiting | StorageError] = []
+        if len(calls) > 1 and all(self._together(caller, call) for call in calls):
+            results = [ToolResult("")] * len(calls)
+
+            async def one(at: int) -> None:
+                results[at] = await self._one(caller, calls[at], again)
+
+            async with anyio.create_task_group() as group:
+                for at in range(len(calls)):
+                    group.start_soon(one, at)
+        else:
+            for call in calls:
+                results.append(await self._one(caller, call, again))
+                if isinstance(results[-1], StorageError):
+                    break
+        for result in results:
+            if isinstance(result, StorageError):
+                raise result
+        return [result for result in results if not isinstance(result, StorageError)]
+
+    def _together(self, caller: Caller, call: ToolCall) -> bool:
+        return call.name in self._sources and self.source(call.name).together(caller, call.name)
+
+    async def _one(
+        self, caller: Caller, call: ToolCall, again: bool
+    ) -> ToolResult | Waiting | StorageError:
+        if not again:
+            wrong = self._wrong(call)
+            if wrong:
+                self._observer.tool_call(
+                    call.name, "unknown" if call.name not in self._sources else "malformed", 0.0
+                )
+                return ToolResult(wrong, is_error=True)
+        began, outcome = monotonic(), "broke"
+        arguments = call.arguments if call.arguments.strip() else "{}"
+        try:
+            with self._observer.span("execute_tool", tool=call.name, call=call.id):
+                result = await self.source(call.name).call(caller, call.id, call.name, arguments)
+        except StorageError as error:
+            outcome = "storage"
+            return error
+        except Exception:  # noqa: BLE001 - a broken tool is the model's to hear of, like any failure
+            _log.exception("a tool broke", tool=call.name, turn=caller.turn)
+            return ToolResult("The tool is broken; this was written down.", is_error=True)
+        else:
+            if isinstance(result, Waiting):
+                outcome = "waits"
+            else:
+                outcome = "failed" if result.is_error else "done"
+            return result
+        finally:
+            self._observer.tool_call(call.name, outcome, monotonic() - began)
+
+    def _wrong(self, call: ToolCall) -> str:
+        if call.name not in self._sources:
+            names = sorted(self._sources)
+            more = "" if len(names) <= _NAMES_SHOWN else f" and {len(names) - _NAMES_SHOWN} more"
+            known = ", ".join(names[:_NAMES_SHOWN]) + more
+            return f"There is no tool of this name. There are: {known or 'none'}."
+        if not call.arguments.strip():
+            return ""
+        try:
+            msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            return f"The arguments are not a JSON object ({error}). Nothing was called."
+        return ""

@@ -1,0 +1,381 @@
+"""A world for the loop: a real database, real session files, and a model, tools and a voice that a
+test plays. All but the service itself outlives a life of it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from component.agent.conversations import Conversations
+from component.agent.engine import Engine
+from component.agent.profile import Away, Profile
+from component.agent.protocol import (
+    Caller,
+    Incoming,
+    Recalled,
+    Reply,
+    ToolResult,
+    Waiting,
+)
+from component.audit.protocol import Event
+from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
+from component.memory.files import open_root
+from component.memory.lines import Line, SessionKey
+from component.memory.paths import Layout
+from component.memory.sessions import Sessions
+from component.models.protocol import Completion, ModelRequest, OnText, Tool, ToolCall, Usage
+from component.policy.taint import Taint
+from component.settings.agents import Loop
+from component.settings.memory import Session
+from component.storage import Storage
+from xep.jid import JID
+
+ROMEO = JID.parse("romeo@example.org")
+JULIET = JID.parse("juliet@example.org")
+AGENT = JID.parse("assistant@agent.example.org")
+
+
+class Killed(BaseException):
+    """The process was killed at this point."""
+
+
+class Death:
+    """Counts the points at which a life may end, and ends it at one of them."""
+
+    def __init__(self) -> None:
+        self.at: int | None = None
+        self.points = 0
+        self.dead = False
+
+    def point(self) -> None:
+        if self.dead:
+            raise Killed
+        self.points += 1
+        if self.points == self.at:
+            self.dead = True
+            raise Killed
+
+
+class Brain:
+    """A model: `think` makes an answer of a request, and may take its time."""
+
+    name = "brain"
+    usd_per_token_in = 0.001
+    usd_per_token_out = 0.002
+
+    def __init__(self, world: "World", context_tokens: int = 100_000) -> None:
+        self.context_tokens = context_tokens
+        self.asked: list[ModelRequest] = []
+        self.think: Callable[[ModelRequest], Completion | Awaitable[Completion]] = echo
+        self._world = world
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        self._world.death.point()
+        self.asked.append(request)
+        await anyio.lowlevel.checkpoint()
+        answer = self.think(request)
+        completion = answer if isinstance(answer, Completion) else await answer
+        if on_text is not None and completion.text:
+            on_text(completion.text)
+        self._world.death.point()
+        return completion
+
+    def tokens(self, text: str) -> int:
+        return len(text) // 4 + 1
+
+
+class Shop:
+    """Tools: `look` and `find` may run together, `buy` not; `order` takes long, `ask` asks."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.done: dict[tuple[str, str], ToolResult] = {}
+        self.made: list[tuple[str, str, str, str]] = []
+        self.callers: list[Caller] = []
+        self.tasks: dict[str, ToolResult | None] = {}
+        self.given_up: list[str] = []
+        self.during: Callable[[str], Awaitable[None]] | None = None
+        self.taint: Taint | None = None
+        self.result: Callable[[str, str], str] = lambda name, _: f"{name} is done"
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def offered(self, caller: Caller) -> Sequence[Tool]:
+        schema = msgspec.Raw(b'{"type":"object"}')
+        return [Tool(n, f"To {n}.", schema) for n in ("look", "find", "buy", "order", "ask")]
+
+    def together(self, caller: Caller, name: str) -> bool:
+        return name in ("look", "find")
+
+    async def call(
+        self, caller: Caller, call_id: str, name: str, arguments: str
+    ) -> ToolResult | Waiting:
+        self._world.death.point()
+        key = (caller.turn, call_id)
+        task = f"task-{caller.turn}-{call_id}"
+        if key not in self.done and task not in self.tasks:
+            self.made.append((*key, name, arguments))
+            self.callers.append(caller)
+            if name in ("order", "ask"):
+                self.tasks[task] = None
+            else:
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+                try:
+                    if self.during is not None:
+                        await self.during(name)
+                    else:
+                        await anyio.lowlevel.checkpoint()
+                finally:
+                    self.at_once -= 1
+                self.done[key] = ToolResult(self.result(name, arguments), taint=self.taint)
+            self._world.death.point()
+        if task in self.tasks:
+            return self.tasks[task] or Waiting(task, question=name == "ask")
+        return self.done[key]
+
+    async def outcome(self, caller: Caller, name: str, task: str) -> ToolResult | Waiting:
+        self._world.death.point()
+        return self.tasks[task] or Waiting(task, question=name == "ask")
+
+    async def give_up(self, caller: Caller, task: str) -> None:
+        self._world.death.point()
+        self.given_up.append(task)
+
+
+class Ear:
+    """A voice, and who hears it."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.said: list[Reply] = []
+        self.stream = True
+        self._told = anyio.Event()
+        self.writing: list[bool] = []
+
+    def say(self, reply: Reply) -> bool:
+        self._world.death.point()
+        if not self.stream:
+            return False
+        self.said.append(reply)
+        self._told.set()
+        self._told = anyio.Event()
+        self._world.death.point()
+        return True
+
+    def composing(self, to: Incoming, on: bool) -> None:
+        self.writing.append(on)
+
+    @property
+    def bodies(self) -> list[str]:
+        return [reply.body for reply in self.said]
+
+    async def hears(self, count: int) -> None:
+        with anyio.fail_after(20):
+            while len(self.said) < count:
+                await self._told.wait()
+
+
+class Purse:
+    """A budget of tokens."""
+
+    def __init__(self) -> None:
+        self.left = 10**9
+        self.open: dict[int, Reservation] = {}
+        self.spent: list[Amount] = []
+        self.who: list[Spender] = []
+
+    def reserve(self, who: Spender, most: Amount) -> Reservation:
+        if most.tokens > self.left:
+            raise BudgetExceededError("Your budget for today is used up.", "principal", "x")
+        reservation = Reservation(len(self.who), who, most, "2026-01-01")
+        self.who.append(who)
+        self.open[reservation.id] = reservation
+        return reservation
+
+    def settle(self, reservation: Reservation, spent: Amount) -> None:
+        del self.open[reservation.id]
+        self.spent.append(spent)
+        self.left -= spent.tokens
+
+
+class Book:
+    """A record."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def settled(self) -> None:
+        pass
+
+
+class Suspicious:
+    def scan(self, text: str) -> str | None:
+        return "asks for secrets" if "ignore all" in text.casefold() else None
+
+
+class Mortal:
+    """Passes calls on to another object; each may be the last thing that happens."""
+
+    def __init__(self, world: "World", inner: object) -> None:
+        self._world = world
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._inner, name)
+        if name not in ("read", "write", "open", "append", "turn", "archive", "forget"):
+            return found
+
+        async def passed(*args: object, **kwargs: object) -> object:
+            self._world.death.point()
+            value = await found(*args, **kwargs)
+            self._world.death.point()
+            return value
+
+        return passed
+
+
+class Memories:
+    def __init__(self) -> None:
+        self.found: list[Recalled] = []
+
+    async def recall(self, agent: str, principal: JID, words: str, most: int) -> list[Recalled]:
+        return self.found[:most]
+
+
+class World:
+    def __init__(self, path: Path, **loop: float) -> None:
+        self.path = path
+        self.loop = Loop(**loop)
+        self.death = Death()
+        self.brain = Brain(self)
+        self.shop = Shop(self)
+        self.ear = Ear(self)
+        self.purse = Purse()
+        self.book = Book()
+        self.memories = Memories()
+        self.profile = Profile(agent="assistant")
+        self.away: Away | None = None
+        self.history_tokens = 8192
+        self.idle_mins = 240
+        self.now = 1_800_000_000.0
+        self.sessions: Sessions
+        self.conversations: Conversations
+        self.storage: Storage
+        self.engine: Engine
+
+    async def profiles(self, key: SessionKey) -> Profile | Away:
+        return self.away or msgspec.structs.replace(self.profile, agent=key.agent)
+
+    @asynccontextmanager
+    async def built(self) -> AsyncIterator[Conversations]:
+        """The service, not running yet."""
+        root = self.path / "memory"
+        root.mkdir(exist_ok=True)
+        self.sessions = Sessions(
+            Layout(open_root(root)),
+            Session(idle_timeout_mins=self.idle_mins, history_tokens=self.history_tokens),
+            clock=lambda: self.now,
+        )
+        async with Storage.open(self.path / "data") as storage:
+            self.storage = storage
+            self.engine = Engine(
+                models=lambda _tier: self.brain,
+                tools=self.shop,
+                sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
+                recall=self.memories,
+                scanner=Suspicious(),
+                budgets=self.purse,
+                record=self.book,
+                loop=self.loop,
+                history_tokens=self.history_tokens,
+                max_tokens=500,
+            )
+            self.conversations = Conversations(
+                engine=self.engine,
+                profiles=self.profiles,
+                storage=Mortal(self, storage),  # type: ignore[arg-type]
+                home="here",
+                voice=self.ear,
+                loop=self.loop,
+            )
+            yield self.conversations
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[Conversations]:
+        """The service, running for the time of the context."""
+        async with self.built() as conversations, anyio.create_task_group() as group:
+            await group.start(conversations.run)
+            try:
+                yield conversations
+            finally:
+                group.cancel_scope.cancel()
+
+    async def rows(self) -> list[str]:
+        found = await self.storage.read(
+            lambda db: db.execute("SELECT id FROM turns ORDER BY created").fetchall()
+        )
+        return [row[0] for row in found]
+
+    async def settled(self) -> None:
+        """All rows are gone."""
+        with anyio.fail_after(20):
+            while await self.rows():
+                await anyio.lowlevel.checkpoint()
+
+    async def lines(self, who: JID = ROMEO) -> list[Line]:
+        found = await self.sessions.read(SessionKey("assistant", who), tokens=10**9)
+        return list(found.lines)
+
+
+def message(id_: str, body: str = "", who: JID = ROMEO, **more: object) -> Incoming:
+    more = {"agent": "assistant", "target": AGENT, **more}
+    return Incoming(  # type: ignore[arg-type]
+        id=id_,
+        principal=who,
+        requester=JID(who.local, who.domain, "phone"),
+        body=body or f"message {id_}",
+        **more,
+    )
+
+
+def says(text: str, *calls: ToolCall, finish: str = "") -> Completion:
+    return Completion(
+        text=text,
+        tool_calls=calls,
+        finish=finish or ("tool_calls" if calls else "stop"),  # type: ignore[arg-type]
+        usage=Usage(tokens_in=10, tokens_out=5, cost_usd=0.01),
+        model="brain",
+    )
+
+
+def call(name: str, arguments: str = "{}", id_: str = "") -> ToolCall:
+    return ToolCall(id_ or f"c-{name}", name, arguments)
+
+
+def echo(request: ModelRequest) -> Completion:
+    """Answers what was said last."""
+    last = [one.content for one in request.messages if one.role == "user"][-1]
+    return says(f"re: {last}")
+
+
+def shopping(*names: str) -> Callable[[ModelRequest], Completion]:
+    """Calls these tools, one a round, for the last that was said, and then tells the results."""
+
+    def think(request: ModelRequest) -> Completion:
+        messages = request.messages
+        asks = [at for at, one in enumerate(messages) if one.role == "user"]
+        after = messages[asks[-1] :]
+        results = [one.content for one in after if one.role == "tool"]
+        if len(results) < len(names):
+            name = names[len(results)]
+            return says("", call(name, f'{{"n":{len(results)}}}', f"c{len(results)}-{name}"))
+        return says(f"re: {messages[asks[-1]].content}: {'; '.join(results)}")
+
+    return think
