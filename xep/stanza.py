@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from xep.binding import ContentError, Opaque, Payload, decode, encode
-from xep.binding.decoder import decoder_for
+from xep.binding.decoder import Decoder, decoder_for
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -45,7 +45,7 @@ class Incoming:
     __slots__ = ("_element", "id", "kind", "sender", "size", "to", "type")
 
     def __init__(self, element: Element, size: int) -> None:
-        get = element.get
+        get = element.attrib.get
         kind = _KINDS.get(element.tag)
         self._element = element
         self.kind = kind
@@ -85,6 +85,10 @@ class Incoming:
             ContentError: it does not fit its declaration.
         """
         return cast("P", decoder_for(cls)(self._element[0]))
+
+    def sole_decoded(self, decode: Decoder) -> Payload:
+        """As ``sole_payload``, by a decoder that ``decoder_for`` gave once for all stanzas."""
+        return cast("Payload", decode(self._element[0]))
 
     def payload(self, cls: type[P], *, strict: bool = False) -> P | None:
         """The first child that is a ``cls``; None when there is none.

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, Literal, TypeAlias
 
-from component.tasks.replay import digest_of, given
-from xep.binding import XML
+from component.tasks.replay import again, digest_of
+from xep.binding import Encoded
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.execute import Execute, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 Key: TypeAlias = tuple[JID, JID, str]
 """The full address of the caller, the one it turned to, and the id of its IQ (RPL-006)."""
 
-Answer: TypeAlias = XML | Result | StanzaError
+Answer: TypeAlias = Encoded | Result | StanzaError
 """What was answered: a result as XML text or as it is, or an error."""
 
 _Entry: TypeAlias = tuple[Execute, Answer, float] | Literal["elsewhere"]
@@ -67,7 +67,7 @@ class Recent:
         """How many requests are known."""
         return len(self._young.keys() | self._old.keys())
 
-    def get(self, key: Key, execute: Execute) -> XML | Result | Literal["elsewhere"] | None:
+    def get(self, key: Key, execute: Execute) -> Encoded | Result | Literal["elsewhere"] | None:
         """The answer to a repetition, or that the durable work knows it; None if this is new work.
 
         Raises StanzaError: the recorded error, or `conflict` for other content under the same key
@@ -83,13 +83,15 @@ class Recent:
             return None
         if recorded != execute and digest_of(recorded) != digest_of(execute):
             raise errors.conflict("An earlier request had this identifier and other content.")
-        return given(answer) if isinstance(answer, StanzaError) else answer
+        if isinstance(answer, StanzaError):
+            raise again(answer)
+        return answer
 
     def put(self, key: Key, execute: Execute, size: int, answer: Answer) -> None:
         """Keep the answer to a request of `size` bytes, unless it alone is too much."""
         size += _ENTRY
-        if isinstance(answer, str):
-            size += len(answer)
+        if isinstance(answer, Encoded):
+            size += len(answer.xml)
         elif isinstance(answer, Result):
             size += sum([len(output.text) for output in answer.outputs])
         self._size += size

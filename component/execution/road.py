@@ -11,12 +11,15 @@ from typing import Final, Protocol
 import msgspec
 
 from component.execution.recent import Recent
+from component.execution.written import Written
 from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
-from component.skills.native import call_inline
+from component.skills.native import call_inline, call_inline_as
+from component.skills.outputs import SkillResult
 from component.tasks.outcomes import error_of, result_of
 from component.tasks.protocol import Asker, Call, Confirmation, Origin, Tasks
-from component.tasks.replay import digest_of, given, key_of
+from component.tasks.replay import again, digest_of, given, key_of
+from xep.binding import Encoded
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.identifiers import check_identifier
@@ -76,6 +79,7 @@ class Road:
         self._accepted = accepted
         self._now = now
         self._default_agent = default_agent
+        self._writing: dict[str, Written] = {}
 
     def execute(
         self,
@@ -87,8 +91,10 @@ class Road:
         stanza_id: str = "",
         size: int = 0,
         lang: str | None = None,
-    ) -> Result | Accepted | Awaitable[Result | Accepted]:
+    ) -> Encoded | Result | Accepted | Awaitable[Result | Accepted]:
         """Serve an execute request, at once if nothing about it waits.
+
+        A result that is one plain text is XML text already (see `Written`).
 
         Args:
             requester: the full address that asks.
@@ -109,14 +115,16 @@ class Road:
         if execute.request is None:
             recent, key = self._recent, (requester, target, stanza_id)
             known = recent.get(key, execute)
-            if known is None and self._is_immediate(principal, skill, execute):
+            if known is None and skill.at_once and self._is_immediate(principal, skill, execute):
                 if execute.deadline is not None:
                     self._check_deadline(execute.deadline)
                 arguments = _arguments(skill, execute)
                 self._let_in(principal)
-                answer = _run_inline(skill, arguments, principal, requester, self._agent_at(target))
+                answer = self._written(skill, arguments, principal, requester, target)
                 recent.put(key, execute, size, answer)
-                return answer if isinstance(answer, Result) else given(answer)
+                if isinstance(answer, StanzaError):
+                    raise again(answer)
+                return answer
             if known is not None and known != "elsewhere":
                 return known
             recent.went_elsewhere(key)
@@ -152,15 +160,36 @@ class Road:
         )
 
     def _is_immediate(self, principal: JID, skill: AnySkill, execute: Execute) -> bool:
-        """Whether nothing about a request that has no name of its own can wait."""
+        """Whether nothing about a request that has no name of its own can wait, as far as its skill
+        does not: that was asked before.
+        """
         return (
-            skill.kind == "inline"
-            and execute.mode != "async"
+            execute.mode != "async"
             and not execute.earlier
             and execute.delegation is None
-            and skill.annotations.repeatable
             and not self._confirming.needed(principal, skill)
         )
+
+    def _written(
+        self,
+        skill: AnySkill,
+        arguments: msgspec.Struct,
+        principal: JID,
+        requester: JID,
+        target: JID,
+    ) -> Encoded | Result | StanzaError:
+        """What comes of a skill that runs at once, as XML text if that is easy."""
+        written = self._writing.get(skill.name)
+        if written is None:
+            written = self._writing[skill.name] = Written(skill)
+        context = None
+        if skill.wants_context:
+            context = _context(skill, principal, requester, self._agent_at(target))
+        try:
+            made = call_inline_as(written.made, skill, arguments, context)
+        except (InvalidParam, SkillFailed) as error:
+            return error_of(skill, error)
+        return result_of(skill, made) if isinstance(made, SkillResult) else made
 
     async def _admit(
         self,
@@ -196,8 +225,7 @@ class Road:
             if confirmation is not None and execute.mode == "inline":
                 raise errors.confirmation_unavailable()
         self._let_in(principal)
-        at_once = skill.kind == "inline" and skill.annotations.repeatable
-        if at_once and confirmation is None and execute.mode != "async":
+        if skill.at_once and confirmation is None and execute.mode != "async":
             # Another may have come in while this one waited.
             known = self._tasks.remembered(key, digest)
             if known is not None:
@@ -256,12 +284,12 @@ def _run_inline(
     skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID, agent: str
 ) -> Result | StanzaError:
     """What comes of it: an error too is an outcome, and is recorded (RPL-013)."""
-    context = None
-    if skill.wants_context:
-        context = Context(
-            principal=str(principal), sender=str(requester), skill=skill.name, agent=agent
-        )
+    context = _context(skill, principal, requester, agent) if skill.wants_context else None
     try:
         return result_of(skill, call_inline(skill, arguments, context))
     except (InvalidParam, SkillFailed) as error:
         return error_of(skill, error)
+
+
+def _context(skill: AnySkill, principal: JID, requester: JID, agent: str) -> Context:
+    return Context(principal=str(principal), sender=str(requester), skill=skill.name, agent=agent)

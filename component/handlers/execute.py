@@ -1,12 +1,16 @@
 """Execution (urn:fluux:agent:0#execute): the face by which agents and programs run skills."""
 
 from collections.abc import Awaitable
+from typing import Final
 
 from component.execution import Road
 from component.handlers.storing import stored
 from component.router.table import Answer, IQRoute, Request
 from xep import fluux_agent
+from xep.binding import Encoded
 from xep.fluux_agent.execute import NAMESPACE, Accepted, Execute, Result
+
+_READY: Final = (Encoded, Result, Accepted)
 
 
 class ExecuteHandler:
@@ -40,6 +44,6 @@ class ExecuteHandler:
             size=stanza.size,
             lang=stanza.lang,
         )
-        if isinstance(answer, Result | Accepted):
+        if isinstance(answer, _READY):
             return answer
         return stored(answer, self._retry_after_s)

@@ -5,22 +5,31 @@ out once.
 """
 
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from typing import Final, TypeAlias
 
+from component.router.replies import head_of
 from component.router.senders import Sender, Senders
 from component.router.table import Host, IQRoute, Table
+from xep.binding.decoder import decoder_for
 from xep.jid import JID, JIDError
 from xep.stanza import Incoming
 
-_REMEMBERED = 4096
-_LONGEST_REMEMBERED = 512
+_REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 512
+
+_Head: TypeAlias = tuple[str, str | None, str, str | None]
+"""The addresses `from` and `to`, the type, and the name of the only child."""
 
 
 class Door:
-    """What the head of a request and the name of its only child say.
+    """What the head of a request and the name of its only child say, where it is not served.
 
-    `host` is None where nobody lives at `to`, `route` where nothing of that name is served there,
-    `child` where the request does not hold exactly one.
+    Attributes:
+        sender: who sent it.
+        to: the address of ours that it was sent to.
+        host: what lives there; None where nobody does.
+        child: the name of the only child; None where the request does not hold exactly one.
+        route: what serves it; None where nothing of that name is served there.
     """
 
     __slots__ = ("child", "host", "route", "sender", "to")
@@ -35,8 +44,44 @@ class Door:
         self.route = route
 
 
+class OpenDoor(Door):
+    """Where a request is served, as far as its head says.
+
+    Attributes:
+        requester: the address that sent it.
+        principal: its bare address.
+        home: what lives at `to`.
+        decode: decodes the only child.
+        handler: serves it.
+        reply: the beginning of its result up to the value of the id, as `Replies.result` wants it.
+    """
+
+    __slots__ = ("decode", "handler", "home", "principal", "reply", "requester")
+
+    def __init__(
+        self,
+        sender: Sender,
+        requester: JID,
+        to: JID,
+        home: Host,
+        child: str | None,
+        route: IQRoute,
+        reply: str,
+    ) -> None:
+        super().__init__(sender, to, home, child, route)
+        self.requester = requester
+        self.principal = requester.bare
+        self.home = home
+        self.decode = decoder_for(route.payload)
+        self.handler = route.handler
+        self.reply = reply
+
+
 class Doors:
     """Finds the door of each request.
+
+    Doors are remembered in two halves. When the younger one is full, the older one is forgotten as
+    a whole and they change places; a door that is used again is taken into the younger one.
 
     Args:
         senders: knows who sent it.
@@ -52,14 +97,22 @@ class Doors:
         self._domain = domain
         self._agents = agents
         self._table = table
-        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._look_up)
+        self._young: dict[_Head, Door] = {}
+        self._old: dict[_Head, Door] = {}
 
     def of(self, stanza: Incoming) -> Door:
         """The door of an IQ get or set. Never raises."""
-        sender, to, child = stanza.sender or "", stanza.to, stanza.sole_child
-        if len(sender) + len(to or "") + len(child or "") > _LONGEST_REMEMBERED:
-            return self._look_up(sender, to, stanza.type, child)
-        return self._remembered(sender, to, stanza.type, child)
+        head = (stanza.sender or "", stanza.to, stanza.type, stanza.sole_child)
+        return self._young.get(head) or self._find(head)
+
+    def _find(self, head: _Head) -> Door:
+        door = self._old.get(head) or self._look_up(*head)
+        sender, to, _, child = head
+        if len(sender) + len(to or "") + len(child or "") <= _LONGEST_REMEMBERED:
+            if len(self._young) >= _REMEMBERED // 2:
+                self._old, self._young = self._young, {}
+            self._young[head] = door
+        return door
 
     def address(self, text: str | None) -> tuple[JID, Host | None]:
         """The address of ours that `text` is, and what lives there; None if nobody does.
@@ -86,4 +139,8 @@ class Doors:
         route = None
         if host is not None and child is not None:
             route = self._table.iq(host, type_, child)
-        return Door(self._senders.of(sender), address, host, child, route)
+        knocking = self._senders.of(sender)
+        if host is None or route is None or knocking.jid is None or not knocking.admitted:
+            return Door(knocking, address, host, child, route)
+        reply = head_of("iq", "result", sender or None, to or self._domain.domain) + " id='"
+        return OpenDoor(knocking, knocking.jid, address, host, child, route, reply)

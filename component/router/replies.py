@@ -6,9 +6,9 @@ from typing import Protocol
 import structlog
 
 from component.router.table import Answer
-from xep.binding import EncodingError
+from xep.binding import Encoded, EncodingError
 from xep.binding.encoder import encoder_for
-from xep.binding.escaping import escape_attribute
+from xep.binding.escaping import attribute_special, escape_attribute
 from xep.fluux_agent import errors
 from xep.stanza import NAMESPACE, Incoming
 from xep.stanza_error import StanzaError
@@ -47,15 +47,25 @@ class Replies:
         self._limit = max_stanza_bytes
         self._surely_fits = max_stanza_bytes // 4  # no character takes more than four bytes
 
-    def result(self, stanza: Incoming, answer: Answer) -> None:
-        """Answer an IQ with a result, or with the error that sending it would be."""
-        try:
-            content = "" if answer is None else encoder_for(type(answer))(answer, NAMESPACE)
-        except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
-            self.error(stanza, _unsendable(error))
-            return
-        head = self._head("iq", "result", stanza.id, stanza.sender, stanza.to)
-        reply = f"{head}>{content}</iq>" if content else head + "/>"
+    def result(self, stanza: Incoming, answer: Answer, head: str = "") -> None:
+        """Answer an IQ with a result, or with the error that sending it would be.
+
+        `head` is the beginning of the reply up to the value of its id, if that is known already.
+        """
+        if isinstance(answer, Encoded):
+            content = answer.xml
+        else:
+            try:
+                content = "" if answer is None else encoder_for(type(answer))(answer, NAMESPACE)
+            except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
+                self.error(stanza, _unsendable(error))
+                return
+        id_ = stanza.id or ""
+        if not head:
+            head = self._head("iq", "result", None, stanza.sender, stanza.to) + " id='"
+        if attribute_special(id_) is not None:
+            id_ = escape_attribute(id_)
+        reply = f"{head}{id_}'>{content}</iq>" if content else f"{head}{id_}'/>"
         if len(reply) <= self._surely_fits or self._fits(reply):
             self._output.put(reply)
         else:
@@ -95,16 +105,17 @@ class Replies:
         # Written once: there are few senders, and each sends many stanzas. What is long is hostile
         # and not to be kept.
         short = len(from_) + len(to or "") <= _LONGEST_KEPT
-        head = (_written_once if short else _addressed)(name, type_, to, from_)
+        head = (_written_once if short else head_of)(name, type_, to, from_)
         return head if id_ is None else f"{head} id='{escape_attribute(id_)}'"
 
 
-def _addressed(name: str, type_: str, to: str | None, from_: str) -> str:
+def head_of(name: str, type_: str, to: str | None, from_: str) -> str:
+    """The beginning of a stanza: its name, type and addresses, which are escaped here."""
     head = f"<{name} type='{type_}' from='{escape_attribute(from_)}'"
     return head if to is None else f"{head} to='{escape_attribute(to)}'"
 
 
-_written_once = lru_cache(maxsize=1024)(_addressed)
+_written_once = lru_cache(maxsize=1024)(head_of)
 
 
 def _encoded(error: StanzaError) -> str:

@@ -4,9 +4,9 @@
 encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 import anyio
 import msgspec
@@ -15,13 +15,13 @@ from anyio.abc import TaskStatus
 
 from component.router.admission import Admission, Shares
 from component.router.calls import Calls, expect
-from component.router.doors import Door, Doors
+from component.router.doors import Door, Doors, OpenDoor
 from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
-from component.router.table import Answer, Request, Route, Table
+from component.router.table import Request, Route, Table
 from component.router.turns import Event, Turns, of_one_sender
 from component.router.work import Work, failed
-from xep.binding import ContentError, Payload
+from xep.binding import ContentError, Encoded, Payload
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
@@ -37,6 +37,10 @@ _log = structlog.get_logger("component.router")
 _MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
 _BOUNCED = frozenset(("chat", "normal"))
 """Nothing is bounced that bounces could answer: errors, headlines, what a room sends."""
+
+_ANSWERS = frozenset(("result", "error"))
+_READY = (Encoded, Payload)
+"""What can be sent at once, as an answer that is awaited cannot."""
 
 _STRAIGHT_THROUGH = 4
 """A read of so few stanzas is handled in its own order; sorting it by principal gains nothing."""
@@ -188,58 +192,45 @@ class Router:
             self._refuse_skipped(event)
             return
         stanza = event.stanza
-        match stanza.kind:
-            case "iq":
-                if stanza.type in ("result", "error"):
-                    if not self._calls.answered(stanza):
-                        _log.debug("an answer nobody waits for", sender=stanza.sender)
-                else:
-                    self._handle_request(stanza)
-            case "message" | "presence":
-                self._handle_silent(stanza)
-            case _:
-                _log.warning("ignored an element that is no stanza", name=stanza.name)
+        kind = stanza.kind
+        if kind == "iq":
+            if stanza.type not in _ANSWERS:
+                self._handle_request(stanza)
+            elif not self._calls.answered(stanza):
+                _log.debug("an answer nobody waits for", sender=stanza.sender)
+        elif kind is not None:
+            self._handle_silent(stanza)
+        else:
+            _log.warning("ignored an element that is no stanza", name=stanza.name)
 
     def _handle_request(self, stanza: Incoming) -> None:
         door = self._doors.of(stanza)
         try:
-            answer = self._answer(stanza, door)
+            if not isinstance(door, OpenDoor) or stanza.id is None:
+                _refuse(stanza, door)
+            if self._work.draining or self._admission.total or self._output.congested:
+                self._check_busy(door.sender)
+            try:
+                payload = stanza.sole_decoded(door.decode)
+            except ContentError as error:
+                raise errors.malformed(str(error)) from error
+            answer = door.handler(
+                Request(stanza, door.requester, door.principal, door.to, door.home, payload)
+            )
         except StanzaError as error:
             self._replies.error(stanza, error)
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
             self._replies.error(stanza, failed(stanza, error))
         else:
-            if answer is not None and not isinstance(answer, Payload):
-                self._work.request(stanza, door.sender, answer)
+            if answer is None or isinstance(answer, _READY):
+                self._replies.result(stanza, answer, door.reply)
             else:
-                self._replies.result(stanza, answer)
+                self._work.request(stanza, door.sender, answer)
 
-    def _answer(self, stanza: Incoming, door: Door) -> Answer | Awaitable[Answer]:
-        """The handler's answer, or an awaitable of it, after everything that may refuse it."""
-        sender = door.sender
-        if sender.jid is None or sender.principal is None:
-            raise StanzaError("jid-malformed", sender.refusal)
-        if not sender.admitted:
-            raise StanzaError("service-unavailable")
-        if stanza.id is None or stanza.type not in ("get", "set"):
-            raise StanzaError("bad-request", "an IQ needs an id and a type (RFC 6120 §8.2.3)")
-        if door.child is None:
-            raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
-        if door.host is None:
-            raise StanzaError("service-unavailable", "there is nobody of that address here")
-        route = door.route
-        if route is None:
-            raise StanzaError("service-unavailable", "no such service here")
+    def _check_busy(self, sender: Sender) -> None:
         busy = self._busy(sender)
         if busy is not None:
             raise busy
-        try:
-            payload = stanza.sole_payload(route.payload)
-        except ContentError as error:
-            raise errors.malformed(str(error)) from error
-        return route.handler(
-            Request(stanza, sender.jid, sender.principal, door.to, door.host, payload)
-        )
 
     def _busy(self, sender: Sender) -> StanzaError | None:
         """Why nothing more can be taken on for this sender now; None when it can."""
@@ -298,6 +289,21 @@ class Router:
         else:
             error = _over_limit(event)
         self._replies.error_to(event.id, event.from_, event.to, error)
+
+
+def _refuse(stanza: Incoming, door: Door) -> NoReturn:
+    """Say why a request is refused whose door is not open, or that has no id."""
+    if door.sender.jid is None:
+        raise StanzaError("jid-malformed", door.sender.refusal)
+    if not door.sender.admitted:
+        raise StanzaError("service-unavailable")
+    if stanza.id is None or stanza.type not in ("get", "set"):
+        raise StanzaError("bad-request", "an IQ needs an id and a type (RFC 6120 §8.2.3)")
+    if door.child is None:
+        raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
+    if door.host is None:
+        raise StanzaError("service-unavailable", "there is nobody of that address here")
+    raise StanzaError("service-unavailable", "no such service here")
 
 
 def _over_limit(event: StanzaSkipped) -> StanzaError:

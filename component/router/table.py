@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from xep.binding import Payload
+from xep.binding import Encoded, Payload
 from xep.jid import JID
 from xep.stanza import Incoming
 
@@ -16,7 +16,7 @@ Host = Literal["component", "agent"]
 """What an address of ours is: the component's own domain, or an agent that it hosts."""
 
 
-class Request(Generic[P_co]):
+class Request(msgspec.Struct, Generic[P_co], gc=False):
     """A stanza on its way to a handler: who sent it, to which of our addresses, and its payload.
 
     Attributes:
@@ -28,21 +28,18 @@ class Request(Generic[P_co]):
         payload: the payload, decoded; None for a route that takes no payload.
     """
 
-    __slots__ = ("host", "payload", "principal", "sender", "stanza", "to")
-
-    def __init__(
-        self, stanza: Incoming, sender: JID, principal: JID, to: JID, host: Host, payload: P_co
-    ) -> None:
-        self.stanza = stanza
-        self.sender = sender
-        self.principal = principal
-        self.to = to
-        self.host = host
-        self.payload = payload
+    stanza: Incoming
+    sender: JID
+    principal: JID
+    to: JID
+    host: Host
+    payload: P_co
 
 
 PayloadClass: TypeAlias = type[Payload]
-Answer: TypeAlias = Payload | None
+Answer: TypeAlias = Payload | Encoded | None
+"""A payload, one that is XML text already, or nothing."""
+
 IQHandler: TypeAlias = Callable[[Request[P]], Answer | Awaitable[Answer]]
 """Answers a request at once, or returns an awaitable of the answer when the work suspends.
 

@@ -99,12 +99,15 @@ class Skill(Generic[P, R_co]):
     inputs: Inputs
     outputs: Outputs
     invoke: Callable[[msgspec.Struct, Context | None], Any] = dataclasses.field(repr=False)
+    at_once: bool = dataclasses.field(init=False, repr=False)
     digest: bytes = dataclasses.field(init=False, repr=False)
     searched: str = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute once what discovery asks for again and again. Raises DeclarationError."""
         _check_texts(self)
+        at_once = self.kind == "inline" and self.annotations.repeatable
+        object.__setattr__(self, "at_once", at_once)
         words = (self.name, self.title, self.description, *self.tags)
         object.__setattr__(self, "searched", "\n".join(words).casefold())
         object.__setattr__(self, "digest", hashlib.sha256(_described(self)).digest())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from component.skills.declare import AnySkill
     from component.skills.threads import ThreadShare
 
+M = TypeVar("M")
+
 
 def call_inline(
     skill: AnySkill, arguments: msgspec.Struct, context: Context | None = None
@@ -36,10 +38,23 @@ def call_inline(
     A SkillError becomes a result with `is_error`. Raises InvalidParam when the skill refuses a
     parameter itself, and SkillFailed for everything else that goes wrong in it.
     """
+    return call_inline_as(result_of, skill, arguments, context)
+
+
+def call_inline_as(
+    made: Callable[[Any, float], M],
+    skill: AnySkill,
+    arguments: msgspec.Struct,
+    context: Context | None = None,
+) -> M | SkillResult:
+    """As `call_inline`, but what the skill returned becomes what `made` makes of it.
+
+    `made` gets the value and the seconds taken; what it raises is the skill's failure.
+    """
     started = perf_counter()
     try:
         value = skill.invoke(arguments, context)
-        return result_of(value, perf_counter() - started)
+        return made(value, perf_counter() - started)
     except SkillError as exc:
         return _refusal(exc, started)
     except InvalidParam:

@@ -105,15 +105,19 @@ def unkept(text: str) -> Answer:
 def given(answer: Answer) -> Result | Accepted:
     """Return an answer, or raise it."""
     if isinstance(answer, StanzaError):
-        # Another one each time: what is raised grows a traceback.
-        raise StanzaError(
-            answer.condition,
-            answer.text,
-            type=answer.type,
-            application=answer.application,
-            lang=answer.lang,
-        )
+        raise again(answer)
     return answer
+
+
+def again(error: StanzaError) -> StanzaError:
+    """Return the same error as another exception: what is raised grows a traceback."""
+    return StanzaError(
+        error.condition,
+        error.text,
+        type=error.type,
+        application=error.application,
+        lang=error.lang,
+    )
 
 
 class Flight:

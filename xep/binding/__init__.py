@@ -19,7 +19,7 @@ from xep.binding.declaration import (
     TextChild,
 )
 from xep.binding.decoder import decode
-from xep.binding.encoder import encode
+from xep.binding.encoder import Encoded, encode
 from xep.binding.errors import ContentError, DeclarationError, EncodingError
 from xep.binding.kept import read
 from xep.binding.opaque import Opaque
@@ -29,6 +29,7 @@ __all__ = [
     "Child",
     "ContentError",
     "DeclarationError",
+    "Encoded",
     "EncodingError",
     "Flag",
     "Lang",

@@ -7,11 +7,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
+import msgspec
+
 from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
 from xep.binding.errors import EncodingError
 from xep.binding.escaping import attribute_special, escape_attribute, escape_text
 
 Encoder = Callable[[Any, str], str]
+
+
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is XML text already, as `encode` gives it for its parent's namespace."""
+
+    xml: str
 
 
 def encode(payload: Payload, parent_namespace: str = "") -> str:

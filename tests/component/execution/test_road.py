@@ -14,6 +14,7 @@ from component.skills import AnySkill, SkillError, skill
 from component.storage.database import Database
 from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
+from xep.binding import Encoded, read
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 AT = JID.parse(AGENT)
 Answer = Result | Accepted
-Asking = Awaitable[Answer] | Answer
+Asking = Awaitable[Answer] | Answer | Encoded
 
 
 @skill(inline=True, destructive=True)
@@ -35,7 +36,8 @@ def erase(target: str = "") -> str:
 
 
 async def done(asking: Asking) -> Answer:
-    return await asking if inspect.isawaitable(asking) else asking
+    answer = await asking if inspect.isawaitable(asking) else asking
+    return read(answer.xml, Result) if isinstance(answer, Encoded) else answer
 
 
 async def run(world: World, execute: Execute, id_: str = "1", from_: str = ALICE) -> Answer:

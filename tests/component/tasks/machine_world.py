@@ -22,7 +22,7 @@ from component.storage import Storage
 from component.tasks.protocol import Confirmation
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, Ear, World, living
-from xep.binding import encode
+from xep.binding import Encoded, encode, read
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -270,7 +270,9 @@ class Life:
         async def once() -> None:
             try:
                 answer = self.road.execute(who, who.bare, AGENT, execute, stanza_id=stanza)
-                if not isinstance(answer, Result | Accepted):
+                if isinstance(answer, Encoded):
+                    answer = read(answer.xml, Result)
+                elif not isinstance(answer, Result | Accepted):
                     answer = await answer
                 answers.append(answer)
             except StanzaError as error:

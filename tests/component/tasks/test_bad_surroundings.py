@@ -29,7 +29,7 @@ from component.tasks.protocol import Confirmation
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, eventually, living
 from tests.servers.postgres import Postgres
-from xep.binding import encode
+from xep.binding import Encoded, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
@@ -141,6 +141,8 @@ class Caller:
             )
         except StanzaError as error:
             return error
+        if isinstance(answer, Encoded):
+            return read(answer.xml, Result)
         return answer if isinstance(answer, Result | Accepted) else await self.says(answer)
 
     async def task(self, name: str, **how: Any) -> str:
