@@ -42,9 +42,21 @@ def open_root(path: Path) -> Path:
         return path.resolve(strict=True)
 
 
+@functools.lru_cache(maxsize=1024)
+def steps(root: Path, folder: Path) -> tuple[Path, ...]:
+    """The directories from below the root to a folder in it, itself included."""
+    found: list[Path] = []
+    while folder != root:
+        if folder == folder.parent:
+            raise ValueError(f"{folder} is not below {root}")
+        found.append(folder)
+        folder = folder.parent
+    return tuple(reversed(found))
+
+
 def check_folder(root: Path, folder: Path) -> bool:
     """Whether there is such a directory below the root, reached through no symbolic link."""
-    for step in _steps(root, folder):
+    for step in steps(root, folder):
         with explained(step, "opened"):
             try:
                 found = step.lstat()
@@ -56,7 +68,7 @@ def check_folder(root: Path, folder: Path) -> bool:
 
 def make_folder(root: Path, folder: Path) -> None:
     """Make a directory below the root, and those above it, as far as they are missing."""
-    for step in _steps(root, folder):
+    for step in steps(root, folder):
         with explained(step, "made"):
             try:
                 found = step.lstat()
@@ -75,13 +87,13 @@ def seen(path: Path) -> Seen | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise MemoryStoreError(_sentence(path, "looked at", error)) from error
-    return _seen(found)
+        raise refused(path, "looked at", error) from error
+    return seen_as(found)
 
 
 def state(descriptor: int) -> Seen:
     """The state of an open file. Raises OSError."""
-    return _seen(os.fstat(descriptor))
+    return seen_as(os.fstat(descriptor))
 
 
 def read(path: Path, limit: int) -> tuple[bytes, Seen] | None:
@@ -100,7 +112,7 @@ def read(path: Path, limit: int) -> tuple[bytes, Seen] | None:
                 raise MemoryStoreError(
                     f"{path} has {found.st_size} bytes, and at most {limit} are read. Shorten it."
                 )
-            return b"".join(_pieces(descriptor, limit)), _seen(found)
+            return b"".join(_pieces(descriptor, limit)), seen_as(found)
         finally:
             os.close(descriptor)
 
@@ -191,10 +203,11 @@ def explained(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MemoryStoreError(_sentence(path, what, error)) from error
+        raise refused(path, what, error) from error
 
 
-def _sentence(path: Path, what: str, error: OSError) -> str:
+def refused(path: Path, what: str, error: OSError) -> MemoryStoreError:
+    """The error that says that `path` cannot be `what`, and how to mend it."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why = "the disk or the quota is full. Free some space"
@@ -208,18 +221,7 @@ def _sentence(path: Path, what: str, error: OSError) -> str:
             why = "there is a directory where a file should be. Move it away"
         case _:
             why = f"{error.strerror or error}. Check the disk"
-    return f"{path} cannot be {what}: {why}."
-
-
-@functools.lru_cache(maxsize=1024)
-def _steps(root: Path, folder: Path) -> tuple[Path, ...]:
-    steps: list[Path] = []
-    while folder != root:
-        if folder == folder.parent:
-            raise ValueError(f"{folder} is not below {root}")
-        steps.append(folder)
-        folder = folder.parent
-    return tuple(reversed(steps))
+    return MemoryStoreError(f"{path} cannot be {what}: {why}.")
 
 
 def _must_be_directory(path: Path, found: os.stat_result) -> None:
@@ -232,7 +234,8 @@ def _must_be_directory(path: Path, found: os.stat_result) -> None:
         raise MemoryStoreError(f"{path} is no directory. Move away what is there in its place.")
 
 
-def _seen(found: os.stat_result) -> Seen:
+def seen_as(found: os.stat_result) -> Seen:
+    """What `found` says of the state of a file."""
     return Seen(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 

@@ -39,6 +39,7 @@ from component.settings.kinds import (
 )
 from component.settings.llm import LLM
 from component.settings.memory import Memory, Session
+from component.settings.personas import Personas
 
 ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
@@ -442,6 +443,7 @@ class Settings(BaseSettings):
     budgets: Budgets = Budgets()
     memory: Memory = Memory()
     session: Session = Session()
+    personas: Personas = Personas()
     audit: Audit = Audit()
     metrics: Metrics = Metrics()
     traces: Traces = Traces()

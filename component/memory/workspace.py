@@ -1,0 +1,109 @@
+"""What an agent is told about itself and the person: from the files that people write.
+
+Of `identity.md`, `personality.md` and `instructions.md` the first that holds anything counts:
+
+1. that of the conversation, `{jid}/identity.md`, in the directory of the agent,
+2. that of the active persona,
+3. the text of the agent's declaration in agent.toml,
+4. that in the directory of the agent; for a sub-agent, then in those of the agents above it,
+5. that in the root, which is the one of all agents.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from component.memory.lines import SessionKey
+from component.memory.paths import Layout
+from component.memory.texts import Look, Texts
+
+_KINDS = ("identity", "personality", "instructions")
+
+
+class Declared(Protocol):
+    """The texts of an agent's declaration; empty where it has none."""
+
+    @property
+    def identity(self) -> str:
+        """Who it is."""
+
+    @property
+    def personality(self) -> str:
+        """How it speaks."""
+
+    @property
+    def instructions(self) -> str:
+        """What it must keep to."""
+
+
+class Character(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts for the model; empty where nobody has written one.
+
+    `context` is what the persona knows of its field, `user` what is known of the person, `memory`
+    the notes on the person. `sources` names where each text came from: a path below the root, or
+    `agent.toml`.
+    """
+
+    identity: str = ""
+    personality: str = ""
+    instructions: str = ""
+    context: str = ""
+    user: str = ""
+    memory: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class Workspace:
+    """Reads the workspace. What has not changed since costs a few calls of `stat` and no thread."""
+
+    def __init__(self, layout: Layout, texts: Texts) -> None:
+        self._layout = layout
+        self._texts = texts
+
+    async def read(
+        self, key: SessionKey, *, persona: Path | None = None, declared: Declared | None = None
+    ) -> Character:
+        """What there is for one conversation; `persona` is the directory of the active one.
+
+        Raises MemoryStoreError if a file is there and cannot be read.
+        """
+        own = () if declared is None else tuple(getattr(declared, kind) for kind in _KINDS)
+        return await self._texts.gather(
+            (key, persona, own), lambda look: self._build(look, key, persona, own)
+        )
+
+    def _build(
+        self, look: Look, key: SessionKey, persona: Path | None, declared: tuple[str, ...]
+    ) -> Character:
+        sources: list[str] = []
+
+        def first(*candidates: Path, linked: bool = True) -> str:
+            for path in candidates:
+                text = look.text(path, linked=linked)
+                if text and not text.isspace():
+                    sources.append(path.relative_to(self._layout.root).as_posix())
+                    return text
+            return ""
+
+        folder = self._layout.folder(key)
+        own = look.folder(folder)
+        chosen = () if persona is None else (persona,)
+        homes = self._layout.homes(key.agent)
+        texts = {}
+        for kind, text_declared in zip(_KINDS, declared or ("", "", ""), strict=True):
+            file = f"{kind}.md"
+            text = first(folder / file, linked=False) if own else ""
+            text = text or first(*(each / file for each in chosen))
+            if not text and text_declared.strip():
+                text = text_declared
+                sources.append("agent.toml")
+            texts[kind] = text or first(*(each / file for each in homes))
+        context = first(*(each / "context.md" for each in chosen))
+        user = memory = ""
+        if own:
+            # As Fluux Agent has it: `context.md` is of no interest where there is a `user.md`.
+            there = look.text(folder / "user.md") is not None
+            user = first(folder / ("user.md" if there else "context.md"), linked=False)
+            memory = first(folder / "memory.md", linked=False)
+        return Character(**texts, context=context, user=user, memory=memory, sources=tuple(sources))
