@@ -68,9 +68,13 @@ class Post:
         box.record.add("out", self.now, xml)
         await self.driver.send(sender, xml)
 
-    def play(self, address: str, part: Part | None) -> None:
-        """Let ``part`` answer what the target asks of an address of ours; None ends it."""
+    def play(self, address: str, part: Part) -> None:
+        """Let ``part`` answer what the target asks of an address of ours."""
         self.driver.play(address, part)
+
+    def stop(self, address: str, part: Part) -> None:
+        """``part`` answers for that address no more."""
+        self.driver.stop(address, part)
 
     def expect(self, box: Box, sender: str, id_: str, to: str) -> None:
         """An IQ of ``box`` is about to go out from ``sender`` to ``to``."""

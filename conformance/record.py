@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
+from conformance.drivers import Cast
+
 LONGEST = 4096
 """Characters of one stanza that are kept; attacks are large, and nobody reads all of them."""
 
@@ -39,9 +41,14 @@ class Entry:
 
 
 class Record:
-    """The entries of one check, in order."""
+    """The entries of one check, in order.
 
-    def __init__(self) -> None:
+    Args:
+        cast: who spoke in it.
+    """
+
+    def __init__(self, cast: Cast | None = None) -> None:
+        self.cast = cast
         self._entries: list[Entry] = []
 
     def add(self, way: Literal["out", "in"], at: float, xml: str) -> None:

@@ -1,39 +1,61 @@
 """Sends the stanzas of a saved script again, and says whether the same comes back.
 
 What was asked under an identifier is never asked again by a fresh run, so identifiers and resources
-are made anew; what the target had chosen, such as the id of a task, is learned from its answers and
-put into what is sent later.
+are made anew, and times are moved to now; what the target had chosen, such as the id of a task, is
+learned from its answers and put into what is sent later. Whoever spoke is played by who has the
+same part now: a script may have been saved by another way to the target.
 """
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from xml.etree.ElementTree import Element, ParseError, fromstring
+from xml.sax.saxutils import quoteattr
 
 import anyio
 
-from conformance.drivers import Cast, Driver
+from conformance.drivers import Cast, Deliver, Driver
+from conformance.drivers.link import as_a_client
+from conformance.model import Ability
 from conformance.record import Entry
+from xep.disco import INFO
 from xep.stanza import Incoming
 
 PATIENCE = 10.0
 """Seconds to wait for what came the last time."""
 _MARK = re.compile(r"(>>>|<<<) (\d+\.\d{3}) s")
 _HEAD = re.compile(r"# ([a-z0-9.-]+): .*")
+_ABOUT = re.compile(r"# begun (\S+) by (.*)")
 _LANE = r"\b{}-[0-9a-f]{{6}}"
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_NEAR = timedelta(hours=2)
+"""How far from the run a time may lie to have been counted from it."""
+_PAUSE = 0.5
+"""Seconds between two stanzas from which on the check was waiting for something."""
 _SHORTEST = 6
 """Characters of a value that is taken for one that the target chose; shorter ones are states."""
+_LONG_TEXT = 20
+"""Characters from which on a text without white space is taken for one too, such as a digest."""
 _OWN = frozenset({"iq", "message", "presence"})
 
 
 @dataclass
 class Scene:
-    """What was exchanged in one check, to be sent again."""
+    """What was exchanged in one check, to be sent again.
+
+    Attributes:
+        name: of the check.
+        entries: the stanzas.
+        begun: when the run began whose script it is, in UTC; None if the script does not say.
+        people: the addresses that spoke, by their parts.
+    """
 
     name: str
     entries: list[Entry] = field(default_factory=list)
+    begun: datetime | None = None
+    people: dict[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -53,12 +75,16 @@ def read_script(text: str) -> list[Scene]:
     scenes: list[Scene] = []
     lines: list[str] = []
     for line in [*text.splitlines(), "# end.of: script"]:
-        mark, head = _MARK.fullmatch(line), _HEAD.fullmatch(line)
+        mark, head, about = _MARK.fullmatch(line), _HEAD.fullmatch(line), _ABOUT.fullmatch(line)
         if (mark or head) and scenes and lines:
             _close(scenes[-1], lines)
         if head:
             scenes.append(Scene(head[1]))
             lines = []
+        elif about and scenes:
+            scenes[-1].begun = datetime.fromisoformat(about[1])
+            parts = [one.partition("=") for one in about[2].split(", ")]
+            scenes[-1].people = {part: jid for part, _, jid in parts}
         elif mark:
             lines = [line]
         elif lines:
@@ -67,6 +93,12 @@ def read_script(text: str) -> list[Scene]:
     if not scenes:
         raise ValueError("This is no script of the kit: no line such as >>> 0.123 s is in it.")
     return scenes
+
+
+def about_line(begun: str, cast: Cast) -> str:
+    """The line of a script that says who spoke, and when."""
+    people = [f"{part}={jid}" for part, jid in asdict(cast).items() if jid]
+    return f"# begun {begun} by {', '.join(people)}"
 
 
 def _close(scene: Scene, lines: list[str]) -> None:
@@ -92,6 +124,7 @@ class Replay:
         self._came: list[Incoming] = []
         self._changed = anyio.Event()
         self._known: dict[str, str] = {}
+        self._lane, self._token = _MARK, ""
 
     async def run(self, scenes: Sequence[Scene]) -> list[str]:
         """Send all of it; return lines for a person, those of differences with a `≠`.
@@ -113,28 +146,57 @@ class Replay:
 
     async def _scene(self, scene: Scene) -> list[str]:
         token = f"{scene.name}-{secrets.token_hex(3)}"
-        cast, self._known = self._driver.cast(token), {}
+        cast = self._driver.cast(token)
+        lacking = _lacking(scene, cast, self._driver)
+        if lacking:
+            return [f"≠ it is left out: {lacking}"]
+        self._known = _people(scene, cast)
+        self._lane, self._token = re.compile(_LANE.format(re.escape(scene.name))), token
         self._came.clear()
-        lines = []
+        playing = _Playing(scene, self._anew, self._deliver)
+        places = [self._anew(one) for one in playing.addresses]
+        for place in places:
+            self._driver.play(place, playing.answer)
+        try:
+            return await self._entries(scene, cast)
+        finally:
+            for place in places:
+                self._driver.stop(place, playing.answer)
+
+    async def _entries(self, scene: Scene, cast: Cast) -> list[str]:
+        lines: list[str] = []
+        last = scene.entries[0].at
         for entry in scene.entries:
-            said = re.sub(_LANE.format(re.escape(scene.name)), token, entry.xml)
-            before = _tree(said)
+            said = self._anew(entry.xml)
+            before, then = _tree(said), _tree(entry.xml)
+            pause, last = entry.at - last, entry.at
             if before is None and entry.way == "in":
                 lines.append("... what came was too long to be kept, or is no XML: not compared")
             elif before is None:
                 lines.append(f"≠ a stanza that was cut or is no XML is left out: {said[:60]!r}")
-            elif entry.way == "in" and before.get("type") not in ("get", "set"):
-                lines += await self._expected(before)
-            elif entry.way == "out" and not (before.tag == "iq" and _answers(before)):
-                sender = _sender(before, cast)
-                said = said.replace(before.get("from", sender), sender)
-                for old, new in self._known.items():
-                    said = said.replace(old, new)
+            elif entry.way == "in" and before.find(f"{{{INFO}}}query") is not None:
+                pass  # what it knows of us already it need not ask again
+            elif entry.way == "in":
+                assert then is not None
+                lines += await self._expected(before, then)
+            elif not (before.tag == "iq" and _answers(before)):
+                if pause >= _PAUSE:
+                    await anyio.sleep(pause)
+                said = _later(said, scene, entry)
                 lines.append(f">>> {said}")
-                await self._driver.send(sender, said)
+                await self._driver.send(_sender(before, cast), said)
         return lines
 
-    async def _expected(self, before: Element) -> list[str]:
+    def _anew(self, text: str) -> str:
+        """A text with what was known by other names then, and by other values."""
+        if self._known:
+            names = sorted(self._known, key=len, reverse=True)
+            pattern = "|".join(re.escape(name) for name in names)
+            text = re.sub(pattern, lambda found: self._known[found[0]], text)
+        # After who spoke, for their addresses may hold the lane.
+        return self._lane.sub(self._token, text)
+
+    async def _expected(self, before: Element, then: Element) -> list[str]:
         with anyio.move_on_after(self._patience):
             while not self._like(before, alike=True):
                 await self._changed.wait()
@@ -144,20 +206,108 @@ class Replay:
         self._came.remove(found)
         now = _tree(found.forward())
         assert now is not None
-        self._known.update(_learned(before, now))
+        self._known.update(_learned(then, now))
         same = _shape(before) == _shape(now)
         lines = [f"<<< {found.forward()}"]
         return lines if same else [*lines, f"≠ it was {_shape(before)}, and is {_shape(now)}"]
 
     def _like(self, before: Element, *, alike: bool) -> Incoming | None:
         """The first stanza that came in place of this one; an IQ's answer is known by its id."""
+        answer = _answers(before)
         for one in self._came:
-            if one.kind == "iq" == before.tag and one.id == before.get("id"):
-                return one
-            now = _tree(one.forward()) if one.kind == before.tag == "message" else None
+            if one.kind != before.tag:
+                continue
+            if one.kind == "iq" and answer and one.type in ("result", "error"):
+                if one.id == before.get("id"):
+                    return one
+                continue
+            if one.kind == "iq" and (answer or one.type in ("result", "error")):
+                continue
+            now = _tree(one.forward())
             if now is not None and (not alike or _shape(now) == _shape(before)):
                 return one
         return None
+
+
+class _Playing:
+    """The agent that the kit was in a scene: it gives the answers that it gave then."""
+
+    def __init__(self, scene: Scene, anew: Callable[[str], str], told: Deliver) -> None:
+        self.addresses: set[str] = set()
+        self._anew = anew
+        self._told = told
+        self._answers: dict[str, list[str]] = {}
+        asked: dict[str, Element] = {}
+        for entry in scene.entries:
+            stanza = _tree(entry.xml)
+            if stanza is None or stanza.tag != "iq":
+                continue
+            if entry.way == "in" and not _answers(stanza):
+                asked[stanza.get("id", "")] = stanza
+            elif entry.way == "out" and _answers(stanza):
+                question = asked.get(stanza.get("id", ""))
+                self.addresses.add(stanza.get("from", ""))
+                if question is not None and len(question):
+                    self._answers.setdefault(question[0].tag, []).append(entry.xml)
+
+    def answer(self, head: Incoming) -> str:
+        """Answer as it was answered then."""
+        self._told(head)
+        known = self._answers.get(head.sole_child or "")
+        if not known:
+            return as_a_client(head)
+        xml = self._anew(known.pop(0) if len(known) > 1 else known[0])
+        inside = re.sub(r"^<iq[^>]*>", "", xml)
+        type_ = "error" if inside.startswith("<error") else "result"
+        return (
+            f"<iq from={quoteattr(head.to or '')} to={quoteattr(head.sender or '')}"
+            f" id={quoteattr(head.id or '')} type='{type_}'>{inside or '</iq>'}"
+        )
+
+
+def _lacking(scene: Scene, cast: Cast, driver: Driver) -> str:
+    """What the scene needs that this way to the target does not have; empty if nothing."""
+    spoken = {
+        found[1]
+        for entry in scene.entries
+        if entry.way == "out" and (found := re.search(r" from=['\"]([^'\"]+)", entry.xml))
+    }
+    for part, jid in scene.people.items():
+        if part == "peer":
+            played = any(jid.partition("/")[0] == one.partition("/")[0] for one in spoken)
+            if played and Ability.PEER not in driver.abilities:
+                return "it takes an agent, which --component and --acceptor can play."
+        elif jid in spoken and getattr(cast, part) is None:
+            return f"nobody here plays the {part}."
+    return ""
+
+
+def _people(scene: Scene, cast: Cast) -> dict[str, str]:
+    """Who speaks now, by who spoke then, their bare addresses too."""
+    found: dict[str, str] = {}
+    for part, was in scene.people.items():
+        now = getattr(cast, part)
+        if now is not None:
+            found[was] = now
+            found.setdefault(was.partition("/")[0], now.partition("/")[0])
+    return {was: now for was, now in found.items() if was != now}
+
+
+def _later(said: str, scene: Scene, entry: Entry) -> str:
+    """A stanza whose times lie as far from now as they lay from then."""
+    if scene.begun is None:
+        return said
+    then = scene.begun + timedelta(seconds=entry.at)
+    moved = datetime.now(UTC) - then
+
+    def shifted(found: re.Match[str]) -> str:
+        at = datetime.fromisoformat(found[0])
+        if abs(at - then) > _NEAR:
+            return found[0]
+        text = (at + moved).astimezone(UTC).isoformat(timespec="milliseconds")
+        return text.replace("+00:00", "Z")
+
+    return _TIME.sub(shifted, said)
 
 
 def _tree(xml: str) -> Element | None:
@@ -172,15 +322,13 @@ def _answers(stanza: Element) -> bool:
 
 
 def _sender(stanza: Element, cast: Cast) -> str:
-    """Who says it now: the one of our people whose account said it, or the caller."""
+    """Whose stream it goes by: the one of our people who says it, or the caller's."""
     was = stanza.get("from", "")
     people = [
         one for one in (cast.caller, cast.other, cast.stranger, cast.refused, cast.peer) if one
     ]
-    if was in people:
-        return was
     same = [one for one in people if one.partition("/")[0] == was.partition("/")[0]]
-    return same[0] if same else cast.caller
+    return was if was in people else (same or [cast.caller])[0]
 
 
 def _learned(before: Element, now: Element) -> Iterator[tuple[str, str]]:
@@ -192,14 +340,18 @@ def _learned(before: Element, now: Element) -> Iterator[tuple[str, str]]:
             new = now.get(name, old)
             if old != new and len(old) >= _SHORTEST and not _TIME.match(old):
                 yield old, new
+        old, new = (before.text or "").strip(), (now.text or "").strip()
+        if old != new and len(old) >= _LONG_TEXT and not re.search(r"\s", old + new):
+            yield old, new
     for one, other in zip(before, now, strict=False):
         yield from _learned(one, other)
 
 
 def _shape(stanza: Element) -> str:
     """What has to be the same: the type, and the elements that it holds, two deep."""
-    names = [
-        "/".join(part.tag.rpartition("}")[2] for part in (child, *list(child)[:2]))
-        for child in stanza
-    ]
+    names = []
+    for child in stanza:
+        inside = [part.tag.rpartition("}")[2] for part in child]
+        told = [name for name in inside if name != "text"][:2]
+        names.append("/".join((child.tag.rpartition("}")[2], *told)))
     return f"{stanza.get('type', 'normal')}: {', '.join(names) or 'nothing'}"

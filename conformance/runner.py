@@ -78,10 +78,10 @@ async def run(plan: Plan, driver: Driver, progress: Progress | None = None) -> R
     Raises:
         DriverError: it cannot be reached.
     """
-    started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    begun = monotonic()
     target = Target(plan.address, plan.skills)
     post = Post(driver)
+    started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    begun = monotonic()
     async with driver.open(post.deliver):
         about = await _about(post, target, plan.timeout)
         post.watch(watches(target.number("max_stanza_bytes", 262144)))

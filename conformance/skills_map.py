@@ -19,12 +19,15 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "erase": ("target",),
         "hidden": (),
         "ask": ("question", "expires"),
+        "say": ("question",),
         "steps": ("steps", "seconds"),
         "big": ("bytes",),
         "delegate": ("peer", "text"),
         "spend": ("tokens",),
         "remember": ("key", "text"),
         "recall": ("key",),
+        "reveal": ("shown",),
+        "shy": (),
     }
 )
 """The roles that checks call, each with its parameters; docs/conformance.md says what they do."""

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import anyio
 import msgspec
 
-from conformance.drivers import Cast
+from conformance.drivers import Cast, Part
 from conformance.model import Ability, Check, Finding
 from conformance.post import Post, Where
 from conformance.record import Record
@@ -76,17 +76,18 @@ class Talk:
         self.check = check
         self.target = target
         self.timeout = timeout
-        self.record = Record()
         self.findings: list[Finding] = []
         self.held: set[str] = set()
         self.unanswered: list[str] = []
         self._token = f"{check.name}-{secrets.token_hex(3)}"
         self.who: Cast = post.driver.cast(self._token)
+        self.record = Record(self.who)
         self._post = post
         self._ids = itertools.count(1)
         self._answers: dict[str, Received] = {}
         self._told: list[Received] = []
-        self._played: list[str] = []
+        self._played: dict[str, Part] = {}
+        self._noted: set[int] = set()
         self._changed = anyio.Event()
 
     # -- life ------------------------------------------------------------------------------------
@@ -102,8 +103,8 @@ class Talk:
             yield self
         finally:
             self._post.close_box(self)
-            for address in self._played:
-                self._post.play(address, None)
+            for address, part in self._played.items():
+                self._post.stop(address, part)
 
     def answered(self, id_: str, stanza: Received) -> None:
         """Take an answer; called by the post."""
@@ -146,10 +147,10 @@ class Talk:
         """An agent that we play."""
         return _there(self.who.peer)
 
-    def play(self, part: Callable[[Received], str | None]) -> None:
-        """Be an agent at `peer`: ``part`` gives what the answer to an IQ holds, None for what it
-        does not serve. Questions of discovery are answered already. What was asked can be waited
-        for by `next`.
+    def play(self, part: Callable[[Received], str | None], *, also: Iterable[str] = ()) -> None:
+        """Be an agent at `peer`, and at the addresses ``also``: ``part`` gives what the answer to
+        an IQ holds, None for what it does not serve. Questions of discovery are answered already.
+        What was asked can be waited for by `next`.
         """
 
         def answered(head: Incoming) -> str:
@@ -163,12 +164,17 @@ class Talk:
                 f"<iq from={quoteattr(head.to or '')} to={quoteattr(head.sender or '')}"
                 f" id={quoteattr(head.id or '')} type='{type_}'>{content}</iq>"
             )
-            self.told(asked)
+            self.record.add("in", self._post.now, asked.xml)
             self.record.add("out", self._post.now, back)
+            self._noted.add(id(asked))
+            self.told(asked)
             return back
 
-        self._played.append(self.peer)
-        self._post.play(self.peer, answered)
+        for address in (self.peer, *also):
+            if address in self._played:
+                self._post.stop(address, self._played[address])
+            self._played[address] = answered
+            self._post.play(address, answered)
 
     def skill(self, role: str) -> Skill:
         """What plays ``role`` at the target."""
@@ -346,7 +352,8 @@ class Talk:
                 for stanza in self._told:
                     if where(stanza):
                         self._told.remove(stanza)
-                        self.record.add("in", self._post.now, stanza.xml)
+                        if id(stanza) not in self._noted:
+                            self.record.add("in", self._post.now, stanza.xml)
                         return stanza
                 await self._changed.wait()
         raise BlockedError("The stanza that was waited for did not come in time.")

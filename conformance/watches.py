@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 
 from conformance.model import Finding, Watch
 from conformance.stanzas import CLIENT, LANG, Received
 from xep.file_sharing import NAMESPACE as FILES
 from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.confirm import NAMESPACE as CONFIRM
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.stanza_error import DEFAULT_TYPES
@@ -82,6 +83,22 @@ def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
             expected = f"no stanza larger than max_stanza_bytes, {max_stanza_bytes}"
             yield Finding("RUL-001", expected, f"{length} bytes: {stanza.xml[:300]}")
 
+    asked: dict[tuple[str, str], str] = {}
+
+    def again(stanza: Received) -> Iterable[Finding] | None:
+        confirm = stanza.tree.find(f"{{{CONFIRM}}}confirm")
+        if stanza.head.kind != "message" or confirm is None:
+            return None
+        # Whoever is asked; a server gives what goes to an account to one of its resources.
+        key = ((stanza.head.to or "").partition("/")[0], confirm.get("id", ""))
+        said = tostring(confirm, "unicode") + (stanza.body or "")
+        before = asked.setdefault(key, said)
+        if before is said:
+            return None
+        if before == said:
+            return ()
+        return [Finding("CNF-017", "the same content when it is sent again", stanza.xml)]
+
     return (
         Watch("address.from", "Answers come from where the request went", ("COM-002",), _from),
         Watch("wire.utc", "Times are in UTC, with Z", ("COM-015",), _utc),
@@ -92,6 +109,7 @@ def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
         Watch("errors.lang", "Texts of errors have a language", ("ERR-004",), _lang),
         Watch("errors.leak", "Texts of errors hold no traceback", ("ERR-005",), _leak),
         Watch("i18n.lang", "Texts for people have a language", ("I18-001",), _people),
+        Watch("confirm.again", "A question sent again is the same one", ("CNF-017",), again),
         Watch("input.secrets", "No question asks for a secret", ("INP-005",), _secrets),
         Watch("artifact.reference", "A reference is one part", ("ART-005",), _reference),
         Watch("rules.size", "No stanza is larger than announced", ("RUL-001",), size),

@@ -73,7 +73,7 @@ def conformance_skills() -> tuple[AnySkill, ...]:
 
     return (
         *(_echo, _add, _types, _sleep, count, _progress, _fail, _erase, _hidden, _big),
-        *(_ask, _steps),
+        *(_ask, _say, _steps),
     )
 
 
@@ -197,6 +197,25 @@ async def _ask(
         expires: Seconds after which the question lapses.
     """
     return await context.ask(question, Answered, expires_s=expires)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What `conformance.say` asks for: one thing, which a text can give."""
+
+    text: str
+
+
+@skill(name="conformance.say", destructive=False, open_world=False, durable=True)
+async def _say(
+    question: Annotated[str, msgspec.Meta(max_length=1000)],
+    context: Context,
+) -> str:
+    """Ask the caller for a text, and return it.
+
+    Args:
+        question: What to ask.
+    """
+    return (await context.ask(question, Said)).text
 
 
 @skill(name="conformance.steps", destructive=False, open_world=False, durable=True)

@@ -20,6 +20,7 @@ from conformance.checks import (
     replay,
     skills,
     tasks,
+    up_down,
 )
 from conformance.model import Check
 
@@ -41,6 +42,7 @@ def all_checks() -> tuple[Check, ...]:
         tasks,
         inputs,
         delegation,
+        up_down,
         memory,
         errors,
         commands,

@@ -2,9 +2,10 @@
 
 from conformance.model import Ability, check
 from conformance.post import Where
-from conformance.stanzas import Received
-from conformance.talk import Talk
+from conformance.stanzas import CLIENT, LANG, Received
+from conformance.talk import SILENCE, Talk
 
+_LANGUAGES = ("en", "de", "fr", "es", "zh")
 _DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
 
 
@@ -103,8 +104,9 @@ def _told(address: str) -> Where:
 @check("chat.stop", "FAC-012", needs=[Ability.STRANGER], alone=True)
 async def stop(t: Talk) -> None:
     """Who says /stop-contact hears nothing more, but answers to requests of their own."""
-    if t.target.serves("task") and t.skill("sleep").name in t.target.offered:
-        slow = await t.execute("sleep", {"seconds": "1.5"}, sender=t.stranger, mode="async")
+    begun = t.target.serves("task") and t.skill("sleep").name in t.target.offered
+    if begun:
+        slow = await t.execute("sleep", {"seconds": "1.2"}, sender=t.stranger, mode="async")
         t.need(not slow.is_error, f"No task could be begun: {slow.xml[:300]}")
     await t.message("/stop-contact", sender=t.stranger)
     await t.quiet(_says(t, t.stranger))
@@ -113,8 +115,51 @@ async def stop(t: Talk) -> None:
     answer = await t.iq("get", "<query xmlns='urn:fluux:agent:0#skills'/>", sender=t.stranger)
     t.hold("FAC-012", not answer.is_error, "requests are answered as before", answer)
     # Nor of what was begun before: the end of the task would be told by now.
-    came = await t.quiet(_told(t.stranger), 2.5)
+    came = await t.quiet(_told(t.stranger), 1.5 if begun else SILENCE)
     t.hold("FAC-012", came is None, "nothing that was not asked for", came or "")
 
 
-CHECKS = (help_, place, delayed, silence, stop)
+@check("chat.hints", "RUL-009")
+async def hints(t: Talk) -> None:
+    """What a message says of how servers should treat it does not change what is answered."""
+    names = ("no-store", "no-copy", "no-permanent-store")
+    marks = "".join(f"<{name} xmlns='urn:xmpp:hints'/>" for name in names)
+    told: list[Received | None] = []
+    for extra in ("", marks):
+        thread = t.new_id()
+        await t.message("/help", thread=thread, extra=extra)
+        told.append(await t.quiet(_says(t, t.who.caller, thread), t.timeout))
+        if told == [None]:
+            t.hold("RUL-009", True, "it answers nothing, with hints or without")
+            return
+    plain, marked = told
+    same = plain is not None and marked is not None and plain.body == marked.body
+    t.hold("RUL-009", same, "the same answer as without hints", marked or "silence")
+
+
+def _lang(message: Received) -> str | None:
+    """The language that a message says its body is in, without its region."""
+    body = message.tree.find(f"{CLIENT}body")
+    lang = None if body is None else body.get(LANG, message.tree.get(LANG))
+    return None if lang is None else lang.lower().partition("-")[0]
+
+
+@check("i18n.language", "I18-003")
+async def language(t: Talk) -> None:
+    """Who writes in a language that it writes itself is answered in it."""
+    spoken: dict[str, tuple[str | None, Received]] = {}
+    for lang in _LANGUAGES:
+        thread = t.new_id()
+        await t.message("/help", thread=thread, lang=lang)
+        told = await t.quiet(_says(t, t.who.caller, thread), t.timeout)
+        if told is None:
+            break
+        spoken[lang] = (_lang(told), told)
+    known = {lang for lang, _ in spoken.values()}
+    t.hold("I18-003", True, "it was not seen to know a language and use another")
+    for asked, (used, told) in spoken.items():
+        ok = asked not in known or used in (asked, None)
+        t.hold("I18-003", ok, f"{asked}: it has answered in it to somebody else", told)
+
+
+CHECKS = (help_, place, delayed, silence, stop, hints, language)

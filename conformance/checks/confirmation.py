@@ -26,7 +26,7 @@ _MANY = 150
 _ENOUGH = timedelta(minutes=2)
 
 
-def _question_of(task_id: str) -> Where:
+def asks_about(task_id: str) -> Where:
     """Whether a message asks for the confirmation of a task; an event of it does not count."""
 
     def where(stanza: Received) -> bool:
@@ -41,7 +41,7 @@ async def _asked(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
     attributes.setdefault("mode", "auto")
     made = await begin(t, "erase", {"target": "the archive"}, **attributes)
     bare = t.who.caller.partition("/")[0]
-    message = await t.next(_question_of(made.task))
+    message = await t.next(asks_about(made.task))
     t.need((message.head.to or "").startswith(bare), "Somebody else was asked.")
     confirm = t.given(message, Confirm, "The question")
     return made.task, message, confirm
@@ -79,7 +79,7 @@ async def question(t: Talk) -> None:
     """A destructive skill asks its principal, with all that is to be known."""
     answer = await t.execute("erase", {"target": "the archive"})
     made = t.decoded("CNF-002", answer, Accepted, "<accepted/>: a person is asked first")
-    message = await t.next(_question_of(made.task))
+    message = await t.next(asks_about(made.task))
     bare = t.who.caller.partition("/")[0]
     to = (message.head.to or "").partition("/")
     t.hold("CNF-004", to[0] == bare, f"the principal is asked, {bare}", message)
@@ -258,7 +258,7 @@ async def one(t: Talk) -> None:
     open_ = answer.tree.findall(f".//{{{NAMESPACE}}}confirm")
     open_ += answer.tree.findall(f".//{{{TASK}}}input")
     t.hold("CNF-016", len(open_) == 1, "one question in the task", answer)
-    more = await t.quiet(lambda s: _question_of(id_)(s) and f"'{confirm.id}'" not in s.xml)
+    more = await t.quiet(lambda s: asks_about(id_)(s) and f"'{confirm.id}'" not in s.xml)
     t.hold("CNF-016", more is None, "no other question meanwhile", more or "")
     await t.iq("set", _decision(confirm, "deny"))
 

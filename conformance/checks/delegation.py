@@ -1,10 +1,9 @@
-"""Delegation: the path, rights, limits, and what goes up and down between agents."""
+"""Delegation: the path, rights, limits, and what is passed on."""
 
 from collections.abc import Callable
 from decimal import Decimal
 from xml.sax.saxutils import quoteattr
 
-from conformance.checks.follow import begin, next_event
 from conformance.model import Ability, check
 from conformance.stanzas import Received
 from conformance.talk import Talk
@@ -12,23 +11,24 @@ from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.delegation import NAMESPACE, Delegation
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Execute, Result
-from xep.fluux_agent.task import NAMESPACE as TASK
-from xep.fluux_agent.task import Cancel
+from xep.fluux_agent.skills import NAMESPACE as SKILLS
+from xep.fluux_agent.skills import SkillsQuery
 
 DELEGATION = f"{AGENT}#delegation"
 _TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 _SPENT = "<usage duration-ms='1' tokens-in='40' tokens-out='2' cost-usd='0.01'/>"
 
 
-def _bare(address: str) -> str:
+def bare(address: str) -> str:
+    """The address without its resource: agents are hosted there."""
     return address.partition("/")[0]
 
 
 def _delegation(t: Talk, *via: str, origin: str | None = None, **limits: str) -> str:
     heads = {"max-hops": "4", **limits}
-    path = "".join(f"<via>{one}</via>" for one in via or (_bare(t.who.caller),))
+    path = "".join(f"<via>{one}</via>" for one in via or (bare(t.who.caller),))
     spelled = "".join(f" {name}={quoteattr(text)}" for name, text in heads.items())
-    origin = origin or f"alice@{_bare(t.who.caller).rpartition('@')[2]}"
+    origin = origin or f"alice@{bare(t.who.caller).rpartition('@')[2]}"
     return f"<delegation xmlns='{NAMESPACE}' origin='{origin}'{spelled}>{path}</delegation>"
 
 
@@ -39,27 +39,28 @@ def _of(asked: Received) -> Delegation:
     return request.delegation
 
 
-def _is_execute(stanza: Received) -> bool:
+def is_execute(stanza: Received) -> bool:
+    """Whether it asks for a skill."""
     return stanza.head.kind == "iq" and stanza.head.sole_child == Execute.xml.tag
 
 
 def _result(asked: Received) -> str | None:
     """What a peer answers that does as it is told."""
-    if not _is_execute(asked):
+    if not is_execute(asked):
         return None
     done = f"<output name='result'>done</output>{_SPENT}"
     return f"<result xmlns='{EXECUTE}' skill='echo'>{done}</result>"
 
 
 def _refusing(error: str) -> Callable[[Received], str | None]:
-    return lambda asked: error if _is_execute(asked) else None
+    return lambda asked: error if is_execute(asked) else None
 
 
 @check("delegation.path", "DLG-003", "DLG-004", "DLG-005", "DLG-009", features=[DELEGATION],
        roles=("echo",))  # fmt: skip
 async def path(t: Talk) -> None:
     """A path that ends with somebody else, turns back, or is too long is refused."""
-    mine, target = _bare(t.who.caller), _bare(t.target.address)
+    mine, target = bare(t.who.caller), bare(t.target.address)
     said = {"text": "x"}
     answer = await t.execute("echo", said, extra=_delegation(t, f"another-{mine}"))
     t.holds_error("DLG-003", answer, "bad-request", "malformed", why="the last <via/> is another")
@@ -77,7 +78,7 @@ async def path(t: Talk) -> None:
        roles=("echo",), needs=[Ability.REFUSED])  # fmt: skip
 async def sender(t: Talk) -> None:
     """An origin gives no rights, and takes away what policy refuses to it."""
-    mine, other = _bare(t.who.caller), _bare(t.refused)
+    mine, other = bare(t.who.caller), bare(t.refused)
     borrowed = _delegation(t, other, origin=mine)
     answer = await t.execute("echo", {"text": "x"}, extra=borrowed, sender=t.refused)
     for id_ in ("DLG-009", "SEC-014"):
@@ -87,19 +88,19 @@ async def sender(t: Talk) -> None:
 
 
 @check("delegation.pass-on", "DLG-006", "DLG-008", "DLG-013", "DLG-015", features=[DELEGATION],
-       roles=("delegate",), needs=[Ability.PEER])  # fmt: skip
+       roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def pass_on(t: Talk) -> None:
     """What is passed on says for whom, by which way and within which limits."""
     t.play(_result)
     limits = {"budget-usd": "0.50", "budget-tokens": "600", "trace": _TRACE}
     given = _delegation(t, **limits)
-    params = {"peer": t.peer, "text": "x"}
+    params = {"peer": bare(t.peer), "text": "x"}
     answer = await t.execute("delegate", params, extra=given)
-    asked = await t.next(_is_execute)
+    asked = await t.next(is_execute)
     t.hold("DLG-006", DELEGATION in asked.xml, "a <delegation/>", asked)
     t.need(DELEGATION in asked.xml, "What was passed on has no <delegation/> to look at.")
     told = _of(asked)
-    mine, target = _bare(t.who.caller), _bare(t.target.address)
+    mine, target = bare(t.who.caller), bare(t.target.address)
     ok = str(told.origin).startswith("alice@") and [str(o) for o in told.via] == [mine, target]
     t.hold("DLG-006", ok, f"the origin, and the path {mine}, {target}", asked)
     trace, before = (told.trace or "").split("-"), _TRACE.split("-")
@@ -116,18 +117,18 @@ async def pass_on(t: Talk) -> None:
 
 
 @check("delegation.no-send", "DLG-007", features=[DELEGATION], roles=("delegate",),
-       needs=[Ability.PEER])  # fmt: skip
+       needs=[Ability.PEER], alone=True)  # fmt: skip
 async def no_send(t: Talk) -> None:
     """Nothing is passed on to who stands in the path, nor beyond the hops."""
     t.play(_result)
-    mine, peer = _bare(t.who.caller), _bare(t.peer)
-    params = {"peer": t.peer, "text": "x"}
+    mine, peer = bare(t.who.caller), bare(t.peer)
+    params = {"peer": bare(t.peer), "text": "x"}
     for given, why in (
         (_delegation(t, peer, mine), "the peer stands in the path"),
         (_delegation(t, **{"max-hops": "1"}), "the path would be longer than max-hops"),
     ):
         answer = await t.execute("delegate", params, extra=given)
-        asked = await t.quiet(_is_execute)
+        asked = await t.quiet(is_execute)
         t.hold("DLG-007", asked is None, f"nothing sent: {why}", asked or "")
         t.hold("DLG-007", answer.is_error or "is-error" in answer.xml, f"a no: {why}", answer)
 
@@ -142,7 +143,7 @@ async def budget(t: Talk) -> None:
 
 
 @check("delegation.failure", "DLG-021", features=[DELEGATION], roles=("delegate",),
-       needs=[Ability.PEER])  # fmt: skip
+       needs=[Ability.PEER], alone=True)  # fmt: skip
 async def failure(t: Talk) -> None:
     """A failure further on is a remote one, unless its condition says more."""
     errors, stanzas = f"{AGENT}#errors", "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -157,37 +158,55 @@ async def failure(t: Talk) -> None:
             f"<{own} xmlns='{errors}'/></error>"
         )
         t.play(_refusing(error))
-        params = {"peer": t.peer, "text": own}
+        params = {"peer": bare(t.peer), "text": own}
         answer = await t.execute("delegate", params, extra=_delegation(t))
         ok = answer.agent_conditions == [wanted]
         t.hold("DLG-021", ok, f"<{wanted}/>, for the peer said <{own}/>", answer)
 
 
-@check("delegation.cancel-down", "DLG-016", features=[DELEGATION, f"{AGENT}#task"],
-       roles=("delegate",), needs=[Ability.PEER])  # fmt: skip
-async def cancel_down(t: Talk) -> None:
-    """Who cancels a task cancels what was delegated for it."""
-    theirs = "t-of-the-peer-0001"
-    head = f"task='{theirs}' state='accepted' revision='0'"
+@check("delegation.unannotated", "SKL-002", features=[DELEGATION], roles=("delegate",),
+       needs=[Ability.PEER], alone=True)  # fmt: skip
+async def unannotated(t: Talk) -> None:
+    """What a peer says nothing of may not be done twice: its time-out is not to be repeated."""
+    title = "<title xml:lang='en'>Echo</title>"
+    skill = f"<skill name='echo' version='1.0.0'>{title}</skill>"
+    late = (
+        "<error type='cancel'><remote-server-timeout"
+        " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+        f"<timeout xmlns='{AGENT}#errors'/></error>"
+    )
 
     def part(asked: Received) -> str | None:
-        if _is_execute(asked):
-            return f"<accepted xmlns='{EXECUTE}' {head}/>"
-        if asked.head.sole_child == Cancel.xml.tag:
-            return (
-                f"<task xmlns='{TASK}' id='{theirs}' skill='echo' state='cancelled' revision='1'/>"
-            )
-        return None
+        if asked.head.sole_child == SkillsQuery.xml.tag:
+            return f"<query xmlns='{SKILLS}' version='1' ttl='60'>{skill}</query>"
+        return late if is_execute(asked) else None
 
     t.play(part)
-    made = await begin(t, "delegate", {"peer": t.peer, "text": "x"})
-    await t.next(_is_execute)
-    await t.iq("set", Cancel(id=made.task))
-    gone = await t.quiet(
-        lambda s: s.head.sole_child == Cancel.xml.tag and theirs in s.xml, t.timeout
+    answer = await t.execute("delegate", {"peer": bare(t.peer), "text": "x"}, extra=_delegation(t))
+    await t.next(is_execute)
+    again = await t.quiet(is_execute)
+    t.hold("SKL-002", again is None, "it is not asked for once more", again or "")
+    t.need(answer.is_error, "A peer that did not finish in time is no error to it.")
+    expected = "the type cancel: whether the skill may be repeated is not said"
+    t.hold("SKL-002", answer.error.type == "cancel", expected, answer)
+
+
+@check("delegation.least", "SEC-015", "PRV-004", features=[DELEGATION], roles=("delegate", "echo"),
+       needs=[Ability.PEER], alone=True)  # fmt: skip
+async def least(t: Talk) -> None:
+    """What the principal has shown to the target alone goes no further."""
+    t.play(_result)
+    token, earlier = f"token-{t.new_id()}", f"earlier-{t.new_id()}"
+    await t.execute("echo", {"text": earlier})
+    credentials = f"<credentials xmlns='urn:example:credentials'>Bearer {token}</credentials>"
+    await t.execute(
+        "delegate", {"peer": bare(t.peer), "text": "x"}, extra=_delegation(t) + credentials
     )
-    t.hold("DLG-016", gone is not None, f"<cancel/> of {theirs}", "none came")
-    await next_event(t, made.task, "cancelled", "failed", "completed")
+    asked = await t.next(is_execute)
+    t.hold("SEC-015", token not in asked.xml, "no credentials of the principal", asked)
+    t.hold("PRV-004", earlier not in asked.xml, "nothing of an earlier request", asked)
+    resource = t.who.caller.partition("/")[2]
+    t.hold("PRV-004", resource not in asked.xml, "not by which device it was asked", asked)
 
 
-CHECKS = (path, sender, pass_on, no_send, budget, failure, cancel_down)
+CHECKS = (path, sender, pass_on, no_send, budget, failure, unannotated, least)

@@ -227,4 +227,31 @@ async def before_deadline(t: Talk) -> None:
     await t.iq("set", Cancel(id=made.task))
 
 
-CHECKS = (content, order, decline, lapse, idle, running, again, after, race, before_deadline)
+@check("input.chat", "INP-009", features=[TASKS], roles=("say",))
+async def chat(t: Talk) -> None:
+    """A question that one text can answer is answered by it, in its thread."""
+    made = await begin(t, "say", {"question": "Which colour?"})
+    await asked(t, made.task)
+    await t.message("as blue as the sea", thread=made.task)
+    told = await t.quiet(_end_of(made.task), t.timeout)
+    event = None if told is None else event_of(told, made.task)
+    texts = [one.text for one in event.result.outputs] if event and event.result else []
+    ok = any("as blue as the sea" in text for text in texts)
+    t.hold("INP-009", ok, "the task goes on with what was said", told or "nothing came of it")
+    if told is None:
+        await t.iq("set", Cancel(id=made.task))
+
+
+CHECKS = (
+    content,
+    order,
+    decline,
+    lapse,
+    idle,
+    running,
+    again,
+    after,
+    race,
+    before_deadline,
+    chat,
+)

@@ -3,6 +3,7 @@
 import msgspec
 
 from conformance.model import Ability, check
+from conformance.post import Where
 from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.disco import ItemsQuery
@@ -257,6 +258,39 @@ async def node(t: Talk) -> None:
     t.hold("SKL-015", not schemas, "no schemas", answer)
 
 
+def _notified(name: str, tag: str) -> Where:
+    """Whether a message tells of the item, or of the retraction, of a skill."""
+
+    def where(stanza: Received) -> bool:
+        inside = f"{{{PUBSUB}#event}}event/{{{PUBSUB}#event}}items/{{{PUBSUB}#event}}{tag}"
+        found = stanza.tree.findall(inside)
+        return stanza.head.kind == "message" and name in [one.get("id") for one in found]
+
+    return where
+
+
+@check("pubsub.skills-change", "SKL-017", features=[PUBSUB], roles=("reveal",), alone=True)
+async def change(t: Talk) -> None:
+    """A skill that comes into the view is told as an item, and one that leaves it is retracted."""
+    bare, shy = t.who.caller.partition("/")[0], t.skill("shy").name
+    payload = f"<subscribe node='{NAMESPACE}' jid='{bare}'/>"
+    answer = await t.iq("set", f"<pubsub xmlns='{PUBSUB}'>{payload}</pubsub>")
+    t.need(not answer.is_error, f"Subscribing did not work: {answer.xml[:300]}")
+    for shown, tag, what in (("true", "item", "an item"), ("false", "retract", "a retraction")):
+        answer = await t.execute("reveal", {"shown": shown})
+        t.need(not answer.is_error, f"Revealing did not work: {answer.xml[:300]}")
+        names = {one.name for one in await view(t)}
+        t.need((shy in names) == (shown == "true"), f"{shy} did not come, or did not leave.")
+        told = await t.quiet(_notified(shy, tag), t.timeout)
+        t.hold("SKL-017", told is not None, f"{what} of {shy}", "none came")
+        if told is not None and tag == "item":
+            skills = told.tree.findall(f".//{{{NAMESPACE}}}skill")
+            ok = [one.get("name") for one in skills] == [shy]
+            t.hold("SKL-017", ok, "the <skill/> in the item", told)
+    payload = f"<unsubscribe node='{NAMESPACE}' jid='{bare}'/>"
+    await t.iq("set", f"<pubsub xmlns='{PUBSUB}'>{payload}</pubsub>")
+
+
 CHECKS = (
     listed,
     executable,
@@ -271,4 +305,5 @@ CHECKS = (
     items,
     stranger,
     node,
+    change,
 )

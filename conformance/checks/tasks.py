@@ -232,7 +232,15 @@ async def listing(t: Talk) -> None:
     await t.iq("set", Cancel(id=running))
 
 
-@check("events.since", "EVT-014", "EVT-015", "EVT-016", features=[TASKS], roles=("progress",))
+@check(
+    "events.since",
+    "EVT-014",
+    "EVT-015",
+    "EVT-016",
+    "EVT-017",
+    features=[TASKS],
+    roles=("progress",),
+)
 async def since(t: Talk) -> None:
     """Events since a revision are all there, or told as gaps."""
     made = await begin(t, "progress", {"steps": "2"})
@@ -251,6 +259,8 @@ async def since(t: Talk) -> None:
         t.hold("EVT-016", covered == wanted, f"each of {wanted} once", str(covered))
         ok = not set(gaps) & set(shown) and all(g.first <= g.last for g in found.gaps)
         t.hold("EVT-015", ok, "gaps from first to last of what is not kept", answer)
+        if after < last:
+            t.hold("EVT-017", last in shown, "the event of the last revision", answer)
         sent = {event.revision: event for _, event in told}
         ok = all(sent.get(event.revision) == event for event in found.tasks)
         t.hold("EVT-014", ok, "each event as it was sent", answer)

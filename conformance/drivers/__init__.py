@@ -63,11 +63,14 @@ class Driver(Protocol):
             DriverError: there is no way through.
         """
 
-    def play(self, address: str, part: Part | None) -> None:
-        """From now on answer IQs to ``address``, or its bare JID, by ``part``; None ends it.
+    def play(self, address: str, part: Part) -> None:
+        """From now on answer IQs to ``address``, or its bare JID, by ``part``.
 
         Only for who has `Ability.PEER`; the others' servers and clients answer of themselves.
         """
+
+    def stop(self, address: str, part: Part) -> None:
+        """Take back a `play`; whoever has played there before goes on."""
 
     async def send(self, sender: str, xml: str) -> None:
         """Send one stanza, whose text holds ``from`` and ``to``, as ``sender``.

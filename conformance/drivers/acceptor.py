@@ -139,10 +139,15 @@ class AcceptorDriver:
             await stack.enter_async_context(self._link.running(deliver))
             yield
 
-    def play(self, address: str, part: Part | None) -> None:
+    def play(self, address: str, part: Part) -> None:
         """Let ``part`` answer for an address of ours."""
         assert self._link is not None, "open() comes first"
         self._link.play(address, part)
+
+    def stop(self, address: str, part: Part) -> None:
+        """Let it answer no more."""
+        assert self._link is not None, "open() comes first"
+        self._link.stop(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
         """Send a stanza to the target; whoever ``sender`` is, it is believed to be them."""

@@ -96,8 +96,12 @@ class ClientDriver:
                 self._sessions[part] = session
             yield
 
-    def play(self, address: str, part: Part | None) -> None:
+    def play(self, address: str, part: Part) -> None:
         """Never asked for: it lacks `Ability.PEER`."""
+        raise AssertionError("slixmpp answers for the accounts that it logs in")
+
+    def stop(self, address: str, part: Part) -> None:
+        """Never asked for either."""
         raise AssertionError("slixmpp answers for the accounts that it logs in")
 
     async def send(self, sender: str, xml: str) -> None:

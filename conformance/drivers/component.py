@@ -93,10 +93,15 @@ class ComponentDriver:
         async with self._link.running(deliver):
             yield
 
-    def play(self, address: str, part: Part | None) -> None:
+    def play(self, address: str, part: Part) -> None:
         """Let ``part`` answer for an address of ours."""
         assert self._link is not None, "open() comes first"
         self._link.play(address, part)
+
+    def stop(self, address: str, part: Part) -> None:
+        """Let it answer no more."""
+        assert self._link is not None, "open() comes first"
+        self._link.stop(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
         """Send a stanza by way of the server."""

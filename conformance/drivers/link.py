@@ -53,7 +53,7 @@ class Link:
         self._wire = wire
         self._opening = opening
         self._home = home
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, list[Part]] = {}
         self._ready = anyio.Event()
         self._turn = anyio.Lock()
 
@@ -85,13 +85,15 @@ class Link:
                     await self._stream.send(self._wire.close())
             await self._stream.aclose()
 
-    def play(self, address: str, part: Part | None) -> None:
-        """Answer IQs to ``address`` and its bare JID by ``part``; None ends it."""
-        for name in (address, address.partition("/")[0]):
-            if part is not None:
-                self._parts[name] = part
-            else:
-                self._parts.pop(name, None)
+    def play(self, address: str, part: Part) -> None:
+        """Answer IQs to ``address`` and its bare JID by ``part``."""
+        for name in {address, address.partition("/")[0]}:
+            self._parts.setdefault(name, []).append(part)
+
+    def stop(self, address: str, part: Part) -> None:
+        """Take back a `play`; whoever has played there before goes on."""
+        for name in {address, address.partition("/")[0]}:
+            self._parts[name].remove(part)
 
     async def send(self, xml: str) -> None:
         """Send one stanza.
@@ -146,7 +148,7 @@ class Link:
         if self._home is not None and to == self._home:
             back = stanza.forward()  # a target that probes its connection writes to itself
         elif stanza.kind == "iq" and stanza.type in ("get", "set"):
-            back = self._parts.get(stanza.to or "", as_a_client)(stanza)
+            back = (self._parts.get(stanza.to or "") or [as_a_client])[-1](stanza)
         if not back:
             deliver(stanza)
             return

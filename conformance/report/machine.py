@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from conformance.model import RED, Result, Run, Status, Verdict
+from conformance.replay import about_line
 from conformance.requirements import Specification
 
 FORMAT = 1
@@ -45,11 +46,14 @@ def as_junit(run: Run, specification: Specification, *, strict: bool) -> str:
 
 def as_script(run: Run) -> str:
     """Return the stanzas of each check as text that a person reads and can send again."""
-    parts = [
-        f"# {one.name}: {one.title}\n# {one.outcome.value}\n\n{one.record.script()}\n"
-        for one in run.results
-        if one.record is not None and one.record.entries
-    ]
+    parts = []
+    for one in run.results:
+        if one.record is None or not one.record.entries:
+            continue
+        head = f"# {one.name}: {one.title}\n# {one.outcome.value}\n"
+        if one.record.cast is not None:
+            head += about_line(run.started, one.record.cast) + "\n"
+        parts.append(f"{head}\n{one.record.script()}\n")
     return "\n".join(parts)
 
 

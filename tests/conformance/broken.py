@@ -84,5 +84,7 @@ DEFECTS = {
     "loses the thread": "FAC-011",
     "acts on what is old": "FAC-014",
     "answers automatic messages": "FAC-015",
+    "takes hints for orders": "RUL-009",
+    "another language than its own": "I18-003",
 }
 """What is broken, and the identifier of the requirement that the kit names."""

@@ -46,6 +46,7 @@ REFUSED = "mallory@elsewhere.example"
 SHARE = 8
 _INTEGER = re.compile(r"[+-]?\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+_HELP = {"en": "I understand /help.", "de": "Ich verstehe /help."}
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 _INT = {"type": "integer"}
@@ -546,12 +547,19 @@ class SmallAgent:
             return
         if stanza.text_of("body") != "/help" or self.defect == "no help":
             return
+        hinted = "{urn:xmpp:hints}no-store" in stanza.payload_names
+        if hinted and self.defect == "takes hints for orders":
+            return
+        lang = stanza.lang if stanza.lang in _HELP else "en"
+        if self.defect == "another language than its own":
+            lang = "en" if stanza.lang == "de" else "de"
         await self._send(
             Message(
                 from_=DOMAIN if self.defect == "chats from the domain" else stanza.to or DOMAIN,
                 to=stanza.sender or "",
                 type="normal" if self.defect == "chats in another type" else stanza.type,  # type: ignore[arg-type]
-                body="I understand /help.",
+                body=_HELP[lang or "en"],
+                lang=lang,
                 thread=None if self.defect == "loses the thread" else stanza.text_of("thread"),
             )
         )

@@ -4,6 +4,7 @@ With no defect it passes both profiles; each name in `DEFECTS` turns one thing w
 """
 
 import itertools
+import re
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring, tostring
@@ -52,6 +53,12 @@ DEFECTS = {
     "one memory for all": "MEM-013",
     "skills under numbers": "SKL-015",
     "items of all skills": "SKL-016",
+    "says nothing of new skills": "SKL-017",
+    "says nothing of lost skills": "SKL-017",
+    "what has timed out may be repeated": "SKL-002",
+    "passes credentials on": "SEC-015",
+    "names the device": "PRV-004",
+    "obeys what it remembers": "MEM-012",
 }
 """What is broken, and the identifier of the requirement that the kit names."""
 
@@ -66,6 +73,8 @@ class FurtherAgent(SmallAgent):
         "conformance.spend": {"tokens": {"type": "integer"}},
         "conformance.remember": {"key": _TEXT, "text": _TEXT},
         "conformance.recall": {"key": _TEXT},
+        "conformance.reveal": {"shown": {"type": "boolean"}},
+        "conformance.shy": {},
     }
     further = (DELEGATION, MEMORY, PUBSUB)
 
@@ -76,6 +85,11 @@ class FurtherAgent(SmallAgent):
         self.items: dict[str, dict[str, Element]] = {}
         self.used: dict[tuple[str, str], str] = {}
         self.subscribed: set[str] = set()
+        self.watching: set[str] = set()
+        self.revealed = False
+
+    def _names(self) -> list[str]:
+        return [one for one in super()._names() if self.revealed or one != "conformance.shy"]
 
     async def _stanza(self, stanza: Incoming) -> None:
         waiting = self._waiting.get(stanza.id or "")
@@ -126,7 +140,7 @@ class FurtherAgent(SmallAgent):
             self._delegated(request, person)
         match request.skill.rpartition(".")[2]:
             case "delegate":
-                return await self._delegate(request, params)
+                return await self._delegate(request, params, stanza)
             case "spend":
                 most = request.delegation.budget_tokens if request.delegation else None
                 over = most is not None and int(params["tokens"]) > most
@@ -137,6 +151,9 @@ class FurtherAgent(SmallAgent):
                 return await self._remember(person, params["key"], params["text"])
             case "recall":
                 return _result(self._recall(person, params["key"]))
+            case "reveal":
+                await self._reveal(params["shown"] == "true")
+                return _result("")
         return _result(params.get("text", "")) if request.delegation is not None else None
 
     # -- delegation ------------------------------------------------------------------------------
@@ -157,7 +174,7 @@ class FurtherAgent(SmallAgent):
         if origin == REFUSED and self.defect != "origins are no limit":
             raise errors.unknown_skill()
 
-    async def _delegate(self, request: Execute, params: dict[str, str]) -> str:
+    async def _delegate(self, request: Execute, params: dict[str, str], stanza: Incoming) -> str:
         given, broken = request.delegation, self.defect
         assert given is not None
         path = [str(one) for one in given.via]
@@ -180,6 +197,10 @@ class FurtherAgent(SmallAgent):
         passed = (
             f"<delegation xmlns='{DELEGATION}' origin='{given.origin}'{limits}>{via}</delegation>"
         )
+        if broken == "passes credentials on":
+            passed += "".join(re.findall(r"<credentials .*</credentials>", stanza.forward()))
+        if broken == "names the device":
+            passed += f"<param name='for'>{escape(stanza.sender or '')}</param>"
         answer = await self._ask(
             params["peer"], f"<execute xmlns='{EXECUTE}' skill='echo'>{passed}</execute>"
         )
@@ -195,7 +216,8 @@ class FurtherAgent(SmallAgent):
                     }[own]
             if broken == "failures as they came":
                 raise errors.forbidden("The peer said so.")
-            raise errors.remote_failure(repeatable=False)
+            repeatable = broken == "what has timed out may be repeated"
+            raise errors.remote_failure(repeatable=repeatable)
         usage = "<usage tokens-in='41' tokens-out='3'/>"
         return _result("done", "" if broken == "nothing was spent" else usage)
 
@@ -210,7 +232,39 @@ class FurtherAgent(SmallAgent):
         await came.wait()
         return found[0]
 
+    # -- what is offered -------------------------------------------------------------------------
+
+    async def _reveal(self, shown: bool) -> None:
+        self.revealed = shown
+        silent = "says nothing of new skills" if shown else "says nothing of lost skills"
+        if self.defect == silent:
+            return
+        inside = (
+            "<item id='conformance.shy'><skill xmlns='urn:fluux:agent:0#skills'"
+            " name='conformance.shy' version='1.0.0'/></item>"
+            if shown
+            else "<retract id='conformance.shy'/>"
+        )
+        for person in self.watching:
+            await self._raw(
+                f"<message from='{SELF}' to='{person}' type='headline'>"
+                f"<event xmlns='{PUBSUB}#event'><items node='urn:fluux:agent:0#skills'>{inside}"
+                "</items></event></message>"
+            )
+
     # -- memory ----------------------------------------------------------------------------------
+
+    async def _message(self, stanza: Incoming) -> None:
+        person = (stanza.sender or "").partition("/")[0]
+        for item in self.items.get(person, {}).values():
+            told = re.search(r"key = ([\w.-]+\w)", "".join(item.itertext()))
+            if told and self.defect == "obeys what it remembers":
+                self.counts[told[1]] = self.counts.get(told[1], 0) + 1
+        await super()._message(stanza)
+        said = stanza.text_of("body")
+        if said is not None and not said.startswith("/"):
+            head = f"from='{stanza.to}' to={quoteattr(stanza.sender or '')} type='chat'"
+            await self._raw(f"<message {head}><body>I understand /help.</body></message>")
 
     async def _remember(self, person: str, key: str, text: str) -> str:
         node = self.items.setdefault(person, {})
@@ -255,8 +309,12 @@ class FurtherAgent(SmallAgent):
     async def _pubsub(self, tree: Element, person: str) -> str:
         command = tree[0]
         name, node = command.tag.rpartition("}")[2], command.get("node", "")
-        if node == "urn:fluux:agent:0#skills":
+        if node == "urn:fluux:agent:0#skills" and name == "items":
             return self._skill_items()
+        if node == "urn:fluux:agent:0#skills":
+            watch = self.watching.add if name == "subscribe" else self.watching.discard
+            watch(command.get("jid", "").partition("/")[0])
+            return ""
         owner = node.rpartition("/")[2]
         if owner != person and self.defect != "open to all":
             raise StanzaError("forbidden", "That is another's.")

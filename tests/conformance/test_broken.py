@@ -25,12 +25,14 @@ from tests.conformance.small_agent import (
     SmallAgent,
     served,
 )
+from tests.conformance.small_delegating import DEFECTS as DELEGATING
+from tests.conformance.small_delegating import DelegatingAgent
 from tests.conformance.small_further import DEFECTS as FURTHER
 from tests.conformance.small_further import FurtherAgent
 
 pytestmark = pytest.mark.anyio
 SPECIFICATION = load()
-ALL = DEFECTS | FURTHER
+ALL = DEFECTS | FURTHER | DELEGATING
 AT_ONCE = 10
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WRONG = (Status.BROKEN, Status.WARNING)
@@ -50,12 +52,20 @@ async def judge(
     words: Iterable[str] = (),
     patience: float = 3.0,
     at: str = "assistant@",
-    further: bool = False,
+    agent: type[SmallAgent] | None = None,
 ) -> Run:
-    agent = FurtherAgent if further or defect in FURTHER else SmallAgent
+    if agent is None:
+        agent = FurtherAgent if defect in FURTHER else SmallAgent
+        agent = DelegatingAgent if defect in DELEGATING else agent
     async with served(agent(defect)) as stream:
         driver = AcceptorDriver(
-            DOMAIN, SECRET, caller=CALLER, stranger=STRANGER, refused=REFUSED, stream=stream
+            DOMAIN,
+            SECRET,
+            caller=CALLER,
+            stranger=STRANGER,
+            refused=REFUSED,
+            stream=stream,
+            hostile=True,
         )
         selection = select(words, SPECIFICATION, all_checks())
         address = f"{at}{DOMAIN}"
@@ -88,11 +98,12 @@ async def _passes(at: str) -> None:
 
 
 async def test_an_agent_that_keeps_to_delegation_and_memory_passes() -> None:
-    found = await judge(words=["delegation", "memory", "pubsub.skills-node"], further=True)
+    words = ["delegation", "memory", "pubsub.skills-node", "pubsub.skills-change", "SKL-002"]
+    found = await judge(words=words, agent=DelegatingAgent)
     bad = [one for one in found.verdicts.values() if one.status in WRONG]
     assert not bad, told(found)
     assert found.profiles["memory"] is ProfileStatus.HOLDS, told(found)
-    assert found.profiles["delegation"] is ProfileStatus.PARTLY, told(found)
+    assert found.profiles["delegation"] is ProfileStatus.HOLDS, told(found)
 
 
 async def test_broken_agents_are_caught_and_the_requirement_named(anyio_backend_name: str) -> None:
@@ -127,5 +138,6 @@ async def _missed(defect: str) -> list[str]:
 
 
 async def test_each_defect_is_one_that_the_agent_knows() -> None:
-    source = inspect.getsource(small_agent) + inspect.getsource(FurtherAgent)
+    agents = (FurtherAgent, DelegatingAgent)
+    source = inspect.getsource(small_agent) + "".join(inspect.getsource(one) for one in agents)
     assert not [defect for defect in ALL if f'"{defect}"' not in source]

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.replay import read_script
+from conformance.replay import Replay, read_script
+from conformance.report.machine import as_script
+from tests.conformance.by_server import attached, judged
+from tests.conformance.small_delegating import DelegatingAgent
+from tests.conformance.small_further import FurtherAgent
 from tests.conformance.test_cli import kit
 
-WORDS = ("execute.says-no", "confirm.approve", "input.order")
+WORDS = ("execute.says-no", "confirm.approve", "input.content")
 
 
 def test_a_script_is_sent_again_and_the_same_comes_back(tmp_path: Path) -> None:
@@ -52,3 +56,53 @@ def test_what_is_no_script_is_said(text: str, tmp_path: Path) -> None:
     result = kit("replay", str(path), "--self-test")
     assert result.exit_code == 2
     assert "no script of the kit" in result.output
+
+
+def test_a_script_is_sent_by_a_client_though_another_way_has_saved_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    words = ("task.unknown-same", "confirm.denied", "principal.resource")
+    for way in ((), ("--acceptor", "127.0.0.1:0")):
+        result = kit("--self-test", *way, *words, "--script", str(script))
+        assert result.exit_code == 0, result.output
+        # The demo offers more than the agent that the acceptor starts: what is asked first differs.
+        text = script.read_text()
+        script.write_text("# " + text.split("\n\n# ", 1)[1])
+        result = kit("replay", str(script), "--self-test")
+        assert result.exit_code == 0, result.output
+        assert "3 checks sent again, 0 differences" in result.output
+
+
+def test_what_nobody_can_play_is_left_out_and_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    way = ("--self-test", "--acceptor", "127.0.0.1:0")
+    result = kit(*way, "confirm.unavailable", "--script", str(script))
+    assert result.exit_code == 0, result.output
+    result = kit("replay", str(script), *way)
+    assert result.exit_code == 0, result.output
+    result = kit("replay", str(script), "--self-test")
+    assert result.exit_code == 1
+    assert "≠ it is left out: it takes an agent" in result.output
+
+
+@pytest.mark.anyio
+async def test_a_script_is_sent_by_a_component_with_the_agent_that_it_plays() -> None:
+    words = ["delegation.failure", "delegation.confirm-up", "delegation.deadline-down"]
+    words += ["replay.conflict", "memory.expires"]
+    async with attached(DelegatingAgent()) as way:
+        found = await judged(way, words)
+        assert not [one.findings for one in found.results if one.findings]
+        scenes = read_script(as_script(found))
+        assert {one.name for one in scenes} == {"target.about", *words}
+        lines = await Replay(way(), patience=3).run(scenes)
+    assert not [line for line in lines if line.startswith("≠")], "\n".join(lines)
+    assert any(line.startswith("<<<") and "<decision " in line for line in lines)
+
+
+@pytest.mark.anyio
+async def test_what_has_become_worse_is_a_difference() -> None:
+    async with attached(FurtherAgent()) as way:
+        scenes = read_script(as_script(await judged(way, ["delegation.unannotated"])))
+    async with attached(FurtherAgent("failures as they came")) as way:
+        lines = await Replay(way(), patience=1).run(scenes)
+    (line,) = [line for line in lines if line.startswith("≠ it was error: error/")]
+    assert line.endswith("/remote-failure, and is error: error/forbidden/forbidden")

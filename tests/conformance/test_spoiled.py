@@ -37,12 +37,20 @@ def swap(pattern: str, replacement: str, where: str = "") -> Spoil:
 
 
 # What makes the stanzas that watches look at, where no check is about the requirement itself.
-PROVOKED_BY = {"INP-005": ["input.content"], "ART-005": ["artifact.parts"]}
+PROVOKED_BY = {
+    "INP-005": ["input.content"],
+    "ART-005": ["artifact.parts"],
+    "CNF-017": ["confirm.question"],
+}
 AGENTS = 4  # processes; most of the time they and the kit wait
 
 
 def _to_romeo(xml: str) -> str:
     return re.sub(r" to='[^']*'", " to='romeo@localhost'", xml) if NORMAL in xml else ""
+
+
+def _another_shelf(xml: str) -> str:
+    return xml.replace("the archive", "the library") if CONFIRM in xml else ""
 
 
 def _still_tells(xml: str) -> str:
@@ -136,6 +144,11 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         "INP-011",
         swap(r"<conflict xmlns='urn:fluux", "<unknown-input xmlns='urn:fluux"),
     ),
+    "what was said is forgotten": ("INP-009", swap("as blue as the sea", "blue", NORMAL)),
+    "the last event is not kept": (
+        "EVT-017",
+        swap(r"<task [^>]*state='completed'.*?</task>", "", "<events "),
+    ),
     "asks for a secret": ("INP-005", swap(r"type='text-single'", "type='text-private'", HEADLINE)),
     "a reference in parts": (
         "ART-005",
@@ -154,6 +167,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         swap("<not-allowed ", "<internal-server-error ", "<confirmation-unavailable "),
     ),
     "two questions at once": ("CNF-016", swap(r"(<confirm .*?</confirm>)", r"\1\1", "<iq")),
+    "asks again, about something else": ("CNF-017", lambda xml: xml + _another_shelf(xml)),
     "no form for a digest": ("CNF-019", swap("<invalid-param ", "<forbidden ")),
     "late is unknown": (
         "CNF-036",

@@ -152,6 +152,7 @@ def test_annotations_say_what_the_kit_relies_on(registry: Registry) -> None:
     assert {name for name, mark in marks.items() if mark.destructive} == {"conformance.erase"}
     assert {name for name, mark in marks.items() if not mark.repeatable} == {
         "conformance.ask",
+        "conformance.say",
         "conformance.steps",
         "conformance.count",
         "conformance.erase",
