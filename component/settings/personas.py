@@ -5,7 +5,6 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from component.settings.kinds import Section, refusal
-from xep.jid import JID, JIDError
 
 
 def jid_pattern(value: str) -> str:
@@ -17,6 +16,8 @@ def jid_pattern(value: str) -> str:
         raise refusal("must be an address without a resource; `*` and `?` stand for characters")
     if "*" in value or "?" in value:
         return value.lower()
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - only for who restricts somebody
+
     try:
         return str(JID.parse(value))
     except JIDError as error:

@@ -340,6 +340,7 @@ def test_what_is_written_as_toml_loads_as_itself(
 
 def test_every_key_is_documented_and_has_a_default_or_an_example() -> None:
     needed = {"component_domain", "component_secret", "skills", "provider", "name"}
+    needed |= {"jid", "allowed", "members"}  # of restrictions of personas, of shared memories
     for table in tables():
         assert table.description or not table.name
         assert table.keys or table.like
@@ -371,3 +372,17 @@ def test_the_database_is_a_secret_and_may_be_empty(read: Any) -> None:
     settings = read(text, AGENT_DATABASE=url)
     assert settings.storage.postgres.get_secret_value() == url
     assert "geheim" not in repr(settings)
+
+
+def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: Any) -> None:
+    entry = '[[personas.restrictions]]\njid = "{}"\nallowed = ["code-*"]\n'
+    for written, meant in (
+        ("Dev@Conference.example.com", "dev@conference.example.com"),
+        ("*@Example.com", "*@example.com"),
+        ("example.com", "example.com"),
+    ):
+        settings = read(SMALLEST + entry.format(written))
+        assert settings.personas.restrictions[0].jid == meant
+    for wrong in ("", "a@b/c", "a b@example.com", "@example.com"):
+        with pytest.raises(SettingsError, match="address"):
+            read(SMALLEST + entry.format(wrong))
