@@ -1,0 +1,106 @@
+"""The text that Prometheus reads, made of counters and of what the rooms say at that moment.
+
+The registry is of this object alone; nothing is registered by importing anything.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from component.metrics.counters import BOUNDS_S, Count, Counters, Durations
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX: Final = "xmpp_agent"
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """A figure of the moment. `values` are by labels, an empty tuple where there are none.
+
+    `total` says that it only grows; its name then ends in `_total`.
+    """
+
+    name: str
+    about: str
+    values: Mapping[tuple[str, ...], float]
+    labels: tuple[str, ...] = ()
+    total: bool = False
+
+
+class Exposition:
+    """Makes the text.
+
+    Args:
+        counters: what was counted.
+        gauges: the figures of the moment; asked at each scrape.
+    """
+
+    def __init__(self, counters: Counters, gauges: Callable[[], Iterable[Gauge]]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Counted(counters, gauges))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """All figures now, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class _Counted(Collector):
+    def __init__(self, counters: Counters, gauges: Callable[[], Iterable[Gauge]]) -> None:
+        self._counters = counters
+        self._gauges = gauges
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # or registering would ask for all figures once
+
+    def collect(self) -> Iterator[Metric]:
+        counted = self._counters
+        yield _count("stanzas_received", "Stanzas that came.", (), {(): float(counted.stanzas_in)})
+        yield _count(
+            "stream_losses", "Streams that were lost.", (), {(): float(counted.reconnects)}
+        )
+        yield _durations(
+            "execute", "Requests to execute a skill.", ("skill", "outcome"), counted.executes
+        )
+        yield _count("refusals", "What was refused.", ("reason",), counted.refusals)
+        yield _durations("turn", "Turns of agents.", ("agent", "outcome"), counted.turns)
+        yield _durations(
+            "model_call", "Calls of models.", ("model", "outcome"), counted.model_calls
+        )
+        yield _count("tokens", "Tokens of models.", ("model", "direction"), counted.tokens)
+        yield _count("cost_usd", "US dollars that models cost.", ("model",), counted.usd)
+        yield _durations(
+            "tool_call", "Calls of tools by models.", ("tool", "outcome"), counted.tool_calls
+        )
+        for gauge in self._gauges():
+            kind = CounterMetricFamily if gauge.total else GaugeMetricFamily
+            family = kind(f"{_PREFIX}_{gauge.name}", gauge.about, labels=gauge.labels)
+            for labels, value in gauge.values.items():
+                family.add_metric(labels, value)
+            yield family
+
+
+def _count(
+    name: str, about: str, labels: tuple[str, ...], count: Count | Mapping[tuple[str, ...], float]
+) -> Metric:
+    family = CounterMetricFamily(f"{_PREFIX}_{name}", about, labels=labels)
+    for each, value in (count.values if isinstance(count, Count) else count).items():
+        family.add_metric(each, value)
+    return family
+
+
+def _durations(name: str, about: str, labels: tuple[str, ...], durations: Durations) -> Metric:
+    family = HistogramMetricFamily(f"{_PREFIX}_{name}_seconds", about, labels=labels)
+    bounds = [*(str(bound) for bound in BOUNDS_S), "+Inf"]
+    for each, (counts, (total,)) in durations.values.items():
+        family.add_metric(each, list(zip(bounds, accumulate(counts), strict=True)), total)
+    return family

@@ -1,0 +1,160 @@
+"""A web server for three addresses and for nothing else: GET and HEAD, one request a connection.
+
+Everything about it is bounded: what a request may take in bytes and seconds, how many there are at
+a time. Whoever asks for more is hung up on.
+"""
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+
+_log = structlog.get_logger("component.metrics")
+
+_LONGEST: Final = 8192
+"""Bytes of a request line and its headers."""
+_PATIENCE_S: Final = 5.0
+_MOST_AT_ONCE: Final = 16
+_REQUEST: Final = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1000}) HTTP/1\.([01])")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Response(msgspec.Struct, frozen=True):
+    """What is answered."""
+
+    status: int
+    body: bytes
+    content_type: str = _PLAIN
+
+
+Page: TypeAlias = Callable[[], Awaitable[Response]]
+"""Makes the answer for one address."""
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message names it and says why."""
+
+
+class Server:
+    """Serves pages.
+
+    Args:
+        host: the address to listen on.
+        port: its port; 0 for any that is free.
+        pages: who answers, by path.
+        local: whether only names of this machine are answered to. A page of a browser that makes
+            its own name point here is then refused.
+    """
+
+    def __init__(
+        self, host: str, port: int, pages: Mapping[str, Page], *, local: bool = True
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._pages = pages
+        self._local = local
+        self._open = 0
+        self.port = port
+        """The port that is listened on, once it is."""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; it has started once it listens. Raises ListenError."""
+        try:
+            listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
+        except OSError as error:
+            raise ListenError(
+                f"The metrics cannot be served on {self._host} port {self._port}:"
+                f" {error.strerror or error}. Set listen in [metrics] to another address."
+            ) from error
+        async with listener:
+            self.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no Django
+            task_status.started()
+            await listener.serve(self._serve)
+
+    async def _serve(self, stream: SocketStream) -> None:
+        if self._open >= _MOST_AT_ONCE:
+            await stream.aclose()
+            return
+        self._open += 1
+        try:
+            with anyio.move_on_after(_PATIENCE_S):
+                async with stream:
+                    await self._answer(stream)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # whoever asked has gone
+        finally:
+            self._open -= 1
+
+    async def _answer(self, stream: SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            if len(head) > _LONGEST:
+                await stream.send(_written(Response(431, b"too long\n"), body=True))
+                return
+            try:
+                head += await stream.receive(_LONGEST)
+            except anyio.EndOfStream:
+                return
+        method, response = await self._response(head.partition(b"\r\n\r\n")[0])
+        await stream.send(_written(response, body=method != b"HEAD"))
+
+    async def _response(self, head: bytes) -> tuple[bytes, Response]:
+        first, *lines = head.split(b"\r\n")
+        asked = _REQUEST.fullmatch(first)
+        headers = [_HEADER.fullmatch(line) for line in lines]
+        if asked is None or len(head) > _LONGEST:
+            return b"", Response(400, b"no request\n")
+        method, target, minor = asked.groups()
+        hosts = [one[2] for one in headers if one is not None and one[1].lower() == b"host"]
+        if None in headers or len(hosts) > 1 or (not hosts and minor == b"1"):
+            return method, Response(400, b"bad headers\n")
+        if method not in (b"GET", b"HEAD"):
+            return method, Response(405, b"only GET and HEAD\n")
+        if self._local and hosts and not _is_local(hosts[0].decode("latin-1").strip()):
+            return method, Response(421, b"ask for localhost or an address\n")
+        page = self._pages.get(target.decode().partition("?")[0])
+        if page is None:
+            return method, Response(404, b"no such page\n")
+        try:
+            return method, await page()
+        except Exception:  # noqa: BLE001 - a page's fault stays its own
+            _log.exception("a page cannot be made", path=target.decode())
+            return method, Response(500, b"this cannot be made; the log says why\n")
+
+
+def _is_local(host: str) -> bool:
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _written(response: Response, *, body: bool) -> bytes:
+    allow = "Allow: GET, HEAD\r\n" if response.status == 405 else ""
+    head = (
+        f"HTTP/1.1 {response.status} {_REASONS[response.status]}\r\n"
+        f"Content-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\n"
+        f"Cache-Control: no-store\r\nConnection: close\r\n{allow}\r\n"
+    )
+    return head.encode("ascii") + (response.body if body else b"")

@@ -1,0 +1,95 @@
+"""The tracer of OpenTelemetry. Needs the `otel` extra; only imported if traces are asked for.
+
+The SDK sends from a thread of its own. Its provider is ours alone: nothing global is set, and none
+of its environment variables changes where spans go.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from anyio import to_thread
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+_TIMEOUT_S: Final = 5
+_SOFTWARE: Final = "xmpp-agent-component"
+_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    # https://opentelemetry.io/docs/specs/semconv/gen-ai/, gen-ai-spans and gen-ai-agent-spans
+    "invoke_agent": {"agent": "gen_ai.agent.name", "turn": "gen_ai.conversation.id"},
+    "chat": {"model": "gen_ai.request.model", "provider": "gen_ai.provider.name"},
+    "execute_tool": {"tool": "gen_ai.tool.name", "call": "gen_ai.tool.call.id"},
+}
+_TITLES: Final = {"invoke_agent": "agent", "chat": "model", "execute_tool": "tool"}
+"""What stands after the operation in the name of a span."""
+
+
+class OTelTracer:
+    """Sends spans to a collector.
+
+    Args:
+        endpoint: base address of the collector; `/v1/traces` is added.
+        authorization: the header that it asks for, empty for none.
+        sample: the part of the turns that is traced, from 0 to 1.
+        version: of this release.
+        exporter: sends spans, in place of OTLP over HTTP.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        authorization: str,
+        sample: float,
+        version: str,
+        exporter: SpanExporter | None = None,
+    ) -> None:
+        headers = {"authorization": authorization} if authorization else {}
+        self._provider = TracerProvider(
+            sampler=ParentBased(TraceIdRatioBased(sample)),
+            resource=Resource({"service.name": _SOFTWARE, "service.version": version}),
+            shutdown_on_exit=False,
+        )
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                exporter
+                or OTLPSpanExporter(
+                    endpoint=f"{endpoint.rstrip('/')}/v1/traces",
+                    headers=headers,
+                    timeout=_TIMEOUT_S,
+                )
+            )
+        )
+        self._tracer = self._provider.get_tracer(_SOFTWARE, version)
+
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+        """A span for the time of the context; see `component.metrics.traces.Tracer`."""
+        return self._span(name, attributes)
+
+    @contextmanager
+    def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[object]:
+        known = _NAMES.get(name, {})
+        title = attributes.get(_TITLES.get(name, ""), "")
+        described = {known.get(key, f"xmpp_agent.{key}"): text for key, text in attributes.items()}
+        with self._tracer.start_as_current_span(
+            f"{name} {title}".rstrip(),
+            kind=SpanKind.CLIENT if name == "chat" else SpanKind.INTERNAL,
+            attributes={"gen_ai.operation.name": name, **described},
+            # The text of an error may hold what somebody said: its kind is enough.
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                if isinstance(error, Exception):
+                    span.set_status(Status(StatusCode.ERROR))
+                raise
+
+    async def close(self) -> None:
+        """Send what is left, for some seconds at most. Never raises."""
+        await to_thread.run_sync(self._provider.shutdown)

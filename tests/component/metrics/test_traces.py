@@ -1,0 +1,135 @@
+"""Traces, as a collector gets them by OTLP over HTTP on a real socket."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import anyio
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from component.metrics.traces import NoTracer, TracesError, make_tracer
+
+pytestmark = pytest.mark.anyio
+
+
+class Collector(HTTPServer):
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.authorizations: list[str | None] = []
+        self.spans: list[object] = []
+        self.resources: list[dict[str, str]] = []
+        super().__init__(("127.0.0.1", 0), _Receiver)
+
+
+class _Receiver(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            import gzip
+
+            body = gzip.decompress(body)
+        request = ExportTraceServiceRequest.FromString(body)
+        self.server.paths.append(self.path)
+        self.server.authorizations.append(self.headers.get("Authorization"))
+        for each in request.resource_spans:
+            self.server.resources.append(attributes(each.resource))
+            for scope in each.scope_spans:
+                self.server.spans += scope.spans
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def attributes(of: object) -> dict[str, str]:
+    return {each.key: each.value.string_value for each in of.attributes}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) -> None:
+    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}/", "Bearer x", 1.0, "1.2")
+
+    async def tool(name: str) -> None:
+        with tracer.span("execute_tool", tool=name, call="c1"):
+            await anyio.lowlevel.checkpoint()
+
+    with tracer.span("invoke_agent", agent="assistant", turn="t1"):
+        with tracer.span("chat", model="gpt"):
+            await anyio.lowlevel.checkpoint()
+        async with anyio.create_task_group() as group:
+            group.start_soon(tool, "one")
+            group.start_soon(tool, "two")
+    await tracer.close()
+
+    spans = {span.name: span for span in collector.spans}  # type: ignore[attr-defined]
+    assert spans.keys() == {
+        "invoke_agent assistant",
+        "chat gpt",
+        "execute_tool one",
+        "execute_tool two",
+    }
+    turn = spans.pop("invoke_agent assistant")
+    assert {span.trace_id for span in spans.values()} == {turn.trace_id}
+    assert {span.parent_span_id for span in spans.values()} == {turn.span_id}
+    assert attributes(turn) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "assistant",
+        "gen_ai.conversation.id": "t1",
+    }
+    assert attributes(spans["chat gpt"])["gen_ai.request.model"] == "gpt"
+    assert attributes(spans["execute_tool one"])["gen_ai.tool.call.id"] == "c1"
+    assert collector.paths == ["/v1/traces"]
+    assert collector.authorizations == ["Bearer x"]
+    assert collector.resources[0] == {
+        "service.name": "xmpp-agent-component",
+        "service.version": "1.2",
+    }
+
+
+async def test_an_error_is_named_and_not_quoted(collector: Collector) -> None:
+    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}", "", 1.0, "1.2")
+    with pytest.raises(ValueError, match="secret"), tracer.span("chat", model="gpt"):
+        raise ValueError("what somebody said in secret")
+    await tracer.close()
+    (span,) = collector.spans
+    assert attributes(span)["error.type"] == "ValueError"
+    assert b"secret" not in span.SerializeToString()  # type: ignore[attr-defined]
+    assert span.status.code == 2  # type: ignore[attr-defined]
+    assert collector.authorizations == [None]
+
+
+async def test_a_part_of_the_turns_is_traced(collector: Collector) -> None:
+    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}", "", 0.0, "1.2")
+    with tracer.span("invoke_agent", agent="a"), tracer.span("chat", model="gpt"):
+        pass
+    await tracer.close()
+    assert collector.spans == []
+
+
+def test_without_an_address_nothing_is_traced() -> None:
+    tracer = make_tracer("", "", 1.0, "1.2")
+    assert isinstance(tracer, NoTracer)
+    with tracer.span("chat", model="gpt"):
+        pass
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "component.metrics.otel", None)
+    with pytest.raises(TracesError, match=r"component\[otel\]"):
+        make_tracer("http://127.0.0.1:1", "", 1.0, "1.2")
