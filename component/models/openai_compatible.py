@@ -1,0 +1,380 @@
+"""A model behind any endpoint that speaks OpenAI's chat completions, through the openai SDK.
+
+The SDK makes the connection and the request; the stream is read here, because the objects that it
+makes of every chunk took twice the time of all the rest. It is imported by the first call: that
+takes longer than starting the service.
+"""
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+import structlog
+
+from component.models import call_ids, chat_wire
+from component.models.catalog import Target
+from component.models.chat_request import asked_to, held_to, message_of, tool_of
+from component.models.faults import Fault, read_fault
+from component.models.gathering import Gathering
+from component.models.protocol import (
+    Completion,
+    ModelError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    OnText,
+    ToolCall,
+    Usage,
+)
+from component.models.retry_after import retry_after_s
+from component.models.sse import MAX_EVENT_BYTES, Events, EventTooLongError
+from component.models.token_estimate import PER_MESSAGE, estimate
+from component.models.tool_names import ToolNames
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+_log = structlog.get_logger("component.models")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 8.0
+_CONNECT_S = 10.0
+_LAST_BYTES_S = 1.0
+_LOOPBACK = ("localhost", "127.", "::1")
+_INSTALL = "pip install 'xmpp-agent-component[llm]'"
+
+
+class OpenAICompatible:
+    """One model of one provider. Attributes and methods are those of Model, and `aclose`.
+
+    A call that fails for a passing reason is made again, `retries` times, with pauses that grow
+    and vary, or as long as the provider says; a pause longer than half of `timeout_s` is left to
+    the caller (`retry_after_s`). A text of which a piece was passed on to `on_text` cannot be taken
+    back: a call that fails after that is not made again, so no listener ever hears two beginnings.
+
+    Args:
+        target: the model, and how it is reached.
+        sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        draw: Callable[[], float] = random.random,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = target.choice.model
+        self.context_tokens = target.context_tokens
+        self.usd_per_token_in = target.usd_in
+        self.usd_per_token_out = target.usd_out
+        self._target = target
+        self._where = target.where
+        self._sleep, self._draw, self._now = sleep, draw, now
+        self._timeout_s = target.choice.timeout_s
+        self._client: openai.AsyncOpenAI | None = None
+        self._connecting = anyio.Lock()
+        # Where the provider has told what it does not take, it is not told again.
+        self._left_out: set[str] = set()
+        is_openai = target.official and target.choice.provider == "openai"
+        self._max_tokens = "max_completion_tokens" if is_openai else "max_tokens"
+        self._swapped = False
+        if not target.preset.holds_schema:
+            self._left_out.add("response_format")
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete."""
+        client = self._client or await self._connected()
+        names = ToolNames(tool.name for tool in request.tools)
+        content = self._content(request, names)
+        tried = 0
+        while True:
+            gathering = Gathering(on_text)
+            try:
+                await self._attempt(client, content, gathering)
+                return self._completion(request, gathering, names)
+            except _NotTakenError as error:
+                if not self._leave_out(error.fault):
+                    raise self._refusal(error.fault, request) from None
+                content = self._content(request, names)
+            except ModelUnavailableError as error:
+                pause = error.retry_after_s
+                if pause is None:
+                    pause = self._pause(tried)
+                if (
+                    gathering.told
+                    or tried == self._target.choice.retries
+                    or pause > self._timeout_s / 2
+                ):
+                    raise
+                tried += 1
+                _log.info("asking the model again", reason=str(error), in_s=round(pause, 1))
+                await self._sleep(pause)
+
+    def tokens(self, text: str) -> int:
+        """See Model.tokens; estimated."""
+        return estimate(text)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    # -- the connection --------------------------------------------------------------------------
+
+    async def _connected(self) -> "openai.AsyncOpenAI":
+        async with self._connecting:
+            if self._client is None:
+                # In a thread: the import would hold up everybody for more than half a second.
+                self._client = await anyio.to_thread.run_sync(self._connect)
+            return self._client
+
+    def _connect(self) -> "openai.AsyncOpenAI":
+        try:
+            import httpx2  # noqa: PLC0415 - see above
+            import openai  # noqa: PLC0415
+        except ImportError:
+            raise ModelRefusedError(
+                f"models of the provider {self._target.choice.provider} need the extra llm:"
+                f" {_INSTALL}"
+            ) from None
+        url = urlsplit(self._target.base_url)
+        return openai.AsyncOpenAI(
+            base_url=self._target.base_url,
+            # One it has to have, or it takes that of OpenAI out of the environment.
+            api_key=self._where.key or "none",
+            max_retries=0,
+            timeout=httpx2.Timeout(
+                self._timeout_s / 2, connect=min(_CONNECT_S, self._timeout_s / 2)
+            ),
+            http_client=openai.DefaultAsyncHttpxClient(
+                # A proxy of the environment knows nothing of this machine.
+                trust_env=not (url.hostname or "").startswith(_LOOPBACK),
+                # The key goes where the settings say and nowhere else.
+                follow_redirects=False,
+                # Reading all certificates takes long, and without TLS there are none to check.
+                verify=url.scheme == "https",
+            ),
+        )
+
+    # -- the request -----------------------------------------------------------------------------
+
+    def _content(self, request: ModelRequest, names: ToolNames) -> bytes:
+        choice = self._target.choice
+        held = "response_format" not in self._left_out
+        body: dict[str, Any] = {
+            "model": choice.model,
+            "messages": [
+                message_of(message, names)
+                for message in (request.messages if held else asked_to(request))
+            ],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            self._max_tokens: min(request.max_tokens, choice.max_tokens_per_request),
+        }
+        temperature = choice.temperature if request.temperature is None else request.temperature
+        if temperature is not None:
+            body["temperature"] = temperature
+        if request.tools:
+            body["tools"] = [tool_of(tool, names) for tool in request.tools]
+        if request.schema is not None:
+            body["response_format"] = held_to(request.schema)
+        for key in self._left_out:
+            body.pop(key, None)
+        return msgspec.json.encode(body)
+
+    def _leave_out(self, fault: Fault) -> bool:
+        """Do without what the provider does not take; False if it is nothing that can be spared."""
+        if not self._swapped and fault.blames(self._max_tokens):
+            # Older servers know the one name only, newer models of OpenAI the other.
+            self._swapped = True
+            old = self._max_tokens == "max_tokens"
+            self._max_tokens = "max_completion_tokens" if old else "max_tokens"
+            return True
+        for key in ("stream_options", "temperature", "response_format"):
+            if key not in self._left_out and fault.blames(key):
+                self._left_out.add(key)
+                _log.warning(
+                    "the model does without", parameter=key, model=self.name, url=self._where.url
+                )
+                return True
+        return False
+
+    def _refusal(self, fault: Fault, request: ModelRequest) -> ModelError:
+        if request.tools and fault.blames("tool"):
+            return ModelRefusedError(
+                f"{self.name} takes no tools: set {self._where.section}.native_tools = false"
+            )
+        return self._where.error(fault)
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    async def _attempt(
+        self, client: "openai.AsyncOpenAI", content: bytes, gathering: Gathering
+    ) -> None:
+        """Ask once. Raises ModelError, and _NotTakenError for a request that was not taken."""
+        import httpx2  # noqa: PLC0415 - loaded by now
+        import openai  # noqa: PLC0415
+
+        where = self._where
+        try:
+            with anyio.fail_after(self._timeout_s):
+                # With this cast_to the SDK gives the response itself, not a stream of its own.
+                response: httpx2.Response = await client.post(  # type: ignore[assignment]
+                    "/chat/completions",
+                    content=content,
+                    cast_to=httpx2.Response,
+                    options={"headers": {"Content-Type": "application/json"}},
+                    stream=True,
+                    stream_cls=openai.AsyncStream[Any],
+                )
+                try:
+                    await self._read(response, gathering)
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await response.aclose()
+                    raise
+        except openai.APIStatusError as error:
+            fault = read_fault(error.status_code, error.response.content)
+            if fault.status in (400, 422) and not fault.overflow and not fault.unpaid:
+                raise _NotTakenError(fault) from None
+            after = retry_after_s(error.response.headers, self._now())
+            raise where.error(fault, after) from None
+        except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError):
+            raise ModelUnavailableError(
+                f"{where.url} was silent for {self._timeout_s / 2:g} s, or took more than"
+                f" {self._timeout_s:g} s for one answer of {self.name}: see"
+                f" {where.section}.timeout_s"
+            ) from None
+        except openai.APIConnectionError as error:
+            raise ModelUnavailableError(
+                f"{where.url} cannot be reached ({type(error.__cause__).__name__}): does it run,"
+                f" and is {where.section}.base_url right"
+            ) from None
+        except (httpx2.HTTPError, httpx2.StreamError, msgspec.DecodeError, EventTooLongError) as e:
+            raise ModelUnavailableError(
+                f"{where.url} broke off in the middle of an answer ({type(e).__name__})"
+            ) from None
+
+    async def _read(self, response: "httpx2.Response", gathering: Gathering) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in ("text/html", "application/xhtml+xml"):
+            raise ModelRefusedError(
+                f"{self._where.url} answers with a web page: mend {self._where.section}.base_url"
+            )
+        pieces = response.aiter_bytes()
+        try:
+            if kind == "application/json":  # it does not stream
+                self._take(await _all_of(pieces), gathering)
+                over = gathering.anything
+            else:
+                over = await self._stream(pieces, gathering)
+        finally:
+            # Read to its end, the connection serves for the next call; and no generator is left
+            # half run for the garbage collector, of which trio complains.
+            with anyio.move_on_after(_LAST_BYTES_S):
+                async for _ in pieces:
+                    pass
+        if gathering.failed or not (gathering.finished or (over and gathering.anything)):
+            raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
+
+    async def _stream(self, pieces: AsyncIterator[bytes], gathering: Gathering) -> bool:
+        """Take a stream; True if it said itself that it is over."""
+        events = Events()
+        async for piece in pieces:
+            for data in events.feed(piece):
+                if data == b"[DONE]":
+                    return True
+                self._take(data, gathering)
+        for data in events.end():
+            if data == b"[DONE]":
+                return True
+            self._take(data, gathering)
+        return False
+
+    def _take(self, data: bytes, gathering: Gathering) -> None:
+        if not data.startswith(b"{"):
+            raise msgspec.DecodeError
+        chunk = chat_wire.decode(data)
+        if chunk.error or chunk.object == "error":
+            fault = read_fault(0, msgspec.json.decode(data))
+            raise self._where.error(fault)
+        gathering.take(chunk)
+
+    def _completion(
+        self, request: ModelRequest, gathering: Gathering, names: ToolNames
+    ) -> Completion:
+        text = gathering.text
+        calls = tuple(
+            ToolCall(call.id, names.ours(call.name), call.arguments)
+            for call in gathering.calls(call_ids.taken(request))
+        )
+        return Completion(
+            text=text,
+            tool_calls=calls,
+            finish=gathering.finish,
+            usage=self._usage(request, gathering, text, calls),
+            model=self.name,
+        )
+
+    def _usage(
+        self,
+        request: ModelRequest,
+        gathering: Gathering,
+        text: str,
+        calls: tuple[ToolCall, ...],
+    ) -> Usage:
+        used = gathering.used
+        tokens_in = used.prompt_tokens if used else None
+        tokens_out = used.completion_tokens if used else None
+        estimated = tokens_in is None or tokens_out is None
+        if tokens_in is None:
+            tokens_in = _tokens_of(request)
+        if tokens_out is None:
+            tokens_out = estimate(text) + sum(
+                estimate(call.name) + estimate(call.arguments) for call in calls
+            )
+        cost = tokens_in * self.usd_per_token_in + tokens_out * self.usd_per_token_out
+        if self._target.preset.tells_cost and used and used.cost is not None:
+            cost = used.cost
+        return Usage(tokens_in, tokens_out, cost, estimated)
+
+    def _pause(self, tried: int) -> float:
+        longest = min(_FIRST_PAUSE_S * 2.0 ** (tried + 1), _LONGEST_PAUSE_S)
+        # A part of it is always waited, so that nobody hammers; the rest keeps many apart.
+        return longest / 4 + self._draw() * longest * 3 / 4
+
+
+class _NotTakenError(Exception):
+    """The provider does not take the request as it is."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+async def _all_of(pieces: AsyncIterator[bytes]) -> bytes:
+    data = bytearray()
+    async for piece in pieces:
+        data += piece
+        if len(data) > MAX_EVENT_BYTES:
+            raise EventTooLongError
+    return bytes(data)
+
+
+def _tokens_of(request: ModelRequest) -> int:
+    tokens = 0
+    for message in request.messages:
+        tokens += PER_MESSAGE + estimate(message.content)
+        tokens += sum(estimate(call.name) + estimate(call.arguments) for call in message.tool_calls)
+    for tool in request.tools:
+        tokens += PER_MESSAGE + estimate(tool.name + tool.description)
+        tokens += estimate(bytes(tool.parameters).decode())
+    return tokens

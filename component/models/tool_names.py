@@ -1,0 +1,44 @@
+"""Names of tools as providers take them."""
+
+import re
+from collections.abc import Iterable
+
+_TAKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class ToolNames:
+    """Both ways between our names and those that OpenAI and Anthropic take.
+
+    A skill may be called `files.read`; the providers take letters, digits, `_` and `-`, 64 at most.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._theirs: dict[str, str] = {}
+        self._ours: dict[str, str] = {}
+        others = []
+        for name in names:
+            if _TAKEN.fullmatch(name):
+                self._theirs[name] = self._ours[name] = name
+            else:
+                others.append(name)
+        for name in others:
+            plain = safe = _plain(name)
+            number = 2
+            while safe in self._ours:
+                safe = f"{plain[:60]}_{number}"
+                number += 1
+            self._theirs[name] = safe
+            self._ours[safe] = name
+
+    def theirs(self, name: str) -> str:
+        """Give the name for the provider; also of a tool that is not offered any more."""
+        return self._theirs.get(name) or _plain(name)
+
+    def ours(self, name: str) -> str:
+        """Give our name; one that is nobody's stays as it is."""
+        return self._ours.get(name, name)
+
+
+def _plain(name: str) -> str:
+    return _OTHER.sub("_", name)[:64] or "_"

@@ -1,0 +1,575 @@
+"""A model behind an endpoint: what is asked, what is read, and each trouble on the way."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from component.models.catalog import resolve
+from component.models.openai_compatible import OpenAICompatible
+from component.models.protocol import (
+    ChatMessage,
+    ContextOverflowError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    Tool,
+    ToolCall,
+    Usage,
+)
+from component.settings.llm import ModelChoice
+from tests.component.models.endpoint import (
+    DIALECTS,
+    Answer,
+    Break,
+    Calls,
+    Chunks,
+    Dialect,
+    End,
+    Endpoint,
+    Garbage,
+    Hold,
+    Overflow,
+    Refuse,
+    Stall,
+    Text,
+)
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-a-very-secret-key"
+SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
+
+
+def tool(name: str) -> Tool:
+    return Tool(name, f"What {name} does.", msgspec.Raw(json.dumps(SCHEMA).encode()))
+
+
+def asking(text: str = "What time is it?", **more: Any) -> ModelRequest:
+    return ModelRequest(messages=(ChatMessage("user", text),), **more)
+
+
+class Slept:
+    """Pauses that are over at once."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def __call__(self, pause_s: float) -> None:
+        self.pauses.append(pause_s)
+        await anyio.lowlevel.checkpoint()
+
+
+Make = Callable[..., OpenAICompatible]
+
+
+@pytest.fixture
+def slept() -> Slept:
+    return Slept()
+
+
+@pytest.fixture
+async def make(endpoint: Endpoint, slept: Slept) -> AsyncIterator[Make]:
+    made: list[OpenAICompatible] = []
+
+    def make(**choice: Any) -> OpenAICompatible:
+        settings: dict[str, Any] = {
+            "provider": "openai",
+            "model": "m",
+            "base_url": endpoint.url,
+            "api_key": KEY,
+            "timeout_s": 20,
+        }
+        target = resolve(ModelChoice(**settings | choice), "llm")
+        made.append(OpenAICompatible(target, sleep=slept, draw=lambda: 0.5))
+        return made[-1]
+
+    yield make
+    for model in made:
+        await model.aclose()
+
+
+@pytest.fixture
+async def model(make: Make) -> OpenAICompatible:
+    return make()
+
+
+# -- what is asked ------------------------------------------------------------------------------
+
+
+async def test_the_request(endpoint: Endpoint, make: Make) -> None:
+    endpoint.answers(Text("Noon."))
+    model = make(temperature=0.3, max_tokens_per_request=500)
+    messages = (
+        ChatMessage("system", "Be kind."),
+        ChatMessage("user", "Time?"),
+        ChatMessage("assistant", tool_calls=(ToolCall("c1", "clock.read", '{"zone": "UTC"}'),)),
+        ChatMessage("tool", "12:00", tool_call_id="c1"),
+    )
+    await model.complete(ModelRequest(messages=messages, tools=(tool("clock.read"),)))
+    (request,) = endpoint.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.body == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "Time?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "clock_read", "arguments": '{"zone": "UTC"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "content": "12:00", "tool_call_id": "c1"},
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 500,
+        "temperature": 0.3,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "clock_read",
+                    "description": "What clock.read does.",
+                    "parameters": SCHEMA,
+                },
+            }
+        ],
+    }
+
+
+async def test_arguments_that_are_no_object_are_not_sent_as_they_are(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Text("Sorry."))
+    call = ToolCall("c1", "clock", '{"zone": ')
+    await model.complete(ModelRequest(messages=(ChatMessage("assistant", tool_calls=(call,)),)))
+    (sent,) = endpoint.requests[0].messages[0]["tool_calls"]
+    assert json.loads(sent["function"]["arguments"]) == {"malformed": '{"zone": '}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (SCHEMA, False),
+        (SCHEMA | {"required": ["zone"], "additionalProperties": False}, True),
+        ({"anyOf": [SCHEMA]}, False),
+    ],
+)
+async def test_a_schema_is_held_to(
+    endpoint: Endpoint, model: OpenAICompatible, schema: Any, strict: bool
+) -> None:
+    endpoint.answers(Text('{"zone": "UTC"}'))
+    completion = await model.complete(asking(schema=msgspec.Raw(json.dumps(schema).encode())))
+    assert completion.text == '{"zone": "UTC"}'
+    assert endpoint.requests[0].body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": strict},
+    }
+
+
+async def test_a_provider_that_holds_to_no_schema_is_told_in_words(
+    endpoint: Endpoint, make: Make
+) -> None:
+    endpoint.answers(Text("{}"))
+    request = asking(schema=msgspec.Raw(json.dumps(SCHEMA).encode()))
+    await make(provider="anthropic").complete(request)
+    assert "response_format" not in endpoint.requests[0].body
+    assert json.dumps(SCHEMA) in endpoint.requests[0].messages[0]["content"]
+
+
+async def test_connections_are_used_again(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    endpoint.answers(*(Text("Hi") for _ in range(3)))
+    for _ in range(3):
+        await model.complete(asking())
+    assert endpoint.connections == 1
+
+
+# -- what is read -------------------------------------------------------------------------------
+
+
+async def test_a_text_is_told_as_it_comes(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    endpoint.answers(Text("It is noon.", pieces=4))
+    told: list[str] = []
+    completion = await model.complete(asking(), told.append)
+    assert len(told) == 4
+    assert completion.text == "".join(told) == "It is noon."
+    assert (completion.finish, completion.model) == ("stop", "m")
+
+
+async def test_usage_at_the_configured_price(endpoint: Endpoint, make: Make) -> None:
+    endpoint.answers(Text("Noon.", usage=(1000, 200)))
+    completion = await make(usd_per_million_in=2, usd_per_million_out=10).complete(asking())
+    assert completion.usage == Usage(1000, 200, pytest.approx(0.004), estimated=False)
+
+
+async def test_usage_that_is_not_told_is_estimated(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Text("It is noon.", usage=None), Calls(("clock", {"zone": "UTC"}), usage=None))
+    first = await model.complete(asking("x" * 300, tools=(tool("clock"),)))
+    second = await model.complete(asking("x" * 300))
+    assert first.usage.estimated
+    assert first.usage.tokens_in > second.usage.tokens_in >= 100
+    assert first.usage.tokens_out >= 3
+    assert second.usage.tokens_out >= 5
+
+
+async def test_openrouter_tells_what_it_charged(endpoint: Endpoint, make: Make) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 6, "cost": 0.25}
+    chunks = [{"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}]
+    endpoint.answers(Chunks(chunks), Chunks(chunks))
+    assert (await make(provider="openrouter").complete(asking())).usage == Usage(5, 6, 0.25)
+    assert (await make().complete(asking())).usage == Usage(5, 6, 0.0)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        Calls(("a", {"x": 1}), ("b", {})),
+        Calls(("a", {"x": 1}), ("b", {}), pieces=9),
+        Calls(("a", {"x": 1}), ("b", {}), ids=False),
+        Calls(("a", {"x": 1}), ("b", {}), repeat_name=True, pieces=3),
+        Calls(("a", {"x": 1}), ("b", {}), repeat_name=True, pieces=3, ids=False),
+        Calls(("a", {"x": 1}), ("b", {}), indexed=False, pieces=1),
+        Calls(("a", {"x": 1}), ("b", {}), indexed=False, pieces=1, ids=False),
+        Calls(("a", {"x": 1}, "same"), ("b", {}, "same")),
+        Calls(("a", {"x": 1}), ("b", {}), finish="stop"),
+    ],
+)
+async def test_calls_however_they_come(
+    endpoint: Endpoint, model: OpenAICompatible, calls: Calls
+) -> None:
+    endpoint.answers(calls)
+    completion = await model.complete(asking(tools=(tool("a"), tool("b"))))
+    assert [(c.name, json.loads(c.arguments)) for c in completion.tool_calls] == [
+        ("a", {"x": 1}),
+        ("b", {}),
+    ]
+    assert len({c.id for c in completion.tool_calls} - {""}) == 2
+    assert completion.finish == "tool_calls"
+
+
+@pytest.mark.parametrize("arguments", [{"x": 1}, '{"x": 1}'])
+async def test_whole_calls_that_all_have_index_0(
+    endpoint: Endpoint, model: OpenAICompatible, arguments: Any
+) -> None:
+    each = [
+        {"index": 0, "function": {"name": name, "arguments": arguments}} for name in ("a", "a", "b")
+    ]
+    chunks = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in each]
+    endpoint.answers(Chunks([*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]))
+    completion = await model.complete(asking())
+    assert [c.name for c in completion.tool_calls] == ["a", "a", "b"]
+    assert all(json.loads(c.arguments) == {"x": 1} for c in completion.tool_calls)
+
+
+async def test_ids_of_the_conversation_are_not_given_again(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Calls(("a", {}, "call_0")))
+    before = ChatMessage("assistant", tool_calls=(ToolCall("call_0", "a", "{}"),))
+    completion = await model.complete(ModelRequest(messages=(before,)))
+    assert completion.tool_calls[0].id not in ("", "call_0")
+
+
+async def test_malformed_arguments_and_invented_tools_are_for_the_caller(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Calls(("invented", '{"zone": '), text="Let me see."))
+    completion = await model.complete(asking(tools=(tool("clock"),)))
+    assert completion.text == "Let me see."
+    (call,) = completion.tool_calls
+    assert (call.name, call.arguments) == ("invented", '{"zone": ')
+
+
+async def test_names_come_back_as_we_have_them(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    endpoint.answers(Calls(("files_read", {}), ("files_read_2", {})))
+    completion = await model.complete(asking(tools=(tool("files.read"), tool("files:read"))))
+    assert [c.name for c in completion.tool_calls] == ["files.read", "files:read"]
+
+
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [("length", "length"), ("content_filter", "content_filter"), ("eos", "stop")],
+)
+async def test_why_it_stopped(
+    endpoint: Endpoint, model: OpenAICompatible, said: str, finish: str
+) -> None:
+    endpoint.answers(Text("It is n", finish=said))
+    assert (await model.complete(asking())).finish == finish
+
+
+async def test_an_answer_that_is_not_streamed(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    whole = {
+        "choices": [
+            {"message": {"role": "assistant", "content": "Noon."}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+    endpoint.answers(Garbage(json.dumps(whole).encode(), "application/json"))
+    told: list[str] = []
+    completion = await model.complete(asking(), told.append)
+    assert (completion.text, told) == ("Noon.", ["Noon."])
+    assert completion.usage.tokens_in == 3
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream; charset=utf-8", "text/plain", "a/b"])
+async def test_a_stream_by_any_name(endpoint: Endpoint, model: OpenAICompatible, kind: str) -> None:
+    said = b""": keep-alive\r\n\r\nevent: x\r\ndata:{"choices":[{"finish_reason":"stop","delta":\
+{"content":[{"type":"text","text":"Noon."}]}}]}"""
+    endpoint.answers(Garbage(said, kind))
+    assert (await model.complete(asking())).text == "Noon."
+
+
+# -- trouble ------------------------------------------------------------------------------------
+
+PASSING = [
+    Refuse(429),
+    Refuse(500),
+    Refuse(502, body="<html>Bad gateway</html>"),
+    Refuse(503, body=[{"error": {"message": "overloaded"}}]),
+    Refuse(408),
+    Refuse(409),
+    Break(),
+    Break(after=0),
+    Break(after=3),
+    End(after=0),
+    End(after=3),
+    Garbage(b"data: {nonsense\n\n"),
+    Garbage(b"data: 5\n\n"),
+    Garbage(b'data: {"choices": 5}\n\n'),
+    Garbage(b"\xff\xfe"),
+    Garbage(b"{", "application/json"),
+    Garbage(b"data: [DONE]\n\n"),
+    Chunks([{"error": {"message": "overloaded", "code": 502}}]),
+    Chunks([{"choices": [{"delta": {"content": "I"}, "finish_reason": "error"}]}]),
+]
+
+
+@pytest.mark.parametrize("trouble", PASSING, ids=lambda t: f"{t}"[:40])
+async def test_a_passing_trouble_is_tried_again(
+    endpoint: Endpoint, model: OpenAICompatible, slept: Slept, trouble: Answer
+) -> None:
+    endpoint.answers(trouble, trouble, Text("Noon."))
+    assert (await model.complete(asking())).text == "Noon."
+    assert len(slept.pauses) == 2
+    assert slept.pauses[0] < slept.pauses[1]
+    assert endpoint.left == 0
+
+
+@pytest.mark.parametrize("trouble", PASSING, ids=lambda t: f"{t}"[:40])
+async def test_one_that_stays_is_reported(
+    endpoint: Endpoint, make: Make, slept: Slept, trouble: Answer
+) -> None:
+    endpoint.otherwise = trouble
+    with pytest.raises(ModelUnavailableError) as error:
+        await make(retries=1).complete(asking())
+    assert endpoint.url in str(error.value)
+    assert KEY not in str(error.value)
+    assert len(slept.pauses) == 1
+    assert len(endpoint.requests) == 2
+
+
+async def test_nobody_there(make: Make, slept: Slept) -> None:
+    model = make(base_url="http://127.0.0.1:9/v1", retries=1)
+    with pytest.raises(ModelUnavailableError, match="base_url"):
+        await model.complete(asking())
+    assert len(slept.pauses) == 1
+
+
+async def test_the_provider_says_how_long_to_wait(
+    endpoint: Endpoint, model: OpenAICompatible, slept: Slept
+) -> None:
+    endpoint.answers(
+        Refuse(429, retry_after=7), Refuse(503, headers={"Retry-After-Ms": "250"}), Text("Noon.")
+    )
+    assert (await model.complete(asking())).text == "Noon."
+    assert slept.pauses == [7.0, 0.25]
+
+
+async def test_a_wait_that_is_too_long_is_left_to_the_caller(
+    endpoint: Endpoint, model: OpenAICompatible, slept: Slept
+) -> None:
+    endpoint.answers(Refuse(429, retry_after=600))
+    with pytest.raises(ModelUnavailableError) as error:
+        await model.complete(asking())
+    assert error.value.retry_after_s == 600
+    assert slept.pauses == []
+
+
+@pytest.mark.parametrize("stall", [Stall(), Stall(after=0), Stall(after=3)])
+async def test_silence(endpoint: Endpoint, make: Make, stall: Stall) -> None:
+    model = make(timeout_s=20, retries=0)
+    endpoint.answers(Text("Noon."), stall)
+    await model.complete(asking())  # connected
+    model._timeout_s = 0.05  # the rest of the test is not about the connection
+    with pytest.raises(ModelUnavailableError, match="timeout_s"):
+        await model.complete(asking())
+    await endpoint.until(lambda: endpoint.hung_up == 1)
+
+
+async def test_no_byte_for_half_the_time(endpoint: Endpoint, make: Make) -> None:
+    model = make(retries=10)
+    endpoint.answers(Text("Noon."), Stall(after=2))
+    endpoint.otherwise = Text("Noon.")
+    await model.complete(asking())
+    client: Any = model._client
+    assert client.timeout.read == 10
+    model._client = client.with_options(timeout=0.1)
+    assert (await model.complete(asking())).text == "Noon."
+    assert endpoint.hung_up >= 1
+
+
+async def test_after_a_piece_was_told_nothing_is_tried_again(
+    endpoint: Endpoint, model: OpenAICompatible, slept: Slept
+) -> None:
+    endpoint.answers(Break(after=3), Text("Noon."))
+    told: list[str] = []
+    with pytest.raises(ModelUnavailableError):
+        await model.complete(asking(), told.append)
+    assert told
+    assert slept.pauses == []
+    assert endpoint.left == 1
+
+
+async def test_before_a_piece_was_told_it_is(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    endpoint.answers(Break(after=1), Text("Noon.", pieces=1))
+    told: list[str] = []
+    await model.complete(asking(), told.append)
+    assert told == ["Noon."]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_too_long(endpoint: Endpoint, model: OpenAICompatible, dialect: Dialect) -> None:
+    endpoint.answers(Overflow(dialect))
+    with pytest.raises(ContextOverflowError):
+        await model.complete(asking())
+    assert len(endpoint.requests) == 1
+
+
+async def test_too_long_said_in_the_stream(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    said = {"message": "Context window exceeded", "code": "context_length_exceeded"}
+    endpoint.answers(Chunks([{"error": said}]))
+    with pytest.raises(ContextOverflowError):
+        await model.complete(asking())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "names"),
+    [
+        (Refuse(401, f"Incorrect API key: {KEY}"), "llm.api_key"),
+        (Refuse(403, f"Key {KEY} may not."), "llm.model"),
+        (Refuse(404, "No such model."), "llm.model or llm.base_url; it says: No such model."),
+        (Refuse(308, headers={"Location": "http://127.0.0.1:9/"}), "mend llm.base_url"),
+        (Refuse(400, "What is this?"), "HTTP 400"),
+        (Refuse(422, body={"detail": [{"msg": "odd"}]}), "odd"),
+        (Refuse(402, "Payment required"), "wants to be paid"),
+        (Refuse(429, "Quota.", code="insufficient_quota", retry_after=1), "wants to be paid"),
+        (Garbage(b"<html>Welcome</html>", "text/html"), "web page: mend llm.base_url"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_what_does_not_help_to_repeat(
+    endpoint: Endpoint, model: OpenAICompatible, refusal: Answer, names: str
+) -> None:
+    endpoint.answers(refusal)
+    with pytest.raises(ModelRefusedError) as error:
+        await model.complete(asking())
+    assert names in str(error.value)
+    assert KEY not in str(error.value)
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "parameter"),
+    [
+        ("Unrecognized request argument supplied: stream_options", "stream_options"),
+        ("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"),
+        ("This response_format type is unsupported", "response_format"),
+        (
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            "max_tokens",
+        ),
+    ],
+)
+async def test_what_a_model_does_not_take_is_left_out_from_then_on(
+    endpoint: Endpoint, make: Make, slept: Slept, said: str, parameter: str
+) -> None:
+    model = make(temperature=0.5)
+    endpoint.answers(Refuse(400, said), Text("{}"), Text("{}"))
+    for _ in range(2):
+        await model.complete(asking(schema=msgspec.Raw(b'{"type": "object"}')))
+    first, *later = (request.body for request in endpoint.requests)
+    assert parameter in first
+    assert len(later) == 2
+    for body in later:
+        assert body.keys() - first.keys() <= {"max_completion_tokens"}
+        assert first.keys() - body.keys() == {parameter}
+    if parameter == "max_tokens":
+        assert later[0]["max_completion_tokens"] == 1024
+    assert slept.pauses == []
+
+
+async def test_a_model_without_tools_says_which_setting_helps(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Refuse(400, "gemma:2b does not support tools"))
+    with pytest.raises(ModelRefusedError, match=r"llm\.native_tools = false"):
+        await model.complete(asking(tools=(tool("clock"),)))
+
+
+async def test_a_cancelled_call_hangs_up(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    hold = Hold(Text("It is noon.", pieces=4), anyio.Event(), after=3)
+    endpoint.answers(hold, Text("Noon."))
+    async with anyio.create_task_group() as group:
+        group.start_soon(model.complete, asking())
+        await hold.held.wait()
+        group.cancel_scope.cancel()
+    await endpoint.until(lambda: endpoint.hung_up == 1)
+    assert (await model.complete(asking())).text == "Noon."
+
+
+async def test_many_at_once(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    endpoint.otherwise = lambda request: Text(request.messages[0]["content"])
+    answers: dict[int, str] = {}
+
+    async def ask(number: int) -> None:
+        answers[number] = (await model.complete(asking(str(number)))).text
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(ask, number)
+    assert answers == {number: str(number) for number in range(20)}
+
+
+async def test_a_server_that_does_not_end_after_the_last_word(
+    endpoint: Endpoint, model: OpenAICompatible, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.models.openai_compatible._LAST_BYTES_S", 0.01)
+
+    class Endless(Text):
+        async def play(self, exchange: Any) -> None:
+            await exchange.head()
+            for event in (*self.events(exchange.body), b"data: [DONE]\n\n"):
+                await exchange.data(event)
+            await exchange.gone()
+
+    endpoint.answers(Endless("Noon."))
+    assert (await model.complete(asking())).text == "Noon."
+    await endpoint.until(lambda: endpoint.hung_up == 1)
+
+
+async def test_without_the_extra(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "openai", None)
+    with pytest.raises(ModelRefusedError, match=r"xmpp-agent-component\[llm\]"):
+        await make().complete(asking())
