@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from component.memory.recalled import Recalled as Recalled  # noqa: PLC0414 - part of this contract
 from component.models.protocol import Tool
 from component.policy.taint import Taint
 from xep.jid import JID
@@ -15,7 +16,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` names it for us: unique, and what its turn is called. `agent` is the localpart it was sent
     to, `target` the address of ours as it was written, `requester` the full JID it came from,
-    `principal` the bare one. `msg_id`, `type`, `thread` and `lang` are the message's.
+    `principal` the bare one. `msg_id`, `type`, `thread` and `lang` are the message's; `chat_states`
+    says that its client shows who is writing.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["chat", "normal"] = "chat"
     thread: str | None = None
     lang: str | None = None
+    chat_states: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,17 +106,6 @@ class Tools(Protocol):
 
     async def give_up(self, caller: Caller, task: str) -> None:
         """The task is no longer wanted. Raises StorageError."""
-
-
-class Recalled(msgspec.Struct, frozen=True):
-    """A memory that may bear on a message. `score` grows with how much."""
-
-    key: str
-    title: str
-    body: str
-    topic: str = ""
-    score: float = 0.0
-    taint: Taint | None = None
 
 
 class Recall(Protocol):
