@@ -1,0 +1,212 @@
+"""The file of the index: SQLite with FTS5, one connection that writes and some that read.
+
+Nothing is in there that is not in the files of the memory, so it can be deleted at any time, and is
+made anew whenever it is not as this release makes it.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from component.storage.errors import StorageError, explained
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_log = structlog.get_logger("component.memory")
+
+FILE_NAME = ".index.db"
+
+_SHAPE: Final = 1  # to be raised with every change of the tables or of how words are told apart
+_BUSY_SECONDS: Final = 5.0
+_STEP_PAGES: Final = 200  # merged at a time, so that others get their turn
+_SECURE_DELETE: Final = (3, 42, 0)
+
+# Words begin with the number of their owner (`17_train`), so a search cannot even name those of
+# anybody else. Everything that is not ASCII is a letter to this tokenizer: the words come ready.
+_TABLES: Final = """
+CREATE TABLE made (shape TEXT NOT NULL) STRICT;
+CREATE TABLE owners (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, size INTEGER NOT NULL, inode INTEGER NOT NULL,
+    items INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE items (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, key TEXT NOT NULL,
+    body TEXT NOT NULL, title TEXT NOT NULL, topic TEXT NOT NULL, tags TEXT NOT NULL,
+    version INTEGER NOT NULL, versions INTEGER NOT NULL, created TEXT NOT NULL,
+    updated TEXT NOT NULL, creator TEXT NOT NULL, contributor TEXT NOT NULL, taint TEXT,
+    UNIQUE (owner, key)
+) STRICT;
+CREATE TABLE vectors (
+    item INTEGER PRIMARY KEY, owner INTEGER NOT NULL, vector BLOB NOT NULL
+) STRICT;
+CREATE INDEX vectors_of ON vectors (owner, item);
+CREATE VIRTUAL TABLE texts USING fts5 (
+    title, key, tags, body, filters, content='', tokenize="ascii tokenchars '_'"
+);
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('texts', 'row');
+"""
+
+
+class IndexDatabase:
+    """The file, open. Its methods wait for the disk: call them in worker threads."""
+
+    def __init__(self, path: Path, embedder: str = "") -> None:
+        """Open it, made if it is missing or not as it must be; `embedder` made its vectors.
+
+        Raises StorageError, also where this Python's SQLite has no FTS5.
+        """
+        import sqlite3  # noqa: PLC0415 - loaded with the first memory
+
+        self.path = path
+        self.damaged = False
+        """Whether the file was found damaged while it was in use: `renew` it then."""
+        self._sqlite = sqlite3
+        self._secure = sqlite3.sqlite_version_info >= _SECURE_DELETE
+        self._shape = f"{_SHAPE} {embedder} {'secure' if self._secure else 'merged'}"
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._writer = self._open()
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+            self._writer.close()
+
+    def renew(self) -> None:
+        """Begin with an empty file, after it was found damaged. Raises StorageError."""
+        with self._lock:
+            if not self.damaged:
+                return  # somebody else was quicker
+            self._writer.close()
+            while self._idle:
+                self._idle.pop().close()
+            self._delete()
+            self._writer = self._open()
+            self.damaged = False
+
+    @contextmanager
+    def reading(self) -> "Iterator[Connection]":
+        """A connection that sees one state of the index, and waits for nobody who writes."""
+        with self._explained():
+            connection = self._idle.pop() if self._idle else self._connect()
+            try:
+                connection.execute("BEGIN")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append(connection)
+
+    @contextmanager
+    def writing(self) -> "Iterator[Connection]":
+        """A transaction; one at a time, so let it be short."""
+        with self._lock, self._explained():
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+            except BaseException:
+                self._writer.execute("ROLLBACK")
+                raise
+            self._writer.execute("COMMIT")
+
+    def expunge(self) -> None:
+        """Have nothing left in the file of what was deleted, not even its words."""
+        pages = -_STEP_PAGES  # less than 0: begin to merge everything into one
+        while not self._secure:
+            with self.writing() as connection:
+                before = connection.total_changes
+                connection.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (pages,))
+                if connection.total_changes - before < 2:  # https://sqlite.org/fts5.html#merge
+                    break
+            pages = _STEP_PAGES
+        with self._lock, self._explained():
+            # Somebody who reads an older state keeps the log; then the next time takes it along.
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _open(self) -> "Connection":
+        with self._explained():
+            try:
+                return self._checked()
+            except self._sqlite.DatabaseError as error:
+                if isinstance(error, self._sqlite.OperationalError):
+                    raise
+                _log.warning("index is damaged and made anew", path=str(self.path), why=str(error))
+                self._delete()
+                return self._checked()
+
+    def _checked(self) -> "Connection":
+        # SQLite gives its own files beside this one the same mode.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        connection = self._connect()
+        try:
+            if not self._is_ours(connection):
+                connection.close()
+                self._delete()
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                connection = self._connect()
+                self._make(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> "Connection":
+        connection = self._sqlite.connect(
+            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            # After a crash of the machine the last commits may be missing: the files tell.
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA secure_delete=ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _is_ours(self, connection: "Connection") -> bool:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        if "made" not in tables:
+            return False
+        found: list[tuple[str]] = connection.execute("SELECT shape FROM made").fetchall()
+        return found == [(self._shape,)]
+
+    def _make(self, connection: "Connection") -> None:
+        try:
+            connection.executescript(f"BEGIN;{_TABLES}COMMIT;")
+        except self._sqlite.OperationalError as error:
+            if "fts5" not in str(error):
+                raise
+            raise StorageError(
+                f"This Python's SQLite {self._sqlite.sqlite_version} has no full-text search"
+                " (FTS5), which memory needs. Use a Python whose sqlite3 module has it, as those"
+                " of Debian and of python.org do."
+            ) from error
+        if self._secure:
+            connection.execute("INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1)")
+        connection.execute("INSERT INTO made VALUES (?)", (self._shape,))
+
+    def _delete(self) -> None:
+        for ending in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                Path(f"{self.path}{ending}").unlink()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self.path):
+            try:
+                yield
+            except self._sqlite.DatabaseError as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                self.damaged |= code in {self._sqlite.SQLITE_CORRUPT, self._sqlite.SQLITE_NOTADB}
+                raise

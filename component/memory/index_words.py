@@ -1,0 +1,100 @@
+"""What words a text consists of, for the index: the same for what is kept and what is looked for.
+
+Letters are compared without case, and without the marks that people leave out when they type: the
+accents of Latin, Greek and Cyrillic, the vowel points of Hebrew and Arabic. Scripts that are
+written without spaces between words, and Hangul, whose words carry their particles, are cut into
+overlapping pairs of characters.
+"""
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from component.memory.index_common import COMMON
+
+_LONGEST = 48  # characters of a word that count; what is longer is a hash or a URL
+
+# Han, kana, Hangul, Thai, Lao, Burmese, Khmer.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED} ]+")
+_UNSPACED_FIRST = re.compile(f"[{_UNSPACED}]")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+
+_LEFT_OUT = (
+    (0x0300, 0x036F),  # accents
+    (0x0591, 0x05C7),  # Hebrew points
+    (0x064B, 0x065F),  # Arabic vowels
+    (0x0670, 0x0670),
+    (0x0640, 0x0640),  # the stroke that only makes an Arabic word longer
+)
+
+
+class _Letters(dict[int, str | None]):
+    """What becomes of each character: it stays, goes, or ends a word."""
+
+    def __missing__(self, code: int) -> str | None:
+        character: str | None = chr(code)
+        if any(first <= code <= last for first, last in _LEFT_OUT):
+            character = None
+        elif unicodedata.category(chr(code))[0] not in "LNM":
+            character = " "
+        self[code] = character
+        return character
+
+
+_letters = _Letters()
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in their order, each as often as it occurs."""
+    if text.isascii():
+        return [word[:_LONGEST] for word in _ASCII_WORD.findall(text.lower())]
+    folded = unicodedata.normalize("NFKD", text.casefold()).casefold().translate(_letters)
+    found: list[str] = []
+    for run in _RUN.findall(unicodedata.normalize("NFC", folded)):
+        if not _UNSPACED_FIRST.match(run):
+            found.append(run[:_LONGEST])
+            continue
+        found += [run[at : at + 2] for at in range(len(run) - 1)]
+        # Alone, so that a single character is found at the end of a run as well.
+        found.append(run[-1])
+    return found
+
+
+def wanted(text: str, *, common: bool) -> list[str]:
+    """The different words of a text that are worth looking for, in their order.
+
+    Words that nearly every sentence has are left out, unless `common` asks for them. A single
+    letter is worth nothing; a single character of a script without spaces is a word.
+    """
+    found = dict.fromkeys(_without_ends(words(text)))
+    if not common:
+        for word in _common().intersection(found):
+            del found[word]
+    return [word for word in found if len(word) > 1 or not word.isascii()]
+
+
+def begins(word: str) -> str:
+    """The beginning that other forms of a word share with it: `trains` and `train` are one."""
+    if _UNSPACED_FIRST.match(word) or word.isdecimal() or len(word) < 4:
+        return word
+    return word[: max(3, -(-len(word) * 7 // 10))]
+
+
+def _without_ends(found: list[str]) -> Iterator[str]:
+    # The last character of a run stands alone beside the pair that ends in it; who looks for the
+    # run looks for its pairs.
+    previous = ""
+    for word in found:
+        if not (previous[1:] == word and _UNSPACED_FIRST.match(word)):
+            yield word
+        previous = word
+
+
+@functools.cache
+def _common() -> frozenset[str]:
+    return frozenset(next(_without_ends(words(word))) for word in COMMON.split())

@@ -1,0 +1,136 @@
+"""Whose memories are whose: private ones, those of an agent for everybody, and those of a scope.
+
+Everything is decided here, before anything is looked up: a search is given the places it may look
+in, and knows no others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from component.memory.knowledge_lines import FILE_NAME, Item
+from component.memory.lines import SessionKey
+from component.memory.paths import Layout, file_name
+from component.policy.entries import EntryReader
+from component.policy.taint import Taint
+from component.settings.memory import MemoryScope
+from xep.jid import JID
+
+PRIVATE: Final = "private"
+AGENT: Final = "agent"
+
+
+class Place(NamedTuple):
+    """A file of memories, as one principal has it before it.
+
+    `owner` is the directory below the root. `may_write` says whether it may store there, `curates`
+    whether it may also erase what others have contributed.
+    """
+
+    scope: str
+    folder: Path
+    owner: str
+    may_write: bool
+    curates: bool
+
+    @property
+    def file(self) -> Path:
+        """Where it lies."""
+        return self.folder / FILE_NAME
+
+
+class _Scope(NamedTuple):
+    members: "_Group | None"
+    writers: "_Group | None"
+
+
+class _Group:
+    """Addresses and domains; `everybody` where the list is `["*"]`."""
+
+    def __init__(self, reader: EntryReader, key: str, entries: Sequence[str]) -> None:
+        self.everybody = list(entries) == ["*"]
+        people = [] if self.everybody else [entry for entry in entries if "@" in entry]
+        domains = [] if self.everybody else [entry for entry in entries if "@" not in entry]
+        self._jids = reader.jids(key, people) or frozenset()
+        self._domains = reader.domains(key, domains) or frozenset()
+
+    def has(self, principal: JID) -> bool:
+        return self.everybody or principal in self._jids or principal.domain in self._domains
+
+    def names(self, principal: JID) -> bool:
+        """Whether it is meant itself, and not as one of many."""
+        return principal in self._jids
+
+
+class Sharing:
+    """The places of memories, and who may do what in them."""
+
+    def __init__(self, layout: Layout, scopes: Sequence[MemoryScope] = ()) -> None:
+        """Take the scopes of the settings. Raises PolicyError for entries that are no addresses."""
+        self._layout = layout
+        self.root = layout.root
+        self._scopes: dict[str, _Scope] = {}
+        reader = EntryReader()
+        for scope in scopes:
+            key = f"memory.scopes.{scope.name}"
+            members = _Group(reader, f"{key}.members", scope.members)
+            writers = (
+                None if scope.writers is None else _Group(reader, f"{key}.writers", scope.writers)
+            )
+            self._scopes[scope.name] = _Scope(members, writers)
+        reader.finish()
+
+    def visible(self, agent: str, principal: JID) -> tuple[Place, ...]:
+        """All places that the principal sees when it talks with this agent, its own first.
+
+        A sub-agent has a memory of its own and sees no other.
+        """
+        who = principal.bare
+        places = [self._private(agent, who)]
+        if "/" not in agent:
+            names = dict.fromkeys((AGENT, *self._scopes))
+            found = (self._shared(name, agent, who) for name in names)
+            places += [place for place in found if place is not None]
+        return tuple(places)
+
+    def place(self, scope: str, agent: str, principal: JID) -> Place | None:
+        """One place by the name of its scope; None if there is none that the principal sees."""
+        who = principal.bare
+        if scope == PRIVATE:
+            return self._private(agent, who)
+        return None if "/" in agent else self._shared(scope, agent, who)
+
+    def _private(self, agent: str, who: JID) -> Place:
+        folder = self._layout.folder(SessionKey(agent, who))
+        return self._place(PRIVATE, folder, may_write=True, curates=True)
+
+    def _shared(self, name: str, agent: str, who: JID) -> Place | None:
+        scope = self._scopes.get(name)
+        if scope is None:
+            if name != AGENT:
+                return None
+            scope = _Scope(None, None)
+        if scope.members is not None and not scope.members.has(who):
+            return None
+        may_write = scope.writers is None or scope.writers.has(who)
+        curates = scope.writers is not None and scope.writers.names(who)
+        if name == AGENT:
+            folder = self._layout.home(agent) / "_all"
+        else:
+            folder = self._layout.root / "_shared" / file_name(name)
+        return self._place(name, folder, may_write=may_write, curates=curates)
+
+    def _place(self, scope: str, folder: Path, *, may_write: bool, curates: bool) -> Place:
+        owner = folder.relative_to(self._layout.root).as_posix()
+        return Place(scope, folder, owner, may_write, curates)
+
+
+def taint_of(item: Item, place: Place, principal: JID) -> Taint | None:
+    """What a memory is to the principal: what others have contributed are not its own words.
+
+    Its taint never gets less; a memory of a shared scope that somebody else has written counts as
+    a file that somebody else has written.
+    """
+    if place.scope == PRIVATE or item.by == str(principal.bare):
+        return item.taint
+    return item.taint if item.taint in {"peer", "web"} else "file"

@@ -1,0 +1,76 @@
+"""A room of memories on a real directory, with a record that keeps what it was told."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from component.audit.protocol import Event
+from component.memory.files import open_root
+from component.memory.index import Index
+from component.memory.index_database import FILE_NAME
+from component.memory.knowledge import Knowledge, Memo, Remembered
+from component.memory.paths import Layout
+from component.memory.sharing import PRIVATE, Sharing
+from component.memory.vectors import Embedder
+from component.settings.memory import Memory, MemoryScope
+from xep.jid import JID
+
+AGENT = "assistant"
+ANN = JID.parse("ann@example.com")
+BOB = JID.parse("bob@example.com")
+EVE = JID.parse("eve@example.net")
+
+
+class Recording:
+    """A record in memory."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def settled(self) -> None:
+        pass
+
+
+class Room:
+    """Knowledge, with everything that a test wants to look at."""
+
+    def __init__(self, root: Path, sharing: Sharing, index: Index, settings: Memory) -> None:
+        self.root = root
+        self.index = index
+        self.record = Recording()
+        self.knowledge = Knowledge(index, sharing, settings, self.record)
+
+    def file(self, who: JID = ANN) -> Path:
+        return self.root / str(who) / "knowledge.jsonl"
+
+    async def store(self, key: str, body: str, who: JID = ANN, **more: Any) -> Remembered:
+        scope = more.pop("scope", PRIVATE)
+        return await self.knowledge.store(AGENT, who, Memo(key, body, **more), scope)
+
+    async def recall(self, words: str, who: JID = ANN, most: int = 5) -> list[str]:
+        return [one.key for one in await self.knowledge.recall(AGENT, who, words, most)]
+
+    async def get(self, key: str, who: JID = ANN) -> str | None:
+        found = await self.knowledge.get(AGENT, who, key)
+        return found[0].item.body if found else None
+
+
+@asynccontextmanager
+async def remembering(
+    path: Path,
+    scopes: Sequence[MemoryScope] = (),
+    embedder: Embedder | None = None,
+    **limits: Any,
+) -> AsyncIterator[Room]:
+    root = await anyio.to_thread.run_sync(open_root, path)
+    index = await anyio.to_thread.run_sync(Index, root / FILE_NAME, embedder)
+    try:
+        yield Room(root, Sharing(Layout(root), scopes), index, Memory(**limits))
+    finally:
+        index.close()

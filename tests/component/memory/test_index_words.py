@@ -1,0 +1,66 @@
+"""Words are the same however they are written, in every script."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.memory.index_words import begins, wanted, words
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("CAFÉ", "cafe"),
+        ("Straße", "STRASSE"),
+        ("İstanbul", "istanbul"),
+        ("ΣΊΣΥΦΟΣ", "σίσυφος"),
+        ("ёлка", "елка"),
+        ("שָׁלוֹם", "שלום"),
+        ("مُحَمَّد", "محمد"),
+        ("ﬁne", "fine"),
+        ("ﾄｳｷｮｳ", "トウキョウ"),
+        ("favourite_tea", "favourite tea"),
+        ("e\u0301te\u0301", "été"),
+    ],
+)
+def test_case_accents_and_forms_make_no_difference(one: str, other: str) -> None:
+    assert words(one) == words(other) != []
+
+
+def test_scripts_without_spaces_are_cut_into_pairs() -> None:
+    assert words("会议在星期五") == ["会议", "议在", "在星", "星期", "期五", "五"]
+    assert wanted("星期五", common=True) == ["星期", "期五"]
+    assert wanted("猫", common=False) == ["猫"]
+    assert set(wanted("학교", common=False)) <= set(words("학교에서"))
+
+
+def test_the_vowel_signs_of_indic_scripts_belong_to_their_words() -> None:
+    assert words("मेरा नाम") == ["मेरा", "नाम"]
+
+
+def test_words_that_tell_nothing_are_left_out_unless_asked_for() -> None:
+    assert wanted("What is the name of my dog?", common=False) == ["name", "dog"]
+    assert wanted("Wie heißt mein Hund?", common=False) == ["heisst", "hund"]
+    assert wanted("что это такое", common=False) == ["такое"]
+    assert wanted("who am I", common=False) == []
+    assert wanted("who am I", common=True) == ["who", "am"]
+    assert wanted("👍 … !?", common=True) == []
+
+
+def test_forms_of_a_word_share_its_beginning() -> None:
+    assert "trains".startswith(begins("train"))
+    assert "train".startswith(begins("trains"))
+    assert begins("1234567") == "1234567"
+
+
+@given(st.text())
+def test_words_hold_nothing_that_a_query_could_stumble_over(text: str) -> None:
+    for word in words(text):
+        assert word
+        assert not set(word) & set("\"'*:^()+-_{} \t\n\0")
+        assert len(word) <= 48
+
+
+@given(st.text())
+def test_words_are_found_again_among_themselves(text: str) -> None:
+    assert set(wanted(text, common=True)) <= set(words(text))

@@ -1,0 +1,302 @@
+"""Memories are kept in files that people can edit, and what is forgotten is gone."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from component.memory import files
+from component.memory.files import MemoryStoreError
+from component.memory.index_database import FILE_NAME
+from component.memory.index_search import Search
+from component.memory.knowledge import KnowledgeError
+from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_stored_is_a_line_and_is_found(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        kept = await room.store("tea", "Ann likes green tea", title="Drinks", tags=("food",))
+        assert (kept.item.version, kept.item.by) == (1, "ann@example.com")
+        told = json.loads(room.file().read_bytes())
+        assert told["key"] == "tea"
+        assert told["content"] == "Ann likes green tea"
+        assert await room.get("tea") == "Ann likes green tea"
+        assert await room.recall("which tea shall I buy?") == ["tea"]
+        assert await room.recall("which coffee shall I buy?") == []
+
+
+async def test_versions_are_counted_and_stay_readable(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        for body in ("one", "two", "three", "three"):
+            kept = await room.store("k", body)
+        assert kept.item.version == 3, "what says nothing new is no version"
+        found = await room.knowledge.versions(AGENT, ANN, "k")
+        assert [(one.item.version, one.item.body) for one in found] == [
+            (1, "one"),
+            (2, "two"),
+            (3, "three"),
+        ]
+        assert room.file().read_bytes().count(b"\n") == 3
+
+
+async def test_old_versions_are_bounded(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory", versions=4) as room:
+        for number in range(1, 12):
+            kept = await room.store("k", f"body {number}")
+            assert kept.item.version == number
+            assert kept.item.versions <= 4
+        assert await room.get("k") == "body 11"
+        assert room.file().read_bytes().count(b"\n") <= 4
+
+
+async def test_what_is_forgotten_is_gone_from_file_and_index(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("pin", "the old word is xyzzyold")
+        await room.store("pin", "the word is xyzzynew", title="plughtitle", tags=("frotztag",))
+        await room.store("tea", "green")
+        assert await room.knowledge.forget(AGENT, ANN, "pin")
+        assert not await room.knowledge.forget(AGENT, ANN, "pin")
+        assert await room.recall("xyzzynew xyzzyold") == []
+        assert await room.get("pin") is None
+        assert await room.get("tea") == "green"
+        assert b'"forgotten":true' in room.file().read_bytes()
+        for path in room.root.rglob("*"):
+            if path.is_file():
+                data = path.read_bytes()
+                for word in (b"xyzzy", b"plugh", b"frotz"):
+                    assert word not in data, path
+        assert (await room.store("pin", "new")).item.version == 1
+
+
+async def test_what_a_person_writes_by_hand_counts_at_once(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "green")
+        await room.store("dog", "Bello is a dachshund")
+        lines = room.file().read_text().splitlines()
+        lines[0] = '{"key": "tea", "content": "oolong from Taiwan"}'
+        room.file().write_text("\n".join([*lines, '{"key":"cat","content":"Minka"}']))
+        assert await room.recall("oolong") == ["tea"]
+        assert await room.recall("green") == []
+        assert await room.get("cat") == "Minka"
+        # The file has no end of its last line: what is stored next begins one.
+        await room.store("bird", "Hansi")
+        assert await room.get("cat") == "Minka"
+        room.file().write_text(lines[1])
+        assert await room.get("tea") is None
+        assert await room.recall("oolong Hansi dachshund") == ["dog"]
+        room.file().unlink()
+        assert await room.recall("dachshund") == []
+
+
+async def test_a_damaged_line_costs_itself_and_a_warning(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "green")
+        with room.file().open("ab") as file:
+            file.write(b'{"key":"x","conte')
+        with capture_logs() as logs:
+            assert await room.get("tea") == "green"
+            await room.store("dog", "Bello")
+        assert [(log["log_level"], log["lines"]) for log in logs] == [("warning", "2")]
+        assert await room.get("dog") == "Bello"
+        assert b'{"key":"x","conte\n' in room.file().read_bytes()
+
+
+async def test_the_index_can_be_deleted_or_damaged_at_any_time(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    async with remembering(path) as room:
+        await room.store("tea", "green")
+    (path / FILE_NAME).unlink()
+    async with remembering(path) as room:
+        assert await room.recall("green") == ["tea"]
+    (path / FILE_NAME).write_bytes(b"no database at all" * 1000)
+    with capture_logs() as logs:
+        async with remembering(path) as room:
+            assert await room.recall("green") == ["tea"]
+    assert [log["log_level"] for log in logs] == ["warning"]
+
+
+async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        for number in range(50):
+            await room.store(f"tea{number}", f"green {number} " + "leaf " * 200)
+        database = room.root / FILE_NAME
+        room.index.database._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = database.stat().st_size
+        while room.index.database._idle:  # they have read it already
+            room.index.database._idle.pop().close()
+        with database.open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(size - 4096))
+        with capture_logs() as logs:
+            assert await room.get("tea7") is not None
+            assert await room.recall("tea7", most=1) == ["tea7"]
+        assert {log["event"] for log in logs} == {"index is damaged and made anew"}
+
+
+async def test_only_what_has_changed_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    whole = files.read
+
+    def reading(path: Path, limit: int) -> Any:
+        read.append(path)
+        return whole(path, limit)
+
+    monkeypatch.setattr(files, "read", reading)
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "green")
+        await room.store("dog", "Bello", who=BOB)
+        for _ in range(3):
+            assert await room.recall("green") == ["tea"]
+        assert read == []
+        with room.file(BOB).open("ab") as file:
+            file.write(b'{"key":"cat","content":"Minka"}\n')
+        assert await room.recall("green") == ["tea"]
+        assert read == []
+        assert await room.recall("Minka", who=BOB) == ["cat"]
+        assert read == [room.file(BOB)]
+
+
+async def test_a_message_without_telling_words_does_not_touch_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "how are you")
+        monkeypatch.setattr(room.index, "owners", None)
+        assert await room.recall("How are you?") == []
+        assert await room.recall("👍") == []
+        assert await room.recall("tea", most=0) == []
+
+
+async def test_limits_are_told_in_sentences(tmp_path: Path) -> None:
+    async with remembering(
+        tmp_path / "memory", item_bytes=20, items_per_principal=2, bytes_per_principal=420
+    ) as room:
+        with pytest.raises(KnowledgeError, match="has 21 bytes, and 20 are the most"):
+            await room.store("k", "ä" * 10, title="t")
+        with pytest.raises(KnowledgeError, match="needs a key"):
+            await room.store(" ", "x")
+        await room.store("a", "1")
+        await room.store("b", "2")
+        with pytest.raises(KnowledgeError, match="There are 2 memories in private"):
+            await room.store("c", "3")
+        await room.store("b", "3")
+        await room.store("a", "4")
+        with pytest.raises(KnowledgeError, match="more is not kept"):
+            await room.store("a", "5")
+        assert await room.get("b") == "3"
+        assert await room.knowledge.forget(AGENT, ANN, "b")
+        await room.store("c", "3")
+
+
+async def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room, anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(room.store, f"k{number % 5}", f"body {number}")
+            group.start_soon(room.store, f"k{number % 5}", f"body {number}", BOB)
+            group.start_soon(room.recall, "body")
+    async with remembering(tmp_path / "memory") as room:
+        for who in (ANN, BOB):
+            lines = room.file(who).read_text().splitlines()
+            assert len(lines) == 20
+            for number in range(5):
+                own = [json.loads(line) for line in lines if f'"k{number}"' in line]
+                assert [line["version"] for line in own] == [1, 2, 3, 4]
+
+
+async def test_a_disk_that_refuses_costs_the_store_and_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "green")
+
+        def full(*_: Any, **__: Any) -> Any:
+            raise MemoryStoreError("the disk or the quota is full. Free some space")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "append", full)
+            with pytest.raises(MemoryStoreError, match="Free some space"):
+                await room.store("dog", "Bello")
+        assert await room.get("dog") is None
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(files, "seen", full)
+            assert await room.recall("green") == []
+        assert [log["event"] for log in logs] == ["memories could not be recalled"]
+        assert await room.recall("green") == ["tea"]
+
+
+async def test_a_link_in_place_of_a_file_or_directory_is_not_followed(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("secret", "xyzzy", who=BOB)
+        (room.root / str(ANN)).symlink_to(room.root / str(BOB), target_is_directory=True)
+        with capture_logs() as logs:
+            assert await room.recall("xyzzy") == []
+        assert "symbolic link" in logs[0]["why"]
+        with pytest.raises(MemoryStoreError, match="symbolic link"):
+            await room.store("k", "v")
+
+
+async def test_all_of_a_person_can_be_erased(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "xyzzy")
+        await room.store("dog", "xyzzy")
+        await room.store("tea", "green", who=BOB)
+        assert await room.knowledge.erase(AGENT, ANN) == 2
+        assert await room.knowledge.erase(AGENT, ANN) == 0
+        assert not room.file().exists()
+        assert await room.recall("xyzzy") == []
+        assert await room.recall("green", who=BOB) == ["tea"]
+        for path in room.root.glob(f"{FILE_NAME}*"):
+            assert b"xyzzy" not in path.read_bytes()
+
+
+async def test_the_index_lets_go_of_directories_that_somebody_removed(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "xyzzy")
+        await room.store("tea", "green", who=BOB)
+        room.file().unlink()
+        await room.knowledge.tidy()
+        assert room.index.names() == ["bob@example.com"]
+        for path in room.root.glob(f"{FILE_NAME}*"):
+            assert b"xyzzy" not in path.read_bytes()
+
+
+async def test_every_access_is_recorded_without_what_was_said(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory", item_bytes=10) as room:
+        await room.store("tea", "xyzzy")
+        await room.recall("xyzzy")
+        await room.knowledge.search(AGENT, ANN, Search("xyzzy"))
+        await room.get("tea")
+        await room.knowledge.forget(AGENT, ANN, "tea")
+        with pytest.raises(KnowledgeError):
+            await room.store("tea", "xyzzy is too long")
+        told = [(event.outcome, event.subject, event.detail) for event in room.record.events]
+        assert [one[:2] for one in told] == [
+            ("done", "tea"),
+            ("done", ""),
+            ("done", ""),
+            ("done", "tea"),
+            ("done", "tea"),
+            ("refused", "tea"),
+        ]
+        assert {event.principal for event in room.record.events} == {"ann@example.com"}
+        assert {event.kind for event in room.record.events} == {"memory"}
+        assert "xyzzy" not in repr(told)
+
+
+async def test_the_neighbours_directory_is_used_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "memory" / "alice@example.com"
+    folder.mkdir(parents=True)
+    line = b'{"key":"favorite_language","content":"Rust","ts":"2025-06-01T14:30:22Z"}\n'
+    (folder / "knowledge.jsonl").write_bytes(line)
+    async with remembering(tmp_path / "memory") as room:
+        alice = ANN.parse("alice@example.com")
+        assert await room.recall("which language?", who=alice) == ["favorite_language"]
+        assert (folder / "knowledge.jsonl").read_bytes() == line
