@@ -32,8 +32,8 @@ class Refusals:
         self._until = 0.0
         self._begun = anyio.Event()
 
-    def refused(self, principal: str, why: str) -> None:
-        """Somebody was refused for a reason, which is one of few."""
+    def refused(self, principal: str, why: str, subject: str = "") -> None:
+        """Somebody was refused for a reason, which is one of few; `subject` is what for."""
         if self._clock() >= self._until:
             self.tell()
             self._until = self._clock() + _WINDOW_S
@@ -45,7 +45,13 @@ class Refusals:
         elif len(self._counts) < _MOST:
             self._counts[key] = 0
             self._recorder.record(
-                Event(kind="policy", outcome="refused", principal=principal, detail=why)
+                Event(
+                    kind="policy",
+                    outcome="refused",
+                    principal=principal,
+                    subject=subject,
+                    detail=why,
+                )
             )
         else:
             self._others += 1

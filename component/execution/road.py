@@ -6,10 +6,12 @@ Everything else goes through the durable work, which decides by itself how durab
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Final, Protocol
 
 import msgspec
 
+from component.execution.notes import NoNotes, Notes
 from component.execution.recent import Recent
 from component.execution.written import Written
 from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
@@ -58,6 +60,8 @@ class Road:
             waiting for anything more.
         now: the time, for deadlines.
         default_agent: the localpart of the agent that serves the domain itself.
+        notes: is told what became of requests, but not of those of models: whoever makes their
+            calls tells of them.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Road:
         accepted: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         default_agent: str = "assistant",
+        notes: Notes = NoNotes(),  # noqa: B008 - it holds nothing
     ) -> None:
         self._view = view
         self._tasks = tasks
@@ -79,6 +84,7 @@ class Road:
         self._accepted = accepted
         self._now = now
         self._default_agent = default_agent
+        self._notes = notes
         self._writing: dict[str, Written] = {}
 
     def execute(
@@ -111,7 +117,7 @@ class Road:
             _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
-            raise errors.unknown_skill()
+            raise self._unknown(principal, execute)
         if execute.request is None:
             recent, key = self._recent, (requester, target, stanza_id)
             known = recent.get(key, execute)
@@ -120,10 +126,13 @@ class Road:
                     self._check_deadline(execute.deadline)
                 arguments = _arguments(skill, execute)
                 self._let_in(principal)
+                began = perf_counter()
                 answer = self._written(skill, arguments, principal, requester, target)
                 recent.put(key, execute, size, answer)
                 if isinstance(answer, StanzaError):
+                    self._notes.ran(principal, skill.name, "failed", perf_counter() - began)
                     raise again(answer)
+                self._notes.ran(principal, skill.name, "done", perf_counter() - began)
                 return answer
             if known is not None and known != "elsewhere":
                 return known
@@ -153,7 +162,7 @@ class Road:
         _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
-            raise errors.unknown_skill()
+            raise self._unknown(principal, execute)
         key = key_of(requester, target, _SESSION + session, "")
         return self._admit(
             *(requester, principal, target, execute, skill, key, origin, lang), agent, asker
@@ -221,37 +230,68 @@ class Road:
         arguments = _arguments(skill, execute)
         confirmation = None
         if self._confirming.needed(principal, skill, asker):
-            confirmation = await self._confirming.whom(principal, requester, target, skill, asker)
-            if confirmation is not None and execute.mode == "inline":
-                raise errors.confirmation_unavailable()
+            try:
+                confirmation = await self._confirming.whom(
+                    principal, requester, target, skill, asker
+                )
+                if confirmation is not None and execute.mode == "inline":
+                    raise errors.confirmation_unavailable()
+            except StanzaError:
+                self._notes.refused(principal, skill.name, "nobody who could confirm it")
+                raise
         self._let_in(principal)
         if skill.at_once and confirmation is None and execute.mode != "async":
             # Another may have come in while this one waited.
             known = self._tasks.remembered(key, digest)
             if known is not None:
                 return known
+            began = perf_counter()
             outcome = _run_inline(skill, arguments, principal, requester, agent)
             self._tasks.remember(key, digest, outcome)
+            if asker == "caller":
+                how = "failed" if isinstance(outcome, StanzaError) else "done"
+                self._notes.ran(principal, skill.name, how, perf_counter() - began)
             return given(outcome)
-        answer = await self._tasks.execute(
-            Call(
-                principal=principal,
-                requester=requester,
-                target=target,
-                skill=skill,
-                arguments=arguments,
-                execute=execute,
-                key=key,
-                digest=digest,
-                origin=origin,
-                lang=lang,
-                agent=agent,
-                confirmation=confirmation,
-            )
+        call = Call(
+            principal=principal,
+            requester=requester,
+            target=target,
+            skill=skill,
+            arguments=arguments,
+            execute=execute,
+            key=key,
+            digest=digest,
+            origin=origin,
+            lang=lang,
+            agent=agent,
+            confirmation=confirmation,
         )
+        answer = await (self._noted(call) if asker == "caller" else self._tasks.execute(call))
         if isinstance(answer, Accepted):
             self._accepted(answer.task)
         return answer
+
+    async def _noted(self, call: Call) -> Result | Accepted:
+        """Give work to the tasks, and note what came of it."""
+        began = perf_counter()
+        outcome, task, detail = "failed", "", ""
+        try:
+            answer = await self._tasks.execute(call)
+            if isinstance(answer, Accepted):
+                outcome, task = "accepted", answer.task
+            elif not answer.is_error:
+                outcome = "done"
+        except StanzaError as error:
+            detail = error.application[0].xml.local if error.application else error.condition
+            raise
+        finally:
+            seconds = perf_counter() - began
+            self._notes.went_on(call.principal, call.skill.name, outcome, seconds, task, detail)
+        return answer
+
+    def _unknown(self, principal: JID, execute: Execute) -> StanzaError:
+        self._notes.refused(principal, execute.skill, "no such skill for them")
+        return errors.unknown_skill()
 
     def _agent_at(self, target: JID) -> str:
         return target.local or self._default_agent

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+import anyio
 from anyio import to_thread
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 _TIMEOUT_S: Final = 5
+_LAST_S: Final = 3.0
+"""For so long the last spans may take to be sent."""
 _SOFTWARE: Final = "xmpp-agent-component"
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     # https://opentelemetry.io/docs/specs/semconv/gen-ai/, gen-ai-spans and gen-ai-agent-spans
@@ -36,33 +39,19 @@ class OTelTracer:
         authorization: the header that it asks for, empty for none.
         sample: the part of the turns that is traced, from 0 to 1.
         version: of this release.
-        exporter: sends spans, in place of OTLP over HTTP.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        authorization: str,
-        sample: float,
-        version: str,
-        exporter: SpanExporter | None = None,
-    ) -> None:
+    def __init__(self, endpoint: str, authorization: str, sample: float, version: str) -> None:
         headers = {"authorization": authorization} if authorization else {}
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(sample)),
             resource=Resource({"service.name": _SOFTWARE, "service.version": version}),
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(
-            BatchSpanProcessor(
-                exporter
-                or OTLPSpanExporter(
-                    endpoint=f"{endpoint.rstrip('/')}/v1/traces",
-                    headers=headers,
-                    timeout=_TIMEOUT_S,
-                )
-            )
+        self._exporter = OTLPSpanExporter(
+            endpoint=f"{endpoint.rstrip('/')}/v1/traces", headers=headers, timeout=_TIMEOUT_S
         )
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer(_SOFTWARE, version)
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
@@ -92,4 +81,16 @@ class OTelTracer:
 
     async def close(self) -> None:
         """Send what is left, for some seconds at most. Never raises."""
-        await to_thread.run_sync(self._provider.shutdown)
+        done = anyio.Event()
+
+        async def send() -> None:
+            await to_thread.run_sync(self._provider.shutdown)
+            done.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            with anyio.move_on_after(_LAST_S):
+                await done.wait()
+            if not done.is_set():
+                # It would go on trying to reach a collector that is away.
+                self._exporter.shutdown()  # type: ignore[no-untyped-call]

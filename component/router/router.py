@@ -88,7 +88,9 @@ class Router:
         output: Output,
         flush: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Be told by `refused` whom policy does not admit, at each stanza of theirs."""
         self.table = Table(routes)
         self.options = options
         self.domain = JID.parse(options.domain)
@@ -96,6 +98,7 @@ class Router:
         self._replies = Replies(output, options.domain, options.max_stanza_bytes)
         self._flush = flush
         self._clock = clock
+        self._refused = refused
         self._senders = Senders(admits, self.domain.domain)
         self._doors = Doors(self._senders, self.domain, options.agents, self.table)
         self._admission = Admission(options.shares)
@@ -207,6 +210,8 @@ class Router:
         door = self._doors.of(stanza)
         try:
             if not isinstance(door, OpenDoor) or stanza.id is None:
+                if not door.sender.admitted:
+                    self._refused(door.sender.principal_text)
                 _refuse(stanza, door)
             if self._work.draining or self._admission.total or self._output.congested:
                 self._check_busy(door.sender)
@@ -250,6 +255,7 @@ class Router:
         """A message or a presence: whoever is refused hears nothing."""
         sender = self._senders.of(stanza.sender or "")
         if sender.jid is None or sender.principal is None or not sender.admitted:
+            self._refused(sender.principal_text)
             return
         to, host = self._doors.address(stanza.to)
         if host is None or stanza.kind is None:
@@ -285,6 +291,7 @@ class Router:
         if sender.jid is None:
             error = StanzaError("jid-malformed", sender.refusal)
         elif not sender.admitted:
+            self._refused(sender.principal_text)
             error = StanzaError("service-unavailable")
         else:
             error = _over_limit(event)

@@ -10,6 +10,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
+from component.audit.protocol import Recorder
 from component.skills.declare import AnySkill
 from component.skills.threads import Threads
 from component.storage.database import Database
@@ -19,6 +20,7 @@ from component.tasks.admit import Limits
 from component.tasks.beats import Beats
 from component.tasks.calls import Calls
 from component.tasks.protocol import Listener, Question
+from component.tasks.recording import record_changes, record_decision
 from component.tasks.replay import Memory
 from component.tasks.rows import Change
 from component.tasks.run import Run
@@ -65,6 +67,7 @@ class Engine:
         listener: Listener,
         memory: Memory,
         instance: str,
+        recorder: Recorder,
     ) -> None:
         self.instance = instance
         self.limits = limits
@@ -73,6 +76,7 @@ class Engine:
         self.runs = Runs(self, skill, may_use)
         self.calls = Calls(self, storage, self.runs, memory)
         self._teller = Teller(storage, listener)
+        self._recorder = recorder
         self._timer = Timer(self._settle)
         self._group: TaskGroup | None = None
 
@@ -213,6 +217,7 @@ class Engine:
                 lang=lang,
             )
         )
+        record_decision(self._recorder, who, decision, judged)
         self._judged(judged)
         if judged.error is not None:
             raise judged.error
@@ -276,6 +281,7 @@ class Engine:
 
     def tell(self, changes: Sequence[Change], question: Question | None = None) -> None:
         """Tell of what was committed; a question belongs to the last change."""
+        record_changes(self._recorder, changes)
         self._teller.tell(changes, question)
 
     def look_at(self, due: int | None) -> None:

@@ -8,6 +8,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
+from component.audit.protocol import NoRecord, Recorder
 from component.skills.declare import AnySkill
 from component.skills.threads import Threads
 from component.storage.database import Database
@@ -44,6 +45,7 @@ class TaskRoom:
         instance: the name of this life of the process.
         patience_s: seconds that old work waits for the first stream before it is taken up, so that
             it is in nobody's way.
+        recorder: the record of ends and decisions.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class TaskRoom:
         listener: Listener,
         instance: str | None = None,
         patience_s: float = 0.0,
+        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
     ) -> None:
         self.instance = instance or new_instance()
         self._storage = storage
@@ -69,6 +72,7 @@ class TaskRoom:
         self._loading = anyio.Lock()
         self._group: TaskGroup | None = None
         self._patience_s = patience_s
+        self._recorder = recorder
         self._greeted = anyio.Event()
         self._records = True
         """Whether there may be replay records on disk."""
@@ -119,6 +123,7 @@ class TaskRoom:
                         self._listener,
                         self._memory,
                         self.instance,
+                        self._recorder,
                     )
                     await self._group.start(engine.run)
                     self._engine = engine

@@ -1,5 +1,6 @@
 """Traces, as a collector gets them by OTLP over HTTP on a real socket."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -133,3 +134,14 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "component.metrics.otel", None)
     with pytest.raises(TracesError, match=r"component\[otel\]"):
         make_tracer("http://127.0.0.1:1", "", 1.0, "1.2")
+
+
+async def test_a_collector_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("component.metrics.otel._LAST_S", 0.05)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        tracer = make_tracer(f"http://127.0.0.1:{unused.getsockname()[1]}", "", 1.0, "1.2")
+        with tracer.span("chat", model="gpt"):
+            pass
+        with anyio.fail_after(30):  # it would try for as long as a minute
+            await tracer.close()
