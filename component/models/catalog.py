@@ -109,7 +109,7 @@ def resolve(choice: ModelChoice, section: str) -> Target:
             f'{section}.api_key is missing, which {choice.provider} needs: "${{…_API_KEY}}" takes'
             " it from the environment"
         )
-    known = _known(choice) if official else None
+    known = _known(choice) if official and preset.needs_key else None
     priced = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None
     usd_in, usd_out = choice.usd_per_million_in, choice.usd_per_million_out
     if known is not None:

@@ -30,7 +30,7 @@ _OVERFLOW = re.compile(
     r"|exceeds?( the)?( available| maximum| model'?s?)*( input)? context"
     r"|context (size|length|window|limit)\b.{0,40}\b(exceed|overflow|too (small|long|large))"
     r"|exceed(ed|s)? (the )?(max(imum)? )?context (limit|length|size|window)"
-    r"|longer than the (maximum )?(model|context) length|larger than the maximum context"
+    r"|(longer|larger|greater) than the (maximum )?(model|context)('s)? (length|size|window)"
     r"|(prompt|input|request) (\([^)]{0,60}\) )?is too (long|large)\b|prompt too long"
     r"|(input )?token count.{0,60}exceeds|too many (input )?tokens\b(?! per)"
     r"|reduce the length of (the|your|either)|tokens? \+ .{0,40}must be <=",

@@ -5,6 +5,7 @@ makes of every chunk took twice the time of all the rest. It is imported by the 
 takes longer than starting the service.
 """
 
+import importlib.util
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
@@ -47,6 +48,16 @@ _CONNECT_S = 10.0
 _LAST_BYTES_S = 1.0
 _LOOPBACK = ("localhost", "127.", "::1")
 _INSTALL = "pip install 'xmpp-agent-component[llm]'"
+
+
+def require_sdk(provider: str) -> None:
+    """Look whether the SDK is there, without loading it. Raises ModelRefusedError."""
+    try:
+        found = importlib.util.find_spec("openai") is not None
+    except ValueError:
+        found = False
+    if not found:
+        raise ModelRefusedError(f"models of the provider {provider} need the extra llm: {_INSTALL}")
 
 
 class OpenAICompatible:
@@ -137,14 +148,10 @@ class OpenAICompatible:
             return self._client
 
     def _connect(self) -> "openai.AsyncOpenAI":
-        try:
-            import httpx2  # noqa: PLC0415 - see above
-            import openai  # noqa: PLC0415
-        except ImportError:
-            raise ModelRefusedError(
-                f"models of the provider {self._target.choice.provider} need the extra llm:"
-                f" {_INSTALL}"
-            ) from None
+        require_sdk(self._target.choice.provider)
+        import httpx2  # noqa: PLC0415 - see above
+        import openai  # noqa: PLC0415
+
         url = urlsplit(self._target.base_url)
         return openai.AsyncOpenAI(
             base_url=self._target.base_url,

@@ -85,21 +85,29 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(Protocol):
-    """A language model.
+    """A language model."""
 
-    Attributes:
-        name: as the provider calls it, for people and records.
-        context_tokens: how many tokens question and answer may have together.
-        usd_per_token_in, usd_per_token_out: prices; 0 where nobody charges.
-    """
+    @property
+    def name(self) -> str:
+        """What the provider calls it, for people and records."""
 
-    name: str
-    context_tokens: int
-    usd_per_token_in: float
-    usd_per_token_out: float
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens question and answer may have together."""
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """The price of a token of the question; 0 where nobody charges."""
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """The price of a token of the answer."""
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model, streaming.
+
+        What `on_text` was given cannot be taken back: a call that fails after that is not made
+        again, nor another model asked; without `on_text` it is.
 
         Raises ContextOverflowError: question and answer are too long for it.
         ModelUnavailableError: it cannot be had now, all retries and fallbacks included.

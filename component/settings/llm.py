@@ -39,7 +39,8 @@ class ModelChoice(Section):
     api_key: SecretStr = Field(
         default=SecretStr(""),
         examples=["${OPENAI_API_KEY}"],
-        description="The key for the provider. Keep it out of this file.",
+        description="The key for the provider. Keep it out of this file. Fallbacks and tiers of the"
+        " same provider have that of llm, and its base_url, unless they name their own.",
     )
     max_tokens_per_request: Count = Field(
         default=4096, description="Most tokens that one answer of the model may have."
@@ -75,7 +76,8 @@ class ModelChoice(Section):
     )
     timeout_s: Seconds = Field(
         default=120,
-        description="Seconds for one answer; half of it for its first word.",
+        description="Seconds for one answer; half of it for its first word, and between any two. A"
+        " provider that wants to be left alone for longer than that half is not waited for.",
     )
     retries: Annotated[int, Field(ge=0, le=10)] = Field(
         default=2,
@@ -101,7 +103,8 @@ class LLM(ModelChoice):
     tiers: dict[Tier, ModelChoice] = Field(
         default_factory=dict,
         description="Other models for agents and personas that name a tier: light, standard, heavy"
-        " or vision. A tier that is not named here is served by the model above.",
+        " or vision. A tier that is not named here is served by the model above, which also stands"
+        " in, before the fallbacks, for one that cannot be had.",
     )
     breaker_failures: Count = Field(
         default=5,

@@ -1,0 +1,136 @@
+"""From the settings to the models that agents use."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import anyio
+import structlog
+
+from component.models.breaker import Breaker, Guarded
+from component.models.catalog import Target, resolve
+from component.models.constrained import Constrained
+from component.models.fallback import Fallback
+from component.models.openai_compatible import OpenAICompatible, require_sdk
+from component.models.protocol import Model
+from component.settings.llm import LLM, ModelChoice, Tier
+
+_log = structlog.get_logger("component.models")
+
+
+class _Closing(Protocol):
+    async def aclose(self) -> None: ...
+
+
+class Models:
+    """The models of `[llm]`, each built when first used: `get(tier)`.
+
+    A tier or a fallback that has the provider of the main model has its address and key too, unless
+    it names its own. Behind a tier of its own stands the main model, and then the fallbacks.
+
+    Raises ModelRefusedError: a key is missing, or the extra that models of providers need.
+
+    Args:
+        llm: the section.
+        sleep, clock: how to pause and tell the time; tests bring their own.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._llm = llm
+        self._sleep, self._clock = sleep, clock
+        self._choices: dict[str, ModelChoice] = {"llm": llm}
+        self._choices |= {
+            f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()
+        }
+        self._choices |= {
+            f"llm.fallback[{i}]": _inheriting(choice, llm) for i, choice in enumerate(llm.fallback)
+        }
+        self._targets: Mapping[str, Target] = {
+            section: resolve(choice, section)
+            for section, choice in self._choices.items()
+            if choice.provider != "local"
+        }
+        for target in self._targets.values():
+            require_sdk(target.choice.provider)
+        self._models: dict[str, Model] = {}
+        self._chains: dict[Tier, Model] = {}
+        self._closing: list[_Closing] = []
+
+    def get(self, tier: Tier = "standard") -> Model:
+        """Give the model of a tier, the same each time. Neither loads nor asks anything.
+
+        Raises ModelRefusedError: what a local model needs is not installed.
+        """
+        if tier not in self._chains:
+            sections = [f"llm.fallback[{i}]" for i in range(len(self._llm.fallback))]
+            sections = ["llm", *sections]
+            if tier in self._llm.tiers:
+                sections.insert(0, f"llm.tiers.{tier}")
+            models = list(dict.fromkeys(self._model(section) for section in sections))
+            self._chains[tier] = models[0] if len(models) == 1 else Fallback(models)
+        return self._chains[tier]
+
+    async def aclose(self) -> None:
+        """Close all that was built."""
+        closing, self._closing = self._closing, []
+        self._models.clear()
+        self._chains.clear()
+        async with anyio.create_task_group() as group:
+            for model in closing:
+                group.start_soon(model.aclose)
+
+    def _model(self, section: str) -> Model:
+        choice = self._choices[section]
+        for other, model in self._models.items():
+            if _same(self._choices[other], choice):
+                return model
+        built = self._built(section, choice)
+        native = choice.native_tools
+        if not (choice.provider != "local" if native is None else native):
+            built = Constrained(built)
+        breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
+        model = self._models[section] = Guarded(built, breaker, self._clock)
+        return model
+
+    def _built(self, section: str, choice: ModelChoice) -> Model:
+        if choice.provider == "local":
+            # Only who uses it needs what it is made of.
+            from component.models.local import build_local  # noqa: PLC0415
+
+            local = build_local(choice)
+            self._closing.append(local)
+            return local
+        target = self._targets[section]
+        if not target.priced:
+            _log.warning(
+                "the price of a model is not known: budgets in US dollars do not hold for it",
+                model=choice.model,
+                set=f"{section}.usd_per_million_in and usd_per_million_out",
+            )
+        model = OpenAICompatible(target, sleep=self._sleep)
+        self._closing.append(model)
+        return model
+
+
+def _inheriting(choice: ModelChoice, llm: LLM) -> ModelChoice:
+    if choice.provider != llm.provider or choice.provider == "local":
+        return choice
+    more: dict[str, object] = {}
+    if not choice.base_url and not choice.host:
+        more |= {"base_url": llm.base_url, "host": llm.host}
+    elif (choice.base_url, choice.host) != (llm.base_url, llm.host):
+        return choice  # the key is for the other address
+    if not choice.api_key.get_secret_value():
+        more["api_key"] = llm.api_key
+    return choice.model_copy(update=more)
+
+
+def _same(one: ModelChoice, other: ModelChoice) -> bool:
+    fields = ModelChoice.model_fields
+    return all(getattr(one, field) == getattr(other, field) for field in fields)

@@ -1,0 +1,171 @@
+"""From the settings to models: who inherits what, what is known, and what is missing."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from component.models.building import Models
+from component.models.catalog import resolve
+from component.models.protocol import (
+    ChatMessage,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+)
+from component.settings.llm import LLM, ModelChoice
+from tests.component.models.endpoint import Calls, Endpoint, Refuse, Text
+
+pytestmark = pytest.mark.anyio
+REQUEST = ModelRequest(messages=(ChatMessage("user", "Hi"),))
+
+
+async def no_pause(_: float) -> None:
+    await anyio.lowlevel.checkpoint()
+
+
+Make = Callable[..., Models]
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    made: list[Models] = []
+
+    def make(**llm: Any) -> Models:
+        made.append(Models(LLM.model_validate(llm), sleep=no_pause))
+        return made[-1]
+
+    yield make
+    for models in made:
+        await models.aclose()
+
+
+async def test_an_outage_of_the_first_is_covered_by_the_second(
+    endpoint: Endpoint, make: Make
+) -> None:
+    main = {"provider": "openai", "model": "one", "base_url": endpoint.url, "api_key": "k" * 20}
+    models = make(
+        **main, retries=1, breaker_failures=2, fallback=[{"provider": "openai", "model": "two"}]
+    )
+    endpoint.otherwise = lambda r: Refuse(503) if r.body["model"] == "one" else Text("Hi")
+    model = models.get()
+    for _ in range(3):
+        completion = await model.complete(REQUEST)
+        assert (completion.text, completion.model) == ("Hi", "two")
+    asked = [request.body["model"] for request in endpoint.requests]
+    # Twice with a retry each; then it is left alone.
+    assert asked == ["one", "one", "two", "one", "one", "two", "two"]
+    assert {r.headers["authorization"] for r in endpoint.requests} == {f"Bearer {'k' * 20}"}
+
+
+async def test_tiers(endpoint: Endpoint, make: Make) -> None:
+    main = {"provider": "vllm", "model": "main", "base_url": endpoint.url}
+    models = make(**main, tiers={"heavy": {"provider": "vllm", "model": "big"}})
+    endpoint.otherwise = lambda r: Text(r.body["model"])
+    assert models.get("standard") is models.get("light") is models.get("vision")
+    assert (await models.get("heavy").complete(REQUEST)).text == "big"
+    assert (await models.get("standard").complete(REQUEST)).text == "main"
+    endpoint.answers(Refuse(404), Text("stood in"))
+    assert (await models.get("heavy").complete(REQUEST)).text == "stood in"
+    assert endpoint.requests[-1].body["model"] == "main"
+
+
+async def test_a_model_without_tools_of_its_own(endpoint: Endpoint, make: Make) -> None:
+    models = make(provider="vllm", model="m", base_url=endpoint.url, native_tools=False)
+    endpoint.answers(Calls(("clock", {})), Text('{"answer": "Noon."}'))
+    assert (await models.get().complete(REQUEST)).tool_calls
+    from tests.component.models.test_constrained import PING
+
+    request = ModelRequest(messages=REQUEST.messages, tools=(PING,))
+    assert (await models.get().complete(request)).text == "Noon."
+    assert "tools" not in endpoint.requests[1].body
+    assert "anyOf" in endpoint.requests[1].body["response_format"]["json_schema"]["schema"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "openrouter"])
+def test_a_key_that_is_missing(provider: str) -> None:
+    with pytest.raises(ModelRefusedError, match=r"llm\.tiers\.heavy\.api_key is missing"):
+        Models(
+            LLM.model_validate(
+                {
+                    "provider": "ollama",
+                    "model": "m",
+                    "tiers": {"heavy": {"provider": provider, "model": "x"}},
+                }
+            )
+        )
+
+
+async def test_no_key_is_sent_to_another_address(endpoint: Endpoint, make: Make) -> None:
+    models = make(
+        provider="openai",
+        model="m",
+        api_key="sk-for-openai-only",
+        tiers={"light": {"provider": "openai", "model": "m", "base_url": endpoint.url}},
+    )
+    endpoint.answers(Text("Hi"))
+    await models.get("light").complete(REQUEST)
+    assert endpoint.requests[0].headers["authorization"] == "Bearer none"
+
+
+async def test_unavailable_with_all_of_them(endpoint: Endpoint, make: Make) -> None:
+    models = make(provider="vllm", model="m", base_url=endpoint.url, retries=0)
+    with pytest.raises(ModelUnavailableError):
+        await models.get().complete(REQUEST)
+
+
+def choice(**fields: Any) -> ModelChoice:
+    return ModelChoice.model_validate({"provider": "openai", "model": "m", "api_key": "k"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "context", "usd_in", "usd_out"),
+    [
+        ({"model": "gpt-4.1-mini"}, 1_047_576, 0.4, 1.6),
+        ({"model": "gpt-4.1-mini-2025-04-14"}, 1_047_576, 0.4, 1.6),
+        ({"model": "gpt-5-pro"}, 128_000, 0, 0),
+        ({"provider": "anthropic", "model": "claude-sonnet-4-5-20250929"}, 200_000, 3, 15),
+        ({"provider": "anthropic", "model": "claude-haiku-4-5-latest"}, 200_000, 1, 5),
+        ({"provider": "openrouter", "model": "openai/gpt-4.1"}, 1_047_576, 2, 8),
+        ({"provider": "openrouter", "model": "anthropic/claude-sonnet-4.5"}, 200_000, 3, 15),
+        ({"provider": "openrouter", "model": "openai/gpt-4.1:free"}, 32_768, 0, 0),
+        ({"model": "gpt-4.1", "base_url": "http://mine/v1"}, 128_000, 0, 0),
+        ({"model": "gpt-4.1", "context_tokens": 9000, "usd_per_million_in": 1}, 9000, 1, 8),
+        ({"provider": "ollama", "model": "gpt-4.1"}, 4096, 0, 0),
+    ],
+)
+def test_what_is_known_of_a_model(
+    fields: dict[str, Any], context: int, usd_in: float, usd_out: float
+) -> None:
+    target = resolve(choice(**fields), "llm")
+    assert target.context_tokens == context
+    assert target.usd_in == pytest.approx(usd_in / 1e6)
+    assert target.usd_out == pytest.approx(usd_out / 1e6)
+
+
+def test_where_ollama_listens() -> None:
+    target = resolve(choice(provider="ollama", host="http://box:11434/"), "llm")
+    assert target.base_url == "http://box:11434/v1"
+
+
+def test_secrets_are_not_shown() -> None:
+    target = resolve(choice(api_key="sk-hidden", base_url="http://me:pw@box/v1?k=sk-x"), "llm")
+    for text in (repr(target), target.where.url):
+        assert "sk-" not in text
+        assert "pw" not in text
+
+
+def test_nothing_heavy_is_loaded_before_a_model_is_asked() -> None:
+    code = """
+import sys
+from component.models.building import Models
+from component.settings.llm import LLM
+models = Models(LLM(provider="vllm", model="m"))
+models.get()
+heavy = {"openai", "httpx2", "xllamacpp", "component.models.local"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,90 @@
+"""A chain of models: who is asked, and which error is told."""
+
+from typing import Any
+
+import pytest
+
+from component.models.fallback import Fallback
+from component.models.protocol import (
+    ChatMessage,
+    Completion,
+    ContextOverflowError,
+    ModelError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+)
+from tests.component.models.scripted import Scripted
+
+pytestmark = pytest.mark.anyio
+REQUEST = ModelRequest(messages=(ChatMessage("user", "Hi"),))
+AWAY = ModelUnavailableError("away", 30)
+NO = ModelRefusedError("no")
+LONG = ContextOverflowError("long")
+HI = Completion(text="Hi", model="second")
+
+
+@pytest.mark.parametrize("error", [AWAY, NO])
+async def test_the_next_one_is_asked(error: ModelError) -> None:
+    first, second = Scripted(error), Scripted(HI, name="second")
+    assert await Fallback([first, second]).complete(REQUEST) == HI
+    assert first.asked == second.asked == [REQUEST]
+
+
+async def test_nobody_else_is_asked_when_the_first_answers() -> None:
+    second = Scripted(HI)
+    await Fallback([Scripted(HI), second]).complete(REQUEST)
+    assert second.asked == []
+
+
+async def test_a_longer_question_goes_to_a_larger_context_only() -> None:
+    models = [
+        Scripted(error, context_tokens=size)
+        for error, size in ((LONG, 100), (HI, 100), (LONG, 200), (HI, 150), (HI, 300))
+    ]
+    assert await Fallback(models).complete(REQUEST) == HI
+    assert [len(model.asked) for model in models] == [1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        ([LONG, AWAY], LONG),
+        ([AWAY, LONG], LONG),
+        ([NO, AWAY], AWAY),
+        ([NO, NO], NO),
+    ],
+)
+async def test_when_all_fail_the_error_is_the_one_that_helps(
+    errors: list[ModelError], told: ModelError
+) -> None:
+    models: list[Any] = [Scripted(e, context_tokens=100 + i) for i, e in enumerate(errors)]
+    with pytest.raises(type(told)):
+        await Fallback(models).complete(REQUEST)
+
+
+async def test_the_first_that_comes_back_says_when() -> None:
+    models = [Scripted(ModelUnavailableError("a", 60)), Scripted(ModelUnavailableError("b", 20))]
+    with pytest.raises(ModelUnavailableError, match="a; b") as error:
+        await Fallback(models).complete(REQUEST)
+    assert error.value.retry_after_s == 20
+
+
+async def test_after_a_piece_was_told_it_is_that_one_or_none() -> None:
+    class Broken(Scripted):
+        async def complete(self, request: ModelRequest, on_text: Any = None) -> Completion:
+            if on_text:
+                on_text("It is")
+            raise AWAY
+
+    second = Scripted(HI)
+    told: list[str] = []
+    with pytest.raises(ModelUnavailableError):
+        await Fallback([Broken(), second]).complete(REQUEST, told.append)
+    assert (told, second.asked) == (["It is"], [])
+    assert await Fallback([Broken(), second]).complete(REQUEST) == HI
+
+
+async def test_it_looks_like_the_first() -> None:
+    chain = Fallback([Scripted(name="one", context_tokens=5), Scripted(name="two")])
+    assert (chain.name, chain.context_tokens, chain.tokens("four")) == ("one", 5, 4)

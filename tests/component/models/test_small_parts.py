@@ -1,0 +1,45 @@
+"""Names, ids and estimates."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.models import call_ids
+from component.models.protocol import ToolCall
+from component.models.token_estimate import estimate
+from component.models.tool_names import ToolNames
+
+NAMES = st.lists(st.text(st.sampled_from("ab._:é-"), min_size=1, max_size=90), unique=True)
+
+
+@given(NAMES)
+def test_names_go_there_and_come_back(names: list[str]) -> None:
+    both = ToolNames(names)
+    theirs = [both.theirs(name) for name in names]
+    assert len(set(theirs)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in theirs)
+    assert [both.ours(name) for name in theirs] == names
+
+
+@given(st.lists(st.sampled_from(["", "a", "b", "c"])), st.sets(st.sampled_from("ab")))
+def test_ids_are_unique_and_kept_where_they_can_be(ids: list[str], used: set[str]) -> None:
+    calls = call_ids.distinct([ToolCall(id_, "x", "{}") for id_ in ids], used)
+    got = [call.id for call in calls]
+    assert len(set(got)) == len(ids)
+    assert "" not in got
+    assert not set(got) & used
+    for id_ in set(ids) - used - {""}:
+        assert id_ in got
+
+
+@given(st.text(), st.text())
+def test_more_text_never_has_fewer_tokens(one: str, other: str) -> None:
+    assert 0 <= estimate(one) <= estimate(one + other) <= estimate(one) + estimate(other)
+
+
+def test_rather_too_many() -> None:
+    prose = "The quick brown fox jumps over the lazy dog. " * 10
+    assert 100 <= estimate(prose) <= 200  # 100 with most tokenizers
+    assert estimate("3.14159") >= 7
+    assert estimate("日本語のテキスト") >= 8

@@ -1,0 +1,57 @@
+"""Server-sent events in any pieces."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.models.sse import MAX_EVENT_BYTES, Events, EventTooLongError
+
+DATA = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.endswith(b"\r"))
+FIELD = st.sampled_from([b"data: ", b"data:"])
+NOISE = st.sampled_from([b"", b": ping\n", b"event: message\n", b"id: 7\nretry: 10\n", b"\n\n"])
+
+
+@given(st.lists(st.tuples(NOISE, FIELD, DATA)), st.sampled_from([b"\n", b"\r\n"]), st.data())
+def test_each_event_is_found_however_the_stream_is_cut(
+    said: list[tuple[bytes, bytes, bytes]], end: bytes, data: st.DataObject
+) -> None:
+    stream = b"".join(
+        noise.replace(b"\n", end) + field + value + end + end for noise, field, value in said
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    events = Events()
+    found = []
+    for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        found += events.feed(stream[a:b])
+    expected = [
+        value[1:] if field == b"data:" and value[:1] == b" " else value for _, field, value in said
+    ]
+    assert found == expected
+    assert events.end() == []
+
+
+@given(st.binary())
+def test_anything_is_taken(data: bytes) -> None:
+    events = Events()
+    events.feed(data)
+    events.end()
+
+
+def test_several_lines_are_one_event() -> None:
+    assert Events().feed(b"data: {\ndata: }\n\n") == [b"{\n}"]
+
+
+def test_the_last_event_need_not_end() -> None:
+    events = Events()
+    assert events.feed(b"data: [DONE]") == []
+    assert events.end() == [b"[DONE]"]
+
+
+@pytest.mark.parametrize("piece", [b"x" * 1_000_000, b"data: " + b"x" * 1_000_000 + b"\n"])
+def test_an_event_without_end_is_not_kept(piece: bytes) -> None:
+    events = Events()
+    pieces = [piece] * (MAX_EVENT_BYTES // 1_000_000 + 2)
+    with pytest.raises(EventTooLongError):
+        deque(map(events.feed, pieces), maxlen=0)
