@@ -1,0 +1,93 @@
+"""What is read of a model's file before it is loaded, and what is said of a bad one."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from component.models import local_gguf
+from component.models.local_gguf import BadModelFileError
+from tests.component.models import gguf
+
+_HEAD = gguf.head(gguf.SMALL)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.gguf"
+
+
+def test_a_file_tells_its_context_and_what_that_takes(path: Path) -> None:
+    path.write_bytes(_HEAD)
+    file = local_gguf.read(path)
+    assert (file.context_tokens, file.size) == (8192, len(_HEAD))
+    # 30 layers of 3 heads of 64 numbers, as key and as value, two bytes each.
+    assert file.context_bytes == 30 * 3 * 64 * 2 * 2
+    assert file.needs(8192) - file.needs(0) == 8192 * file.context_bytes
+
+
+def test_heads_may_be_told_layer_by_layer_and_sizes_by_name(path: Path) -> None:
+    keys = gguf.SMALL | {
+        "llama.attention.head_count_kv": [1, 4, 2],
+        "llama.attention.key_length": 128,
+        "llama.attention.value_length": 32,
+    }
+    keys["tokenizer.ggml.model"] = keys.pop("tokenizer.ggml.model")
+    path.write_bytes(gguf.head(keys))
+    assert local_gguf.read(path).context_bytes == 30 * 4 * (128 + 32) * 2
+
+
+def test_a_file_that_does_not_tell_its_heads_is_taken(path: Path) -> None:
+    path.write_bytes(gguf.head({"general.architecture": "rwkv", "rwkv.context_length": 1024}))
+    assert local_gguf.read(path).context_bytes == 0
+
+
+def test_a_vocabulary_is_not_read(path: Path) -> None:
+    cut = _HEAD.index(b"tokenizer.ggml.model") + len(b"tokenizer.ggml.model")
+    path.write_bytes(_HEAD[:cut])
+    assert local_gguf.read(path).context_tokens == 8192
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is not a GGUF file"),
+        (b"PK\x03\x04 something else", "is not a GGUF file"),
+        (b"GGUF", "is damaged"),
+        (_HEAD[:40], "is damaged"),
+        (gguf.head(gguf.SMALL, version=9), "has version 9 of GGUF, but 2 or 3 is needed"),
+        (gguf.head({"general.architecture": "llama"}), "does not say what model it holds"),
+        (gguf.head({"general.architecture": 5}), "does not say what model it holds"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(path: Path, content: bytes, sentence: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(BadModelFileError, match=sentence) as caught:
+        local_gguf.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadModelFileError, match="cannot be opened: No such file"):
+        local_gguf.read(tmp_path / "nothing.gguf")
+    with pytest.raises(BadModelFileError, match="cannot be opened: Is a directory"):
+        local_gguf.read(tmp_path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    start=st.integers(0, len(_HEAD)),
+    junk=st.binary(max_size=40) | st.just(b"\xff" * 16),
+    gap=st.integers(0, 40),
+)
+def test_damage_is_never_worse_than_a_sentence(
+    path: Path, start: int, junk: bytes, gap: int
+) -> None:
+    path.write_bytes(_HEAD[:start] + junk + _HEAD[start + gap :])
+    try:
+        file = local_gguf.read(path)
+    except BadModelFileError:
+        return
+    assert file.context_tokens > 0
+    assert file.context_bytes >= 0
