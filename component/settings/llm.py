@@ -16,7 +16,7 @@ class ModelChoice(Section):
 
     provider: Provider = Field(
         examples=["ollama"],
-        description="Who runs the model: local (in this process, with the `local` extra), or one of"
+        description="Who runs the model: local (on this machine, with the `local` extra), or one of"
         " the services that speak the interface of OpenAI: openai, anthropic, ollama, vllm,"
         " llamacpp, openrouter. For any other use openai with its base_url.",
     )
