@@ -34,6 +34,7 @@ _MANIFEST = "persona.toml"
 _WARNED = 256  # warnings that are remembered as given
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # XML carries few of them
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -220,6 +221,8 @@ def _parse(folder: Path, text: str) -> Persona | str:
         return f"{error}."
     if _ID.fullmatch(manifest.id) is None:
         return f"Its id {manifest.id!r} is not made of small letters, digits, dots and hyphens."
+    if _UNSEEN.search(manifest.name + manifest.description + manifest.icon):
+        return "Its name, description or icon holds control characters, which nobody can be shown."
     if manifest.id != folder.name:
         return f"Its id is {manifest.id!r} and its directory {folder.name!r}. Name them alike."
     return Persona(
