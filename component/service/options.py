@@ -1,6 +1,6 @@
 """What each room is told by the settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from component.connection.options import TLS, ConnectionOptions
@@ -10,6 +10,7 @@ from component.policy.admins import read_admins
 from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
+from component.settings.agents import AgentEntry
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
@@ -98,9 +99,20 @@ def connection_options(settings: Settings) -> ConnectionOptions:
     )
 
 
+def agent_entries(settings: Settings) -> Sequence[AgentEntry]:
+    """The agents that are hosted, the one that answers for the domain first."""
+    declared = {entry.name: entry for entry in settings.agents}
+    default = declared.pop(DEFAULT_AGENT, None) or AgentEntry(name=DEFAULT_AGENT)
+    return (default, *declared.values())
+
+
 def agents(settings: Settings) -> Mapping[str, str]:
     """The agents that are hosted, by localpart, with the names shown to people."""
-    return {DEFAULT_AGENT: settings.agent.name}
+    return {
+        entry.name: entry.title
+        or (settings.agent.name if entry.name == DEFAULT_AGENT else entry.name)
+        for entry in agent_entries(settings)
+    }
 
 
 def facts(settings: Settings) -> Facts:

@@ -1,8 +1,8 @@
 """The sections about language models: which, where, for what price."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from component.settings.kinds import Count, Seconds, Section, refusal
 
@@ -85,13 +85,19 @@ class ModelChoice(Section):
         " and longer waits, or as long as the provider says.",
     )
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        if self.host and self.base_url:
-            raise refusal("and base_url say the same: leave one out", key="host")
-        if self.provider != "local" and not self.model:
-            raise refusal("is needed: which model of the provider", key="model")
-        return self
+    @field_validator("model")
+    @classmethod
+    def _named(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.data.get("provider", "local") != "local":
+            raise refusal("is needed: which model of the provider")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _one_place(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("base_url"):
+            raise refusal("and base_url say the same: leave one out")
+        return value
 
 
 class LLM(ModelChoice):

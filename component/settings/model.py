@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from component.settings.agents import AgentEntry, Budgets, Loop
 from component.settings.audit import Audit, Metrics, Traces
+from component.settings.flows import Flow
 from component.settings.kinds import (
     Confirm,
     Count,
@@ -260,6 +261,9 @@ class Policy(Section):
         description="Rules that narrow who may use which skills. In confirm and approvers the "
         "first rule that matches a skill and sets it counts.",
     )
+    flows: tuple[Flow, ...] = Field(
+        default=(), description="What data of strangers may reach when a model acts on it."
+    )
 
 
 class Limits(Section):
@@ -460,6 +464,14 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read nothing but the arguments: `load` merges the file and the environment itself."""
         return (init_settings,)
+
+    @field_validator("agents")
+    @classmethod
+    def _names_differ(cls, value: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
+        names = [entry.name for entry in value]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise refusal(f"has two agents called {twice!r}: give each a name of its own")
+        return value
 
     @model_validator(mode="after")
     def _own_domain(self) -> Self:

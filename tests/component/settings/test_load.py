@@ -339,7 +339,16 @@ def test_what_is_written_as_toml_loads_as_itself(
 
 
 def test_every_key_is_documented_and_has_a_default_or_an_example() -> None:
-    needed = {"component_domain", "component_secret", "skills", "provider", "name"}
+    needed = {
+        "of",
+        "to",
+        "then",
+        "component_domain",
+        "component_secret",
+        "skills",
+        "provider",
+        "name",
+    }
     needed |= {"jid", "allowed", "members"}  # of restrictions of personas, of shared memories
     for table in tables():
         assert table.description or not table.name
@@ -386,3 +395,33 @@ def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: An
     for wrong in ("", "a@b/c", "a b@example.com", "@example.com"):
         with pytest.raises(SettingsError, match="address"):
             read(SMALLEST + entry.format(wrong))
+
+
+def test_two_agents_of_one_name_are_told_apart(problems: Any) -> None:
+    (problem,) = problems(SMALLEST + '[[agents]]\nname = "a"\n[[agents]]\nname = "a"\n')
+    assert "two agents called 'a'" in problem
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "a@b", "a/b"])
+def test_the_name_of_an_agent_is_a_localpart(problems: Any, name: str) -> None:
+    (problem,) = problems(SMALLEST + f'[[agents]]\nname = "{name}"\n')
+    assert "the part of an address before the @" in problem
+
+
+def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:
+    llm = '[llm]\nprovider = "openai"\nmodel = "big"\napi_key = "k"\n'
+    more = (
+        '[llm.tiers.light]\nprovider = "ollama"\nmodel = "small"\n'
+        '[[llm.fallback]]\nprovider = "local"\n'
+    )
+    settings = read(SMALLEST + llm + more)
+    assert settings.llm.tiers["light"].model == "small"
+    assert settings.llm.fallback[0].provider == "local"
+    (problem,) = problems(SMALLEST + llm + '[llm.tiers.tiny]\nprovider = "local"\n')
+    assert "tiny" in problem or "tiers" in problem
+    (problem,) = problems(SMALLEST + '[llm]\nprovider = "ollama"\n')
+    assert "llm.model is needed" in problem
+    (problem,) = problems(
+        SMALLEST + llm + '[llm.tiers.light]\nprovider = "local"\ntemprature = 1\n'
+    )
+    assert "temperature" in problem
