@@ -12,7 +12,17 @@ from pathlib import Path
 from benchmarks.report import Line, cells, table
 
 # In the order in which they are run and shown.
-NAMES = ("loopback", "prosody", "startup", "scale", "fairness", "durable", "waiting", "forms")
+NAMES = (
+    "loopback",
+    "prosody",
+    "startup",
+    "scale",
+    "fairness",
+    "durable",
+    "waiting",
+    "forms",
+    "conversations",
+)
 
 Measure = Callable[[int], Iterator[Line]]
 

@@ -1,6 +1,6 @@
 """The record of a running service: takes events without waiting, and has them on disk soon."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import time_ns
 from typing import Final, Literal
@@ -12,7 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from component.audit.files import DIRECTORY
-from component.audit.heads import Head, heads_in, place_of, put_head
+from component.audit.heads import Head, heads_in, own_head, place_of, put_head
 from component.audit.lines import Chain, Link, timestamp
 from component.audit.opening import Opened, open_record
 from component.audit.protocol import Event
@@ -159,6 +159,12 @@ class Audit:
         if self._loses or len(self._waiting) < self._most:
             return None
         return "What is done here cannot be recorded at the moment; try again later."
+
+    async def known(self) -> Sequence[Link]:
+        """The lines of the record that the database knows. Raises StorageError."""
+        found = await self._storage.read(heads_in)
+        head = own_head(found, self._name, self.directory)
+        return () if head is None else (head.link,)
 
     @property
     def figures(self) -> Figures:

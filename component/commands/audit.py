@@ -14,6 +14,7 @@ from component.audit.protocol import Kind
 from component.audit.query import Query, latest, moment
 from component.audit.verify import Verdict, verify_beside
 from component.commands.definition import Answer, AnyCommand, Asking, CommandError, Outline
+from component.storage import StorageError
 
 T = TypeVar("T")
 
@@ -101,7 +102,10 @@ class AuditCommands:
 
     async def _run(self, _asking: Asking, params: AuditParams) -> Answer:
         query = query_of(params)
-        await self._settled()
+        try:
+            await self._settled()
+        except StorageError as error:
+            raise CommandError(str(error)) from None
         if params.do == "verify":
             known = await self._known()
             verdict = await _beside(partial(verify_beside, self._directory, known))

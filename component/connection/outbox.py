@@ -34,6 +34,7 @@ class Outbox:
     Attributes:
         waiting_bytes: what the kernel has not taken yet.
         dropped: stanzas dropped so far because too much waited.
+        taken: stanzas put in so far.
         stopped: no stream takes anything now; what is put waits for the next `start`.
         on_put: called after each `put`; the connection hooks in here.
         on_full: called when twice ``limit_bytes`` is exceeded, before anything is dropped: the
@@ -44,6 +45,7 @@ class Outbox:
         self.limit_bytes = limit_bytes
         self.waiting_bytes = 0
         self.dropped = 0
+        self.taken = 0
         self.on_put: Callable[[], None] = _nothing
         self.on_full: Callable[[], None] = _nothing
         self._entries: deque[bytes] = deque()
@@ -63,6 +65,7 @@ class Outbox:
     def put(self, xml: str) -> None:
         """Queue one whole stanza. Never blocks; sent by the next flush."""
         data = xml.encode()
+        self.taken += 1
         self._entries.append(data)
         self.waiting_bytes += len(data)
         if self.waiting_bytes > 2 * self.limit_bytes:

@@ -195,6 +195,12 @@ class IndexDatabase:
         if self._secure:
             connection.execute("INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1)")
         connection.execute("INSERT INTO made VALUES (?)", (self._shape,))
+        self._keep_out_of_git()
+
+    def _keep_out_of_git(self) -> None:
+        # Directories of memories are kept under version control; what can be made anew need not be.
+        with suppress(FileExistsError), self.path.with_name(".gitignore").open("x") as file:
+            file.write(f"{FILE_NAME}*\n.*.new\n")
 
     def _delete(self) -> None:
         for ending in ("", "-wal", "-shm"):

@@ -39,12 +39,18 @@ class Replies:
         output: where replies go.
         domain: the address that answers what was sent to none.
         max_stanza_bytes: the largest stanza to send.
+
+    Attributes:
+        results: IQs answered with a result so far.
+        errors: IQs answered with an error so far, by its condition.
     """
 
     def __init__(self, output: Output, domain: str, max_stanza_bytes: int) -> None:
         self._output = output
         self._domain = domain
         self._limit = max_stanza_bytes
+        self.results = 0
+        self.errors: dict[str, int] = {}
         self._surely_fits = max_stanza_bytes // 4  # no character takes more than four bytes
 
     def result(self, stanza: Incoming, answer: Answer, head: str = "") -> None:
@@ -60,6 +66,7 @@ class Replies:
             except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
                 self.error(stanza, _unsendable(error))
                 return
+        self.results += 1
         id_ = stanza.id or ""
         if not head:
             head = self._head("iq", "result", None, stanza.sender, stanza.to) + " id='"
@@ -69,6 +76,7 @@ class Replies:
         if len(reply) <= self._surely_fits or self._fits(reply):
             self._output.put(reply)
         else:
+            self.results -= 1
             self.error(stanza, errors.too_big(self._limit))
 
     def error(self, stanza: Incoming, error: StanzaError) -> None:
@@ -79,6 +87,7 @@ class Replies:
         self, id_: str | None, sender: str | None, to: str | None, error: StanzaError
     ) -> None:
         """Answer an IQ of which no more is known than its id and addresses."""
+        self.errors[error.condition] = self.errors.get(error.condition, 0) + 1
         head = self._head("iq", "error", id_, sender, to)
         reply = f"{head}>{_encoded(error)}</iq>"
         if not self._fits(reply):

@@ -4,7 +4,7 @@
 encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Literal, NoReturn, TypeVar
 
@@ -126,6 +126,23 @@ class Router:
         """The stream is gone: nobody will answer the calls that went out on it."""
         _log.debug("calls in flight fail", reason=reason)
         self._calls.connection_lost()
+
+    # -- figures ---------------------------------------------------------------------------------
+
+    @property
+    def answered(self) -> Mapping[str, int]:
+        """IQs answered so far: `result`, and the conditions of errors."""
+        return {"result": self._replies.results, **self._replies.errors}
+
+    @property
+    def under_way(self) -> int:
+        """Requests that somebody works on, beside the stream."""
+        return self._admission.total
+
+    @property
+    def waiting(self) -> int:
+        """Stanzas that came and wait for their turn."""
+        return self._turns.waiting
 
     # -- out -------------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ from typing import Protocol
 import msgspec
 
 from component.commands.admin import AdminCommands, Vitals
+from component.commands.audit import AuditCommands
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.intake import Intake
+from component.commands.recording import recorded
 from component.commands.tasks import TaskCommands
 from component.connection.outbox import Outbox
 from component.execution import Recent, Road
@@ -41,6 +43,7 @@ from component.service.options import (
     router_options,
     task_limits,
 )
+from component.service.watching import Watching
 from component.settings import Settings
 from component.skills import AnySkill, Registry, View
 from component.skills.threads import Threads
@@ -77,6 +80,7 @@ class Rooms:
         view: those of them that a principal sees and may execute.
         storage: the data directory, open.
         contacts: who wants to hear nothing more.
+        watching: what is recorded, counted and traced.
 
     Attributes:
         outbox: what is to be sent.
@@ -84,6 +88,8 @@ class Rooms:
         tasks: the durable work.
         news: who tells of it.
         presence: whom we tell that we are here.
+        intake: whether new work is taken on.
+        ledger: everybody's tasks.
         commands: what can be asked for by form, by slash and on the command line.
         connected_since: since when there is a stream; None while there is none.
     """
@@ -96,8 +102,10 @@ class Rooms:
         view: Callable[[JID], View],
         storage: Storage,
         contacts: StoppedContacts,
+        watching: Watching,
     ) -> None:
         self._settings = settings
+        self._watching = watching
         self._policy = policy
         self._registry = registry
         self._view = view
@@ -124,9 +132,13 @@ class Rooms:
             task_limits(settings),
             self.news,
             patience_s=_PATIENCE_S,
+            recorder=watching.recorder,
+        )
+        self.ledger = Ledger(
+            storage, task_limits(settings).retention_ms, self.tasks.cancel, self._retry
         )
         admins = read_admins(settings.agent.admins)
-        self.intake = Intake(admins, limits.retry_after_s)
+        self.intake = Intake(admins, limits.retry_after_s, watching.full, watching.refused)
         self._road = Road(
             self._view,
             self.tasks,
@@ -139,8 +151,9 @@ class Rooms:
             Recent(settings.tasks.replay_s),
             self.intake.check,
             self.news.released,
+            notes=watching.notes,
         )
-        self.commands = Commands(self._commands(contacts), admins)
+        self.commands = Commands(recorded(self._commands(contacts), watching.recorder), admins)
         offers = (
             SkillOffers(self._view, self._run_command, limits.retry_after_s),
             CommandOffers(self.commands),
@@ -170,27 +183,28 @@ class Rooms:
             policy.admits,
             self.outbox,
             self._flush,
+            refused=watching.turned_away,
         )
 
     def _may_use(self, principal: JID, skill: AnySkill) -> bool:
         return self._policy.admits(principal) and self._view(principal).get(skill.name) is skill
 
     def _commands(self, contacts: StoppedContacts) -> Sequence[AnyCommand]:
-        ledger = Ledger(
-            self._storage,
-            task_limits(self._settings).retention_ms,
-            self.tasks.cancel,
-            self._retry,
-        )
-
         def offered(asking: Asking) -> Sequence[AnyCommand]:
             return self.commands.of(asking)
 
         return (
             *everybody(self._settings.agent.name, offered, self._view, contacts),
-            *TaskCommands(ledger, self.tasks).commands(),
-            *AdminCommands(self._vitals, ledger, self.intake).commands(),
+            *TaskCommands(self.ledger, self.tasks).commands(),
+            *AdminCommands(self._vitals, self.ledger, self.intake).commands(),
+            *self._audit_commands(),
         )
+
+    def _audit_commands(self) -> Sequence[AnyCommand]:
+        audit = self._watching.audit
+        if audit is None:
+            return ()
+        return AuditCommands(audit.directory, audit.known, audit.settled).commands()
 
     async def _retry(self, task: str) -> Task:
         made = await self.tasks.retry(task)

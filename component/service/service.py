@@ -1,22 +1,27 @@
 """The life of the service: open, serve, drain, close."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.audit.protocol import Event
 from component.connection.connection import ComponentConnection
 from component.control.path import ControlError
 from component.control.server import ControlServer
+from component.metrics.counters import Counters
+from component.router.router import Event as Received
 from component.service.options import (
     DEFAULT_AGENT,
+    SOFTWARE,
     connection_options,
     load_skills,
     make_policy,
 )
 from component.service.rooms import Rooms
+from component.service.watching import Watching, watching
 from component.settings import Settings
 from component.skills import View
 from component.storage import Storage, StorageError
@@ -73,14 +78,32 @@ class Service:
         async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
             contacts = StoppedContacts(storage, agent_at)
             await contacts.load()
-            rooms = Rooms(self.settings, self.policy, self.registry, self.view, storage, contacts)
-            await self._serve(rooms, storage, contacts, task_status)
+            async with watching(self.settings, storage) as watches:
+                await self._watched(watches, storage, contacts, task_status)
+
+    async def _watched(
+        self,
+        watches: Watching,
+        storage: Storage,
+        contacts: StoppedContacts,
+        started: TaskStatus[None],
+    ) -> None:
+        rooms = Rooms(
+            *(self.settings, self.policy, self.registry, self.view, storage, contacts, watches)
+        )
+        record = watches.recorder.record
+        record(Event(kind="start", outcome="started", subject=SOFTWARE))
+        try:
+            await self._serve(rooms, storage, contacts, watches, started)
+        finally:
+            record(Event(kind="start", outcome="stopped", subject=SOFTWARE))
 
     async def _serve(
         self,
         rooms: Rooms,
         storage: Storage,
         contacts: StoppedContacts,
+        watches: Watching,
         started: TaskStatus[None],
     ) -> None:
         async with anyio.create_task_group() as tasks:
@@ -96,9 +119,17 @@ class Service:
                 tasks.start_soon(greet)
 
             connection = ComponentConnection(
-                connection_options(self.settings), rooms.outbox, _Receiver(rooms, connected)
+                connection_options(self.settings),
+                rooms.outbox,
+                _Receiver(rooms, connected, watches.counters),
             )
             rooms.flush = connection.flush
+            await tasks.start(watches.run)
+            if self.settings.metrics.address is not None:
+                # Nobody pays for the library who does not ask for figures.
+                from component.service.figures import serve_figures  # noqa: PLC0415
+
+                await tasks.start(serve_figures, self.settings.metrics, rooms, watches, storage)
             await tasks.start(rooms.router.run)
             await tasks.start(rooms.news.run)
             await tasks.start(rooms.tasks.run)
@@ -128,13 +159,20 @@ class Service:
 class _Receiver:
     """Takes what the connection reports to the rooms."""
 
-    def __init__(self, rooms: Rooms, connected: Callable[[], None]) -> None:
+    def __init__(self, rooms: Rooms, connected: Callable[[], None], counters: Counters) -> None:
         self._rooms = rooms
-        self.received = rooms.router.received
+        self._received = rooms.router.received
+        self._counters = counters
         self.connected = connected
+
+    def received(self, events: Sequence[Received]) -> int:
+        """Take what one read brought."""
+        self._counters.stanzas_in += len(events)
+        return self._received(events)
 
     def disconnected(self, reason: str) -> None:
         """The stream is gone."""
+        self._counters.reconnects += 1
         self._rooms.connected_since = None
         self._rooms.router.disconnected(reason)
 

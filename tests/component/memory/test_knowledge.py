@@ -121,6 +121,19 @@ async def test_the_index_can_be_deleted_or_damaged_at_any_time(tmp_path: Path) -
     assert [log["log_level"] for log in logs] == ["warning"]
 
 
+async def test_the_index_is_for_its_owner_only_and_kept_out_of_git(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    async with remembering(path) as room:
+        await room.store("tea", "green")
+        assert {one.stat().st_mode & 0o777 for one in path.glob(f"{FILE_NAME}*")} == {0o600}
+        assert room.file().stat().st_mode & 0o777 == 0o600
+    assert (path / ".gitignore").read_text().splitlines() == [".index.db*", ".*.new"]
+    (path / ".gitignore").write_text("mine")
+    (path / FILE_NAME).unlink()
+    async with remembering(path):
+        assert (path / ".gitignore").read_text() == "mine"
+
+
 async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         for number in range(50):

@@ -1,0 +1,212 @@
+"""Memories: found among 100,000, stored, forgotten, and the index made anew from the files.
+
+The peer of finding is FTS5 alone: the same words in one table, of nobody in particular, all of them
+ranked by its bm25.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+
+from benchmarks.report import Line, Target
+from component.audit.protocol import NoRecord
+from component.memory.files import open_root
+from component.memory.index import Index
+from component.memory.index_database import FILE_NAME
+from component.memory.knowledge import Knowledge, Memo
+from component.memory.knowledge_lines import Entry, encode, parse
+from component.memory.paths import Layout
+from component.memory.sharing import PRIVATE, Sharing
+from component.memory.vectors import LocalEmbedder
+from component.settings.memory import Memory
+from xep.jid import JID
+
+_MEMORIES = 100_000
+_PEOPLE = 1000
+_QUESTIONS = 200
+_STORES = 100
+_AGENT = "assistant"
+_ANN = JID.parse("ann@example.com")
+
+Figures = dict[str, list[float]]
+
+
+def measure(runs: int) -> Iterator[Line]:
+    """Yield what it takes to find, store and forget."""
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory() as directory:
+        anyio.run(_one, Path(directory) / "one", runs, figures, backend="trio")
+        anyio.run(_many, Path(directory) / "many", runs, figures, backend="trio")
+        anyio.run(_meaning, Path(directory) / "meaning", runs, figures, backend="trio")
+    fast = Target(10, "at most", of="ours")
+    one = f"of {_MEMORIES:,} memories of one person"
+    yield Line(f"recall {one}, p50", "ms", figures["p50"], figures["peer p50"], fast)
+    yield Line(f"recall {one}, p99", "ms", figures["p99"], figures["peer p99"])
+    yield Line(f"recall {one}, question of 300 words, p50", "ms", figures["long"])
+    many = f"of {_MEMORIES:,} memories of {_PEOPLE:,} people"
+    yield Line(f"recall {many}, p50", "ms", figures["many p50"], target=fast)
+    yield Line(f"recall {many}, p99", "ms", figures["many p99"])
+    yield Line(f"recall with vectors {one}, p50", "ms", figures["vectors p50"])
+    yield Line(f"store beside {one.removeprefix('of ')}, on disk, p50", "ms", figures["store"])
+    yield Line(f"forget one {one}, p50", "ms", figures["forget"])
+    yield Line(f"the index {one}, made anew", "s", figures["rebuild"])
+
+
+async def _one(path: Path, runs: int, figures: Figures) -> None:
+    words = _Words()
+    root = open_root(path)
+    sharing = Sharing(Layout(root))
+    _write(sharing, _ANN, [words.entry(number) for number in range(_MEMORIES)])
+    index = Index(root / FILE_NAME)
+    knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * _MEMORIES), NoRecord())
+    before = perf_counter()
+    assert await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
+    figures["rebuild"] = [perf_counter() - before]
+    peer = _peer(path, sharing)
+    for run in range(runs):
+        questions = [words.text(8) for _ in range(_QUESTIONS)]
+        times = [await _ms(lambda q=q: knowledge.recall(_AGENT, _ANN, q, 5)) for q in questions]
+        _add(figures, "p50", "p99", times)
+        _add(figures, "peer p50", "peer p99", [_peer_ms(peer, question) for question in questions])
+        long = [words.text(300) for _ in range(20)]
+        times = [await _ms(lambda q=q: knowledge.recall(_AGENT, _ANN, q, 5)) for q in long]
+        _add(figures, "long", "", times)
+        memos = [Memo(f"new {run} {number}", words.text(25)) for number in range(_STORES)]
+        times = [await _ms(lambda m=m: knowledge.store(_AGENT, _ANN, m)) for m in memos]
+        _add(figures, "store", "", times)
+        keys = [memo.key for memo in memos[:3]]
+        times = [await _ms(lambda k=k: knowledge.forget(_AGENT, _ANN, k)) for k in keys]
+        _add(figures, "forget", "", times)
+    peer.close()
+    index.close()
+
+
+async def _many(path: Path, runs: int, figures: Figures) -> None:
+    words = _Words()
+    root = open_root(path)
+    sharing = Sharing(Layout(root))
+    people = [JID.parse(f"person{number}@example.com") for number in range(_PEOPLE)]
+    index = Index(root / FILE_NAME)
+    knowledge = Knowledge(index, sharing, Memory(), NoRecord())
+    for who in people:
+        _write(sharing, who, [words.entry(number) for number in range(_MEMORIES // _PEOPLE)])
+        await knowledge.recall(_AGENT, who, words.text(8), 5)
+    for _ in range(runs):
+        asked = [(words.choose(people), words.text(8)) for _ in range(_QUESTIONS)]
+        times = [await _ms(lambda w=w, q=q: knowledge.recall(_AGENT, w, q, 5)) for w, q in asked]
+        _add(figures, "many p50", "many p99", times)
+    index.close()
+
+
+async def _meaning(path: Path, runs: int, figures: Figures) -> None:
+    words = _Words()
+    root = open_root(path)
+    sharing = Sharing(Layout(root))
+    _write(sharing, _ANN, [words.entry(number) for number in range(_MEMORIES)])
+    index = Index(root / FILE_NAME, LocalEmbedder())
+    knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * _MEMORIES), NoRecord())
+    await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
+    for _ in range(runs):
+        questions = [words.text(8) for _ in range(_QUESTIONS)]
+        times = [await _ms(lambda q=q: knowledge.recall(_AGENT, _ANN, q, 5)) for q in questions]
+        _add(figures, "vectors p50", "", times)
+    index.close()
+
+
+class _Words:
+    """Texts of words that are as frequent as those of a language are (Zipf)."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(5)
+        parts = [
+            "ka",
+            "lo",
+            "mi",
+            "ter",
+            "un",
+            "sha",
+            "ven",
+            "dor",
+            "pi",
+            "esk",
+            "tra",
+            "bel",
+            "no",
+            "fi",
+            "gur",
+        ]
+        made = {"".join(self._random.choices(parts, k=2 + n % 3)) for n in range(30_000)}
+        self._words = sorted(made)
+        self._random.shuffle(self._words)
+        self._weights = list(itertools.accumulate(1 / (n + 3) for n in range(len(self._words))))
+
+    def text(self, count: int) -> str:
+        return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
+
+    def choose(self, people: list[JID]) -> JID:
+        return self._random.choice(people)
+
+    def entry(self, number: int) -> Entry:
+        return Entry(
+            key=f"key {number}",
+            content=self.text(25),
+            title=self.text(3),
+            tags=(self.text(1),),
+            ts="2026-01-01T00:00:00Z",
+            by=str(_ANN),
+        )
+
+
+def _write(sharing: Sharing, who: JID, entries: list[Entry]) -> None:
+    place = sharing.place(PRIVATE, _AGENT, who)
+    assert place is not None
+    place.folder.mkdir(parents=True)
+    place.file.write_bytes(b"".join(map(encode, entries)))
+
+
+def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
+    place = sharing.place(PRIVATE, _AGENT, _ANN)
+    assert place is not None
+    connection = sqlite3.connect(path / "peer.db")
+    connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (title, key, tags, body)")
+
+    connection.executemany(
+        "INSERT INTO texts VALUES (?, ?, ?, ?)",
+        (
+            (item.title, item.key, " ".join(item.tags), item.body)
+            for item in parse(place.file.read_bytes()).items.values()
+        ),
+    )
+    connection.commit()
+    return connection
+
+
+def _peer_ms(connection: sqlite3.Connection, question: str) -> float:
+    query = " OR ".join(f'"{word}"' for word in question.split())
+    before = perf_counter()
+    connection.execute(
+        "SELECT * FROM texts WHERE texts MATCH ? ORDER BY bm25(texts, 3, 2.5, 2, 1) LIMIT 5",
+        (query,),
+    ).fetchall()
+    return (perf_counter() - before) * 1e3
+
+
+async def _ms(work: Callable[[], object]) -> float:
+    before = perf_counter()
+    await work()  # type: ignore[misc]
+    return (perf_counter() - before) * 1e3
+
+
+def _add(figures: Figures, middle: str, end: str, times: list[float]) -> None:
+    times.sort()
+    figures.setdefault(middle, []).append(times[len(times) // 2])
+    if end:
+        figures.setdefault(end, []).append(times[len(times) * 99 // 100])

@@ -1,0 +1,121 @@
+"""Who sees, who writes, who may have forgotten; and what others have written is labelled."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from component.memory.knowledge import KnowledgeError, Memo
+from component.policy.entries import PolicyError
+from component.settings.memory import Memory, MemoryScope
+from tests.component.memory.remembering import AGENT, ANN, BOB, EVE, remembering
+
+pytestmark = pytest.mark.anyio
+
+KITCHEN = MemoryScope(name="kitchen", members=("example.com",), writers=("ann@example.com",))
+TEAM = MemoryScope(name="team", members=("ann@example.com", "eve@example.net"))
+
+
+async def test_members_see_writers_write_and_nobody_else_learns_of_it(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory", [KITCHEN, TEAM]) as room:
+        know = room.knowledge
+        assert know.scopes(AGENT, ANN) == ("private", "agent", "kitchen", "team")
+        assert know.scopes(AGENT, BOB) == ("private", "agent", "kitchen")
+        assert know.scopes(AGENT, EVE) == ("private", "agent", "team")
+        await room.store("oven", "preheat xyzzy", scope="kitchen")
+        assert await room.recall("xyzzy", who=BOB) == ["oven"]
+        assert await room.recall("xyzzy", who=EVE) == []
+        with pytest.raises(KnowledgeError, match="read only"):
+            await room.store("oven", "mine", who=BOB, scope="kitchen")
+        with pytest.raises(KnowledgeError, match="There are: private, agent, team") as refused:
+            await room.store("oven", "mine", who=EVE, scope="kitchen")
+        with pytest.raises(KnowledgeError) as unknown:
+            await room.store("oven", "mine", who=EVE, scope="kitchem")
+        assert str(refused.value).replace("kitchen", "") == str(unknown.value).replace(
+            "kitchem", ""
+        )
+        assert (room.root / "_shared" / "kitchen" / "knowledge.jsonl").exists()
+
+
+async def test_contributors_are_kept_and_only_the_first_or_a_named_writer_erases(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path / "memory", [KITCHEN]) as room:
+        await room.store("wifi", "xyzzy", scope="agent")
+        kept = await room.store("wifi", "plugh", who=BOB, scope="agent")
+        assert (kept.item.version, kept.item.creator, kept.item.by) == (
+            2,
+            "ann@example.com",
+            "bob@example.com",
+        )
+        told = await room.knowledge.versions(AGENT, BOB, "wifi", "agent")
+        assert [one.item.by for one in told] == ["ann@example.com", "bob@example.com"]
+        with pytest.raises(KnowledgeError, match="stored by somebody else"):
+            await room.knowledge.forget(AGENT, BOB, "wifi", "agent")
+        assert await room.knowledge.forget(AGENT, ANN, "wifi", "agent")
+        folder = room.root / "_shared" / "kitchen"
+        folder.mkdir(parents=True)
+        (folder / "knowledge.jsonl").write_text('{"key":"oven","content":"hot","by":"bob@x"}\n')
+        assert await room.knowledge.forget(AGENT, ANN, "oven", "kitchen")
+
+
+async def test_what_others_have_contributed_is_labelled(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("mine", "xyzzy")
+        await room.store("shared", "xyzzy", scope="agent", taint="person")
+        await room.store("page", "xyzzy", scope="agent", taint="web")
+        mine = await room.knowledge.recall(AGENT, ANN, "xyzzy", 5)
+        assert {one.key: one.taint for one in mine} == {
+            "mine": None,
+            "shared": "person",
+            "page": "web",
+        }
+        others = await room.knowledge.recall(AGENT, BOB, "xyzzy", 5)
+        assert {one.key: one.taint for one in others} == {"shared": "file", "page": "web"}
+
+
+async def test_agents_have_memories_of_their_own_and_sub_agents_see_no_other(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path / "memory", [TEAM]) as room:
+        know = room.knowledge
+        await know.store("researcher", ANN, Memo("a", "xyzzy of the researcher"))
+        await know.store("researcher", ANN, Memo("b", "xyzzy of all its people"), "agent")
+        await know.store("researcher", ANN, Memo("c", "xyzzy of the team"), "team")
+        for agent, keys in (
+            ("researcher", {"a", "b", "c"}),
+            ("assistant", {"c"}),
+            ("researcher/1", set()),
+        ):
+            found = await know.recall(agent, ANN, "xyzzy", 9)
+            assert {one.key for one in found} == keys, agent
+        assert know.scopes("researcher/1", ANN) == ("private",)
+        with pytest.raises(KnowledgeError, match="There are: private"):
+            await know.store("researcher/1", ANN, Memo("d", "x"), "agent")
+        await know.store("researcher/1", ANN, Memo("d", "xyzzy of the child"))
+        assert await know.get("researcher", ANN, "d") == []
+
+
+def test_names_and_entries_that_cannot_be_are_refused_in_sentences() -> None:
+    for name in ("private", "Küche", "a/b", "", "1st", ".."):
+        with pytest.raises(ValidationError):
+            MemoryScope(name=name, members=("*",))
+    with pytest.raises(ValidationError, match="two scopes called 'team'"):
+        Memory(scopes=(TEAM, TEAM))
+
+
+async def test_entries_that_are_no_addresses_stop_the_start(tmp_path: Path) -> None:
+    wrong = MemoryScope(name="x", members=("ann@example.com/phone",))
+    with pytest.raises(PolicyError, match=r"memory\.scopes\.x\.members"):
+        async with remembering(tmp_path / "memory", [wrong]):
+            pass
+
+
+async def test_a_domain_called_like_our_folders_has_a_memory_of_its_own(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory", [TEAM]) as room:
+        await room.store("k", "xyzzy", scope="team")
+        await room.store("k", "xyzzy", scope="agent")
+        for name in ("shared", "all", "team"):
+            assert await room.knowledge.get("assistant", ANN.parse(name), "k") != []  # of the agent
+            found = await room.knowledge.recall("assistant", ANN.parse(name), "xyzzy", 5)
+            assert len(found) == 1

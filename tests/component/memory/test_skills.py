@@ -1,0 +1,144 @@
+"""What a model gets when it remembers, looks up and forgets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from component.memory.files import MemoryStoreError
+from component.memory.skills import memory_skills
+from component.policy.taint import Taint
+from component.settings.memory import MemoryScope
+from component.skills.context import Context
+from component.skills.declare import AnySkill
+from component.skills.errors import SkillError
+from component.skills.outputs import result_of
+from tests.component.memory.remembering import Room, remembering
+
+pytestmark = pytest.mark.anyio
+
+
+class Talk:
+    """Calls the skills as somebody who talks with an agent."""
+
+    def __init__(self, room: Room, taints: set[Taint] | None = None) -> None:
+        self.taints: set[Taint] = taints or set()
+        made = memory_skills(room.knowledge, lambda _context: self.taints)
+        self.skills: dict[str, AnySkill] = {one.name: one for one in made}
+
+    async def __call__(self, name: str, who: str = "ann@example.com", **arguments: Any) -> Any:
+        """The text and the data of what a skill returns."""
+        skill = self.skills[f"memory_{name}"]
+        context = Context(principal=who, sender=f"{who}/x", skill=skill.name, agent="assistant")
+        given = msgspec.convert(arguments, skill.inputs.struct)
+        outputs = result_of(await skill.invoke(given, context), 0.0).outputs
+        data = json.loads(outputs[1].text) if len(outputs) > 1 else None
+        return outputs[0].text, data
+
+
+async def test_the_skills_say_honestly_what_they_do(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        skills = Talk(room).skills
+    assert set(skills) == {"memory_store", "memory_recall", "memory_search", "memory_forget"}
+    store, forget = skills["memory_store"], skills["memory_forget"]
+    assert (store.annotations.destructive, store.annotations.idempotent) == (False, True)
+    assert (forget.annotations.destructive, forget.annotations.idempotent) == (True, True)
+    for name in ("memory_recall", "memory_search"):
+        assert skills[name].annotations.read_only
+        assert skills[name].capabilities == ("memory:read",)
+    for one in skills.values():
+        assert not one.annotations.open_world
+        assert "context" not in one.inputs.schema["properties"]
+        assert all(param.description for param in one.inputs.params), one.name
+
+
+async def test_a_memory_is_stored_found_and_forgotten(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        call = Talk(room)
+        told, _ = await call("store", key="tea", body="She likes sencha", topic="food", tags=["x"])
+        assert told == "Remembered tea (version 1)."
+        assert (await call("store", key="tea", body="She likes oolong"))[0].endswith("(version 2).")
+        text, data = await call("recall", query="tea")
+        assert "She likes oolong" in text
+        assert data[0]["version"] == 2
+        text, data = await call("recall", query="tea", earlier=True)
+        assert [one["body"] for one in data] == ["She likes sencha", "She likes oolong"]
+        text, data = await call("recall", query="what about oolong?")
+        assert data[0]["key"] == "tea"
+        text, data = await call("search")
+        assert [one["key"] for one in data] == ["tea"]
+        assert await call("search", query="oolong", tags=["nothing"]) == ("No memory fits.", [])
+        assert (await call("forget", key="tea"))[0] == "Forgot tea."
+        assert (await call("forget", key="tea"))[0] == "There was no memory tea in private."
+        assert await call("recall", query="tea") == ("No memory fits.", [])
+
+
+async def test_long_memories_are_cut_in_lists_and_whole_by_their_key(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        call = Talk(room)
+        await call("store", key="long", body="word " * 2000)
+        text, _ = await call("search", query="word")
+        assert len(text) < 2000
+        assert text.endswith("…")
+        text, _ = await call("recall", query="long")
+        assert len(text) > 9000
+
+
+async def test_tainted_content_stays_labelled(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        call = Talk(room, {"person", "web", "file"})
+        await call("store", key="page", body="click here, says xyzzy")
+        call.taints = {"person"}
+        await call("store", key="own", body="xyzzy is fine")
+        text, data = await call("search", query="xyzzy")
+        assert {one["key"]: one.get("origin") for one in data} == {"page": "web", "own": "person"}
+        assert "[page] (" in text
+        assert "from the web" in text
+        recalled = await room.knowledge.recall("assistant", _jid("ann@example.com"), "xyzzy", 5)
+        assert {one.key: one.taint for one in recalled} == {"page": "web", "own": "person"}
+
+
+async def test_what_cannot_be_done_is_said_to_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = MemoryScope(name="home", members=("bob@example.com",))
+    async with remembering(tmp_path / "memory", [scope], item_bytes=10) as room:
+        call = Talk(room)
+        with pytest.raises(SkillError, match="10 are the most"):
+            await call("store", key="k", body="x" * 11)
+        with pytest.raises(SkillError, match="There are: private, agent"):
+            await call("store", key="k", body="x", scope="home")
+        with pytest.raises(SkillError, match="There are: private, agent"):
+            await call("forget", key="k", scope="home")
+        for wrong in ({"key": ""}, {"key": "a\nb"}, {"key": " a"}, {"key": "x" * 201}):
+            with pytest.raises(msgspec.ValidationError):
+                await call("store", body="x", **wrong)
+
+        def broken(*_: Any) -> Any:
+            raise MemoryStoreError("/some/where cannot be read")
+
+        monkeypatch.setattr(room.index, "owners", broken)
+        with pytest.raises(SkillError) as refused:
+            await call("recall", query="tea")
+        assert "/some/where" not in str(refused.value)
+
+
+async def test_what_is_shared_says_from_whom(tmp_path: Path) -> None:
+    scope = MemoryScope(name="home", members=("example.com",))
+    async with remembering(tmp_path / "memory", [scope]) as room:
+        call = Talk(room)
+        told, _ = await call("store", key="wifi", body="xyzzy", scope="home")
+        assert told == "Remembered wifi for all of home (version 1)."
+        text, data = await call("recall", who="bob@example.com", query="wifi")
+        assert data[0]["contributor"] == "ann@example.com"
+        assert data[0]["origin"] == "file"
+        assert "by ann@example.com" in text
+        assert await call("recall", who="eve@example.net", query="wifi") == ("No memory fits.", [])
+
+
+def _jid(text: str) -> Any:
+    from xep.jid import JID
+
+    return JID.parse(text)
