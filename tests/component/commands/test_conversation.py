@@ -1,0 +1,204 @@
+"""Commands about one's own conversation: each is about who asks, and about nobody else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from component.agent.conversations import Doing
+from component.commands.conversation import About, ConversationCommands, Told
+from component.commands.definition import OPERATOR, Answer, Asking, CommandError, Commands
+from component.commands.words import read_words
+from component.memory.index_search import Search
+from component.memory.knowledge import KnowledgeError
+from component.memory.lines import SessionKey
+from component.memory.personas import Persona, PersonaError
+from component.memory.upkeep import Forgotten, Status
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+ALICE = JID.parse("alice@a.example")
+AT, DOMAIN = JID.parse("researcher@agent.example"), JID.parse("agent.example")
+
+
+class Item:
+    def __init__(self, key: str, body: str, title: str = "") -> None:
+        self.key, self.body, self.title, self.version = key, body, title, 2
+
+
+class Remembered:
+    def __init__(self, item: Item, scope: str = "private") -> None:
+        self.item, self.scope = item, scope
+
+
+class Rooms:
+    """The rooms behind the commands, which say what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.there = True
+        self.gone = Forgotten(messages=1, memories=2, names=("history.jsonl",))
+        self.doing_now = Doing(running=False, waiting=0, parked=0)
+        self.persona: Persona | None = None
+        self.found: list[Any] = [
+            Remembered(Item("tea", "green\nalways", "Tea")),
+            Remembered(Item("wifi", "x" * 400), "kitchen"),
+        ]
+
+    async def new(self, agent: str, who: JID) -> bool:
+        self.asked.append(("new", agent, who))
+        return self.there
+
+    async def stop(self, agent: str, who: JID) -> str:
+        self.asked.append(("stop", agent, who))
+        return "I have stopped."
+
+    async def forget(self, agent: str, who: JID, key: str | None = None, scope: str = "") -> Any:
+        self.asked.append(("forget", agent, who, key))
+        if key == "refused":
+            raise KnowledgeError("You may not.")
+        return self.gone if key is None else key == "tea"
+
+    def doing(self, agent: str, who: JID) -> Doing:
+        return self.doing_now
+
+    async def status(self, key: SessionKey) -> Status:
+        self.asked.append(("status", key.agent, key.who))
+        return Status(messages=3, archived=1)
+
+    async def list(self, who: JID) -> tuple[Persona, ...]:
+        return (
+            Persona(id="mentor", name="Mentor", folder=Path(), description="Teaches.", icon="M"),
+            Persona(id="poet", name="Poet", folder=Path()),
+        )
+
+    async def active(self, agent: str, who: JID) -> Persona | None:
+        return self.persona
+
+    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
+        self.asked.append(("choose", agent, who, chosen))
+        if chosen == "nobody":
+            raise PersonaError("There is no persona 'nobody' for you.")
+        personas = {each.id: each for each in await self.list(who)}
+        self.persona = None if chosen is None else personas[chosen]
+        return self.persona
+
+    async def search(self, agent: str, who: JID, search: Search) -> Any:
+        self.asked.append(("search", agent, who, search.text))
+        return self.found
+
+    async def told(self, agent: str, who: JID) -> Told:
+        return Told(
+            title="Researcher",
+            state="active",
+            model="small",
+            uptime_s=7300,
+            connection="a component of localhost",
+            sources=("identity.md",),
+            idle_timeout_mins=240,
+        )
+
+
+def table(rooms: Rooms) -> Commands:
+    anything: Any = rooms
+    commands = ConversationCommands(
+        anything, anything, anything, anything, anything.told, "assistant"
+    )
+    return Commands(commands.commands())
+
+
+async def says(rooms: Rooms, line: str, at: JID = AT, asking: Asking | None = None) -> Answer:
+    commands = table(rooms)
+    name, _, words = line.partition(" ")
+    asking = asking or commands.asking(ALICE, at)
+    command = commands.get(name, asking)
+    assert command is not None
+    return await command.run(asking, read_words(command, words))
+
+
+@pytest.mark.parametrize("name", ["new", "reset"])
+async def test_a_new_conversation(name: str) -> None:
+    rooms = Rooms()
+    assert "put away" in (await says(rooms, name)).text
+    rooms.there = False
+    assert "already" in (await says(rooms, name, DOMAIN)).text
+    assert rooms.asked == [("new", "researcher", ALICE), ("new", "assistant", ALICE)]
+
+
+async def test_stop() -> None:
+    rooms = Rooms()
+    assert (await says(rooms, "stop")).text == "I have stopped."
+    assert rooms.asked == [("stop", "researcher", ALICE)]
+
+
+async def test_forget() -> None:
+    rooms = Rooms()
+    answer = await says(rooms, "forget")
+    assert answer.text == "I have forgotten what I knew of you: 1 message, 2 memories."
+    rooms.gone = Forgotten(names=("user.md",))
+    assert (await says(rooms, "forget")).text.endswith("some notes.")
+    rooms.gone = Forgotten()
+    assert (await says(rooms, "forget")).text == "There was nothing to forget."
+
+
+async def test_how_it_is() -> None:
+    rooms = Rooms()
+    answer = await says(rooms, "status")
+    assert isinstance(answer.value, About)
+    assert (answer.value.messages, answer.value.persona) == (3, None)
+    assert answer.text.splitlines() == [
+        "I am Researcher, and active.",
+        "Up for 2 hours, a component of localhost. Model: small.",
+        "3 messages in this conversation, 1 earlier one, no memories.",
+        "After 240 minutes of silence we begin anew.",
+        "What shapes me: identity.md.",
+    ]
+    await says(rooms, "persona mentor")
+    rooms.doing_now = Doing(running=True, waiting=2, parked=1)
+    lines = (await says(rooms, "status")).text.splitlines()
+    assert lines[0] == "I am Researcher, as Mentor, and active."
+    assert lines[3] == (
+        "Now: I am writing an answer, 2 messages waiting, 1 thing waiting for a word or for work."
+    )
+
+
+async def test_personas() -> None:
+    rooms = Rooms()
+    assert (await says(rooms, "persona")).text.startswith("I am myself.")
+    assert (await says(rooms, "persona mentor")).text == "From now on I am M Mentor."
+    assert (await says(rooms, "persona")).text == "I am M Mentor."
+    assert (await says(rooms, "persona list")).text.splitlines() == [
+        "Personas:",
+        "* mentor - Teaches.",
+        "- poet",
+    ]
+    assert (await says(rooms, "persona reset")).text == "From now on I am myself again."
+    with pytest.raises(CommandError, match="no persona 'nobody'"):
+        await says(rooms, "persona nobody")
+
+
+async def test_what_is_remembered() -> None:
+    rooms = Rooms()
+    lines = (await says(rooms, "memory green tea")).text.splitlines()
+    assert lines[0] == "- tea: Tea: green always"
+    assert lines[1].startswith("- wifi [kitchen]: xxx")
+    assert lines[1].endswith("…")
+    assert rooms.asked == [("search", "researcher", ALICE, "green tea")]
+    rooms.found = []
+    assert (await says(rooms, "memory")).text == "I remember nothing of you."
+    assert (await says(rooms, "memory green")).text == "I remember nothing like that."
+
+
+async def test_one_memory_is_forgotten() -> None:
+    rooms = Rooms()
+    assert (await says(rooms, "memory forget tea")).text == "I have forgotten tea."
+    assert "nothing called coffee" in (await says(rooms, "memory forget coffee")).text
+    with pytest.raises(CommandError, match="You may not"):
+        await says(rooms, "memory forget refused")
+
+
+@pytest.mark.parametrize("name", ["new", "stop", "status", "forget", "persona", "memory"])
+async def test_the_operator_has_no_conversation(name: str) -> None:
+    with pytest.raises(CommandError, match="over XMPP"):
+        await says(Rooms(), name, asking=OPERATOR)
