@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from component.models import local_gguf
+from component.models.chat_request import held_to, message_of, tool_of
 from component.models.local_gguf import BadModelFileError, ModelFile
 from component.models.local_process import WorkerProcess
 from component.models.protocol import (
@@ -35,6 +36,7 @@ from component.models.protocol import (
     ToolCall,
     Usage,
 )
+from component.models.tool_names import ToolNames
 from component.settings.llm import ModelChoice
 
 _log = structlog.get_logger("component.models")
@@ -213,13 +215,15 @@ class LocalModel:
         self._number += 1
         number = self._number
         most = min(request.max_tokens, self._choice.max_tokens_per_request)
+        names = ToolNames(tool.name for tool in request.tools)
+        body = self._body(request, names, most)
         texts: list[str] = []
         seconds = self._choice.timeout_s
         begun = anyio.current_time()
         end: dict[str, Any] | None = None
         try:
             with anyio.move_on_after(seconds / 2) as patience:
-                await process.say({"ask": number, "body": self._body(request, most), "most": most})
+                await process.say({"ask": number, "body": body, "most": most})
                 while end is None:
                     said = await process.hear()
                     if said is None:
@@ -239,9 +243,11 @@ class LocalModel:
         self._tell(process)
         if end is None:
             raise ModelUnavailableError(f"{self.name} did not answer within {seconds:g} seconds")
-        return self._completion("".join(texts), end, most)
+        return self._completion("".join(texts), end, names, most)
 
-    def _completion(self, text: str, end: dict[str, Any], most: int) -> Completion:
+    def _completion(
+        self, text: str, end: dict[str, Any], names: ToolNames, most: int
+    ) -> Completion:
         if (over := end.get("over")) is not None:
             raise ContextOverflowError(
                 f"the question has {over} tokens and the answer may have {most}, but {self.name}"
@@ -252,17 +258,20 @@ class LocalModel:
         tokens_in, tokens_out = end["usage"]
         return Completion(
             text=text,
-            tool_calls=tuple(ToolCall(**call) for call in end.get("calls", ())),
+            tool_calls=tuple(
+                ToolCall(call["id"], names.ours(call["name"]), call["arguments"])
+                for call in end.get("calls", ())
+            ),
             finish=_FINISHES.get(end["finish"], "stop"),
             usage=Usage(tokens_in, tokens_out),
             model=self.name,
         )
 
-    def _body(self, request: ModelRequest, most: int) -> dict[str, Any]:
+    def _body(self, request: ModelRequest, names: ToolNames, most: int) -> dict[str, Any]:
         """Write the request as llama.cpp reads it."""
         temperature = self._temperature if request.temperature is None else request.temperature
         body: dict[str, Any] = {
-            "messages": [_message(message) for message in request.messages],
+            "messages": [message_of(_encodable(message), names) for message in request.messages],
             "max_tokens": most,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -271,41 +280,16 @@ class LocalModel:
         if temperature is not None:
             body["temperature"] = temperature
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": msgspec.json.decode(tool.parameters),
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [tool_of(tool, names) for tool in request.tools]
         if request.schema is not None:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"schema": msgspec.json.decode(request.schema)},
-            }
+            body["response_format"] = held_to(request.schema)
         return body
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
-    # Half a surrogate pair is no character, and no JSON.
+def _encodable(message: ChatMessage) -> ChatMessage:
+    """Half a surrogate pair is no character, and no JSON."""
     content = message.content.encode(errors="replace").decode()
-    written: dict[str, Any] = {"role": message.role, "content": content}
-    if message.tool_calls:
-        written["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        written["tool_call_id"] = message.tool_call_id
-    return written
+    return msgspec.structs.replace(message, content=content)
 
 
 def _why(lines: Sequence[str]) -> str:
