@@ -18,7 +18,6 @@ import msgspec
 
 from xep.stanza import Incoming
 from xep.stream import (
-    STANZA_TAGS,
     STREAM_CLOSE,
     STREAMS,
     Condition,
@@ -199,9 +198,8 @@ def handshake_digest(stream_id: str, secret: str) -> str:
 
 
 def _received(element: Element, size: int) -> StanzaReceived | ElementReceived:
-    if element.tag in STANZA_TAGS:
-        return StanzaReceived(Incoming(element, size))
-    return ElementReceived(element, size)
+    stanza = Incoming(element, size)
+    return ElementReceived(element, size) if stanza.kind is None else StanzaReceived(stanza)
 
 
 class _Stream(ABC):

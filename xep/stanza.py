@@ -25,6 +25,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 _OWN: Final = f"{{{NAMESPACE}}}"
 _ERROR: Final = f"{{{NAMESPACE}}}error"
+_HEAD: Final = ("type", "id", "from", "to")
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _DEFAULT_TYPES: Final = {"message": "normal", "presence": "available"}
 
@@ -45,15 +46,11 @@ class Incoming:
     __slots__ = ("_element", "id", "kind", "sender", "size", "to", "type")
 
     def __init__(self, element: Element, size: int) -> None:
-        get = element.attrib.get
-        kind = _KINDS.get(element.tag)
         self._element = element
-        self.kind = kind
-        self.type = get("type") or _DEFAULT_TYPES.get(kind or "", "")
-        self.id = get("id")
-        self.sender = get("from")
-        self.to = get("to")
         self.size = size
+        self.kind = _KINDS.get(element.tag)
+        type_, self.id, self.sender, self.to = map(element.attrib.get, _HEAD)
+        self.type = type_ or _DEFAULT_TYPES.get(self.kind or "", "")
 
     @property
     def lang(self) -> str | None:
@@ -88,7 +85,8 @@ class Incoming:
 
     def sole_decoded(self, decode: Decoder) -> Payload:
         """As ``sole_payload``, by a decoder that ``decoder_for`` gave once for all stanzas."""
-        return cast("Payload", decode(self._element[0]))
+        payload: Payload = decode(self._element[0])
+        return payload
 
     def payload(self, cls: type[P], *, strict: bool = False) -> P | None:
         """The first child that is a ``cls``; None when there is none.

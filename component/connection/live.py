@@ -81,7 +81,6 @@ class LiveStream:
         self._probes = probes
         self._scope = anyio.CancelScope()
         self._wake = anyio.Event()
-        self._handing_over = False
         self._waiting = 0  # stanzas that the receiver has yet to handle
         self._closing = False
         self._failure: ConnectionFailed | None = None
@@ -99,9 +98,9 @@ class LiveStream:
         try:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
-                self._handing_over = True
+                self._outbox.held = True
                 self._receiver.connected()
-                self._handing_over = False
+                self._outbox.held = False
                 self.flush()
                 self._hand_over(first)
                 tasks.start_soon(self._write)
@@ -109,6 +108,7 @@ class LiveStream:
                 await self._read()
                 tasks.cancel_scope.cancel()
         finally:
+            self._outbox.held = False  # the receiver may have failed meanwhile
             self._outbox.on_put = _nothing
             self._outbox.stop()
         assert self._failure is not None
@@ -173,9 +173,10 @@ class LiveStream:
         else:
             stanzas = cast("list[Event]", events)
         if stanzas or self._waiting:
-            self._handing_over = True
+            # What is put meanwhile is sent when that is done, without a task.
+            self._outbox.held = True
             self._waiting = self._receiver.received(stanzas) or 0
-            self._handing_over = False
+            self._outbox.held = False
             if not self._waiting:
                 self._flush(self._last_read)
         if ended:
@@ -206,9 +207,7 @@ class LiveStream:
     # -- writing ---------------------------------------------------------------------------------
 
     def _put(self) -> None:
-        # What is put while events are handed over is sent when that is done, without a task.
-        if not self._handing_over:
-            self._wake.set()
+        self._wake.set()
 
     def _flush(self, now: float) -> None:
         if not self._outbox.waiting_bytes or self._outbox.stopped:

@@ -34,18 +34,19 @@ class Outbox:
     Attributes:
         waiting_bytes: what the kernel has not taken yet.
         dropped: stanzas dropped so far because too much waited.
-        taken: stanzas put in so far.
         stopped: no stream takes anything now; what is put waits for the next `start`.
         on_put: called after each `put`; the connection hooks in here.
+        held: whoever puts now sends it, too, so `on_put` is not called.
         on_full: called when twice ``limit_bytes`` is exceeded, before anything is dropped: the
             last chance to make room.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
+        self._bound_bytes = 2 * limit_bytes
+        self.held = False
         self.waiting_bytes = 0
         self.dropped = 0
-        self.taken = 0
         self.on_put: Callable[[], None] = _nothing
         self.on_full: Callable[[], None] = _nothing
         self._entries: deque[bytes] = deque()
@@ -60,18 +61,18 @@ class Outbox:
     @property
     def over_bound(self) -> bool:
         """More waits than may ever."""
-        return self.waiting_bytes > 2 * self.limit_bytes
+        return self.waiting_bytes > self._bound_bytes
 
     def put(self, xml: str) -> None:
         """Queue one whole stanza. Never blocks; sent by the next flush."""
         data = xml.encode()
-        self.taken += 1
         self._entries.append(data)
         self.waiting_bytes += len(data)
-        if self.waiting_bytes > 2 * self.limit_bytes:
+        if self.waiting_bytes > self._bound_bytes:
             self.on_full()
             self._drop_oldest()
-        self.on_put()
+        if not self.held:
+            self.on_put()
 
     def start(self) -> None:
         """A new stream is established: what was cut off is to be sent whole."""

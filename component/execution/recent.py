@@ -89,11 +89,12 @@ class Recent:
 
     def put(self, key: Key, execute: Execute, size: int, answer: Answer) -> None:
         """Keep the answer to a request of `size` bytes, unless it alone is too much."""
-        size += _ENTRY
-        if isinstance(answer, Encoded):
-            size += len(answer.xml)
+        if type(answer) is Encoded:
+            size += _ENTRY + len(answer.xml)
         elif isinstance(answer, Result):
-            size += sum([len(output.text) for output in answer.outputs])
+            size += _ENTRY + sum([len(output.text) for output in answer.outputs])
+        else:
+            size += _ENTRY
         self._size += size
         if self._size > self._half_of_size or len(self._young) >= self._half_of_entries:
             if size > self._half_of_size:

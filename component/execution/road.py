@@ -18,6 +18,7 @@ from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
 from component.skills.native import call_inline, call_inline_as
 from component.skills.outputs import SkillResult
+from component.skills.params import prepare_texts
 from component.tasks.outcomes import error_of, result_of
 from component.tasks.protocol import Asker, Call, Confirmation, Origin, Tasks
 from component.tasks.replay import again, digest_of, given, key_of
@@ -121,7 +122,14 @@ class Road:
         if execute.request is None:
             recent, key = self._recent, (requester, target, stanza_id)
             known = recent.get(key, execute)
-            if known is None and skill.at_once and self._is_immediate(principal, skill, execute):
+            if (
+                known is None
+                and skill.at_once
+                and execute.mode != "async"
+                and not execute.earlier
+                and execute.delegation is None
+                and not self._confirming.needed(principal, skill)
+            ):
                 if execute.deadline is not None:
                     self._check_deadline(execute.deadline)
                 arguments = _arguments(skill, execute)
@@ -166,17 +174,6 @@ class Road:
         key = key_of(requester, target, _SESSION + session, "")
         return self._admit(
             *(requester, principal, target, execute, skill, key, origin, lang), agent, asker
-        )
-
-    def _is_immediate(self, principal: JID, skill: AnySkill, execute: Execute) -> bool:
-        """Whether nothing about a request that has no name of its own can wait, as far as its skill
-        does not: that was asked before.
-        """
-        return (
-            execute.mode != "async"
-            and not execute.earlier
-            and execute.delegation is None
-            and not self._confirming.needed(principal, skill)
         )
 
     def _written(
@@ -312,10 +309,11 @@ def _check_identifiers(execute: Execute) -> None:
 
 
 def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
-    texts = [(param.name, param.text) for param in execute.params]
-    json = None if execute.json_params is None else bytes(execute.json_params.json)
     try:
-        return prepare(skill, texts, json)
+        if execute.json_params is None:
+            return prepare_texts(skill, execute.params)
+        texts = [(param.name, param.text) for param in execute.params]
+        return prepare(skill, texts, bytes(execute.json_params.json))
     except InvalidParam as error:
         raise error_of(skill, error) from error
 

@@ -2,12 +2,15 @@
 
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 from xep.component_stream import StanzaReceived
 from xep.stream import StanzaSkipped
 
 Event: TypeAlias = StanzaReceived | StanzaSkipped
+
+_sender = attrgetter("stanza.sender")
 
 
 class Turns:
@@ -68,15 +71,14 @@ class Turns:
 
 
 def of_one_sender(events: Sequence[Event]) -> bool:
-    """Whether one address sent all of them, so that there is nobody to take turns with."""
-    first: str | None = None
-    for event in events:
-        sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
-        if first is None:
-            first = sender
-        if sender != first or sender is None:
-            return False
-    return True
+    """Whether one address sent all of them, none of which was skipped: then there is nobody to take
+    turns with.
+    """
+    try:
+        senders = set(map(_sender, events))
+    except AttributeError:  # a skipped one has no stanza
+        return False
+    return len(senders) <= 1 and None not in senders
 
 
 def _principal(event: Event) -> str:

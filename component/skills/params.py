@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -47,6 +47,35 @@ def prepare(
     Raises InvalidParam and nothing else, whatever the caller sent.
     """
     return fill(skill.inputs.struct, skill.inputs.readers, texts, json)
+
+
+class Text(Protocol):
+    """A parameter as a caller sent it: its name and its text."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+
+
+def prepare_texts(skill: AnySkill, params: Iterable[Text]) -> msgspec.Struct:
+    """As `prepare`, for parameters that are all text: nearly always that text is the value."""
+    inputs = skill.inputs
+    values: dict[str, str] = {}
+    for param in params:
+        name = param.name
+        if name in values or name not in inputs.verbatim:
+            break
+        values[name] = param.text
+    else:
+        try:
+            return _convert(values, inputs.struct)
+        except Exception:  # noqa: BLE001, S110 - it is said below what is wrong
+            pass
+    return prepare(skill, [(param.name, param.text) for param in params])
 
 
 def fill(

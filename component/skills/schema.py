@@ -45,13 +45,15 @@ class Inputs(msgspec.Struct, frozen=True):
     """What a skill takes.
 
     `struct` is the class that validated arguments are instances of, `context` the name of the
-    parameter that the call's Context is passed as, if there is one.
+    parameter that the call's Context is passed as, if there is one. `verbatim` names the parameters
+    whose text is their value.
     """
 
     struct: type[msgspec.Struct]
     schema: Schema
     params: tuple[Param, ...]
     readers: Mapping[str, Reader]
+    verbatim: frozenset[str]
     context: str | None
     positional: bool
 
@@ -118,6 +120,7 @@ def inputs_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Inputs:
         schema=schema,
         params=_params_of(schema),
         readers=readers,
+        verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
         context=context,
         positional=positional and context is None,
     )

@@ -27,6 +27,7 @@ _PLAIN: Final = {
     ord("p"): (b"<presence ", b"<presence", b"</presence>"),
 }
 _END: Final = b"</iq>"
+_END_SIZE: Final = len(_END)
 _WORTH_IT: Final = 1024
 """Bytes from which on it pays to look for all IQs at once."""
 _SHORTEST_ELEMENT: Final = len("<a/>")
@@ -90,7 +91,7 @@ def _only_iqs(data: bytes, pos: int, harmless: int) -> list[int]:
     """
     after = data.rfind(_END) + len(_END)
     pieces = data[pos:after].split(_END)[:-1]
-    sizes = [len(piece) + len(_END) for piece in pieces]
+    sizes = [len(piece) + _END_SIZE for piece in pieces]
     if (
         data.count(b"<iq", pos, after) != len(pieces)
         or not all(map(bytes.startswith, pieces, repeat(b"<iq ")))

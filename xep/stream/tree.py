@@ -70,7 +70,7 @@ class Forest:
             for element in elements:
                 element.tail = None  # white space between stanzas depends on the chunks
         # A namespace can be written with references to its characters, too.
-        if b"&#" in data or any(map(data.__contains__, self._content)):
+        if (b"&" in data and b"&#" in data) or any(map(data.__contains__, self._content)):
             self._make_canonical(elements)
         return elements
 
