@@ -61,6 +61,8 @@ class Check:
         features: what disco#info must list for it to be about this target.
         roles: the skills under test that it calls.
         alone: whether nothing else may be under way meanwhile.
+        ordered: whether it looks at the order in which messages to the caller's full and to its
+            bare JID come.
         run: does it.
     """
 
@@ -72,6 +74,7 @@ class Check:
     features: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     alone: bool = False
+    ordered: bool = False
 
 
 def check(
@@ -81,13 +84,15 @@ def check(
     features: Iterable[str] = (),
     roles: Iterable[str] = (),
     alone: bool = False,
+    ordered: bool = False,
 ) -> Callable[[Callable[[Talk], Awaitable[None]]], Check]:
     """Make a `Check` of a function; the first line of its docstring is the title."""
 
     def made(run: Callable[[Talk], Awaitable[None]]) -> Check:
         title = (run.__doc__ or name).strip().splitlines()[0].removesuffix(".")
+        needed = frozenset(needs)
         return Check(
-            name, title, observes, run, frozenset(needs), tuple(features), tuple(roles), alone
+            name, title, observes, run, needed, tuple(features), tuple(roles), alone, ordered
         )
 
     return made

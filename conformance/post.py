@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Protocol
 
 from conformance.drivers import Driver, Part
-from conformance.model import Finding, Watch
+from conformance.model import Ability, Finding, Watch
 from conformance.record import Record
 from conformance.stanzas import Received
 from xep.stanza import Incoming
@@ -103,8 +103,17 @@ class Post:
         if answer:
             self._stray(key, stanza)
             return
-        for box in list(self._boxes.get(key[0], ())):
+        for box in self._for_whom(head):
             box.told(stanza)
+
+    def _for_whom(self, head: Incoming) -> list[Box]:
+        to = head.to or ""
+        found = list(self._boxes.get(to, ()))
+        if Ability.STAMPED not in self.driver.abilities and head.type in ("chat", "normal"):
+            # A server that gave it to one resource may have written that into it.
+            bare = self._boxes.get(to.partition("/")[0], ())
+            found += [box for box in bare if box not in found]
+        return found
 
     @property
     def now(self) -> float:

@@ -146,9 +146,10 @@ class Replay:
 
     async def _scene(self, scene: Scene) -> list[str]:
         token = f"{scene.name}-{secrets.token_hex(3)}"
-        cast = self._driver.cast(token)
+        cast = self._driver.cast(token, ordered=True)
         lacking = _lacking(scene, cast, self._driver)
         if lacking:
+            self._driver.done(token)
             return [f"≠ it is left out: {lacking}"]
         self._known = _people(scene, cast)
         self._lane, self._token = re.compile(_LANE.format(re.escape(scene.name))), token
@@ -162,6 +163,7 @@ class Replay:
         finally:
             for place in places:
                 self._driver.stop(place, playing.answer)
+            self._driver.done(token)
 
     async def _entries(self, scene: Scene, cast: Cast) -> list[str]:
         lines: list[str] = []

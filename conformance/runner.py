@@ -170,14 +170,19 @@ async def _checks(
         if progress is not None:
             progress(result, len(results), len(chosen))
 
-    async def lane(queue: list[Check]) -> None:
-        while queue:
-            await one(queue.pop(0))
+    async def lane(*queues: list[Check]) -> None:
+        for queue in queues:
+            while queue:
+                await one(queue.pop(0))
 
     together = [check for check in chosen if not check.alone]
+    in_order = [check for check in together if check.ordered]
+    others = [check for check in together if not check.ordered]
+    ordered = post.driver.ordered
     async with anyio.create_task_group() as group:
-        for _ in range(min(post.driver.lanes, len(together))):
-            group.start_soon(lane, together)
+        for number in range(post.driver.lanes):
+            queues = (in_order, others) if number < ordered else (others,)
+            group.start_soon(lane, *queues)
     for check in chosen:
         if check.alone:
             await one(check)

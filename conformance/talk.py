@@ -80,7 +80,7 @@ class Talk:
         self.held: set[str] = set()
         self.unanswered: list[str] = []
         self._token = f"{check.name}-{secrets.token_hex(3)}"
-        self.who: Cast = post.driver.cast(self._token)
+        self.who: Cast = post.driver.cast(self._token, ordered=check.ordered)
         self.record = Record(self.who)
         self._post = post
         self._ids = itertools.count(1)
@@ -105,6 +105,7 @@ class Talk:
             self._post.close_box(self)
             for address, part in self._played.items():
                 self._post.stop(address, part)
+            self._post.driver.done(self._token)
 
     def answered(self, id_: str, stanza: Received) -> None:
         """Take an answer; called by the post."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _HOST = "localhost"
 _ADDRESS = "127.0.0.1"
 _COMPONENT = f"agent.{_HOST}"
+_JUDGED_INLINE_S = 2.0
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 
 
@@ -122,6 +123,8 @@ def _settings(server: "DevServer", secret: str, directory: Path, fixtures: bool)
         skills=model.Skills(modules=("component.cli.demo_skills",)),
         storage=model.Storage(path=directory),
         conformance=model.Conformance(enabled=fixtures),
+        # Whoever judges waits for that limit several times.
+        limits=model.Limits(inline_s=_JUDGED_INLINE_S) if fixtures else model.Limits(),
     )
 
 

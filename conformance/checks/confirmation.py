@@ -203,7 +203,9 @@ async def words(t: Talk) -> None:
     texts = [one.text for one in event.failure.texts] if event.failure else []
     ok = any("only what is older than a year" in text for text in texts)
     t.hold("CNF-023", ok, "what follows the word as the reason", message)
-    told = await t.quiet(lambda s: s.head.type == "chat" and s.body is not None, t.timeout)
+    told = await t.quiet(
+        lambda s: s.head.type == "chat" and s.body is not None and s.thread == id_, t.timeout
+    )
     t.hold("CNF-028", told is not None, "a word in the chat on what came of it", "silence")
 
 

@@ -152,7 +152,15 @@ async def idle(t: Talk) -> None:
     t.hold("CAN-005", ok, "nothing has changed", again)
 
 
-@check("cancel.running", "CAN-002", "CAN-003", "CAN-009", features=[TASKS], roles=("sleep",))
+@check(
+    "cancel.running",
+    "CAN-002",
+    "CAN-003",
+    "CAN-009",
+    features=[TASKS],
+    roles=("sleep",),
+    ordered=True,
+)
 async def running(t: Talk) -> None:
     """What runs goes to cancelling, and does not stay there."""
     made = await begin(t, "sleep", _LONG)

@@ -88,6 +88,7 @@ async def same_task(t: Talk) -> None:
     "ACC-005",
     features=[TASKS],
     roles=("progress",),
+    ordered=True,
 )
 async def events(t: Talk) -> None:
     """Each change of a task has one event, in order, where it belongs and with what it brought."""
@@ -240,6 +241,7 @@ async def listing(t: Talk) -> None:
     "EVT-017",
     features=[TASKS],
     roles=("progress",),
+    ordered=True,
 )
 async def since(t: Talk) -> None:
     """Events since a revision are all there, or told as gaps."""
@@ -317,7 +319,15 @@ async def bounce(t: Talk) -> None:
     await t.iq("set", Cancel(id=made.task))
 
 
-@check("artifact.parts", "ART-001", "ART-002", "ART-004", features=[TASKS], roles=("steps",))
+@check(
+    "artifact.parts",
+    "ART-001",
+    "ART-002",
+    "ART-004",
+    features=[TASKS],
+    roles=("steps",),
+    ordered=True,
+)
 async def parts(t: Talk) -> None:
     """Parts of an artifact are counted, and the result holds it whole."""
     made = await begin(t, "steps", {"steps": "3"})
@@ -341,7 +351,7 @@ async def parts(t: Talk) -> None:
         t.hold("ART-004", ok, f"{name} whole: {joined!r}", str(outputs))
 
 
-@check("artifact.joined", "ART-003", features=[TASKS], roles=("steps",))
+@check("artifact.joined", "ART-003", features=[TASKS], roles=("steps",), ordered=True)
 async def joined(t: Talk) -> None:
     """While a task runs, get shows each artifact once, with all its parts so far."""
     made = await begin(t, "steps", {"steps": "3", "seconds": "0.4"})
@@ -392,7 +402,7 @@ async def nothing_told(t: Talk) -> None:
     t.hold("PRV-003", told is None, "nothing of it to a stranger", told or "")
 
 
-@check("event.rate", "EVT-013", features=[TASKS], roles=("progress",))
+@check("event.rate", "EVT-013", features=[TASKS], roles=("progress",), ordered=True)
 async def rate(t: Talk) -> None:
     """Progress that follows faster than once a second is joined."""
     made = await begin(t, "progress", {"steps": "30"})

@@ -47,14 +47,23 @@ class Driver(Protocol):
         abilities: what it can do beyond sending and receiving valid stanzas.
         lanes: how many checks may be under way at once; more than one only where each of them
             can speak from resources of its own.
+        ordered: how many of these lanes keep the order of messages to full and bare JIDs.
     """
 
     name: str
     abilities: frozenset[Ability]
     lanes: int
+    ordered: int
 
-    def cast(self, lane: str) -> Cast:
-        """Who speaks in the check ``lane``."""
+    def cast(self, lane: str, *, ordered: bool = False) -> Cast:
+        """Who speaks in the check ``lane``.
+
+        If ``ordered``, what goes to its full and what goes to its bare JID comes to the caller in
+        the order in which it was sent.
+        """
+
+    def done(self, lane: str) -> None:
+        """The check is over: what it spoke from may be another's."""
 
     def open(self, deliver: Deliver) -> AbstractAsyncContextManager[None]:
         """Connect; for as long as the block lasts, hand each stanza from the target over.

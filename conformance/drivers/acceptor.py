@@ -34,6 +34,7 @@ class AcceptorDriver:
     """
 
     lanes = 16
+    ordered = 16
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class AcceptorDriver:
         abilities |= {Ability.HOSTILE} if hostile else set()
         self.abilities = frozenset(abilities)
 
-    def cast(self, lane: str) -> Cast:
+    def cast(self, lane: str, *, ordered: bool = False) -> Cast:
         """Everybody has a resource of their own in each check."""
         caller, stranger, refused = self._people
         return Cast(
@@ -116,6 +117,9 @@ class AcceptorDriver:
             finally:
                 over.set()
                 group.cancel_scope.cancel()
+
+    def done(self, lane: str) -> None:
+        """There are as many resources as anybody wants."""
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:

@@ -46,9 +46,12 @@ class Server:
 
 
 class ClientDriver:
-    """Logs in as the caller, as the caller once more, and as a stranger and a refused if given."""
+    """Logs in as the caller, once for each lane and once more, and as a stranger and a refused if
+    they are given.
+    """
 
-    lanes = 1
+    lanes = 4
+    ordered = 1
 
     def __init__(
         self,
@@ -61,7 +64,8 @@ class ClientDriver:
     ) -> None:
         self.name = f"client {caller.jid}, through slixmpp"
         self._server = server
-        self._accounts = {"caller": caller, "other": caller}
+        self._accounts = {f"caller {number}": caller for number in range(self.lanes)}
+        self._accounts["other"] = caller
         abilities = {Ability.RESOURCE, Ability.ORIGIN}
         if stranger is not None:
             self._accounts["stranger"] = stranger
@@ -73,11 +77,23 @@ class ClientDriver:
             abilities.add(Ability.HOSTILE)
         self.abilities = frozenset(abilities)
         self._sessions: dict[str, _Session] = {}
+        self._lent: dict[str, str] = {}
 
-    def cast(self, lane: str) -> Cast:
-        """The same sessions in each check, one check at a time."""
+    def cast(self, lane: str, *, ordered: bool = False) -> Cast:
+        """A resource of the caller's own in each check; everybody else is there once.
+
+        What goes to the bare JID comes by the first one's stream. Two streams keep no order, so
+        that one is for who looks at it.
+        """
         jids = {part: session.jid for part, session in self._sessions.items()}
-        return Cast(jids["caller"], jids["other"], jids.get("stranger"), jids.get("refused"))
+        callers = [jid for part, jid in jids.items() if part.startswith("caller")]
+        free = [jid for jid in callers[1:] if jid not in self._lent.values()]
+        self._lent[lane] = caller = callers[0] if ordered or not free else free[0]
+        return Cast(caller, jids["other"], jids.get("stranger"), jids.get("refused"))
+
+    def done(self, lane: str) -> None:
+        """Its resource of the caller's is free again."""
+        self._lent.pop(lane, None)
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:
@@ -89,7 +105,8 @@ class ClientDriver:
         async with contextlib.AsyncExitStack() as stack:
             for part, account in self._accounts.items():
                 # What goes to the bare JID should come once: RFC 6121 §8.5.2.1.
-                priority = -1 if part == "other" else 0
+                again = account is self._accounts["caller 0"] and part != "caller 0"
+                priority = -1 if again else 0
                 session = _Session(self._server, account, deliver, priority)
                 stack.push_async_callback(session.close)
                 await session.open()

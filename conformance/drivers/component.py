@@ -32,6 +32,7 @@ class ComponentDriver:
     """
 
     lanes = 16
+    ordered = 16
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class ComponentDriver:
         abilities |= {Ability.HOSTILE} if hostile else set()
         self.abilities = frozenset(abilities)
 
-    def cast(self, lane: str) -> Cast:
+    def cast(self, lane: str, *, ordered: bool = False) -> Cast:
         """Everybody has a resource of their own in each check."""
         return Cast(
             caller=f"juliet@{self._domain}/{lane}",
@@ -69,6 +70,9 @@ class ComponentDriver:
             refused=None if self._refused is None else f"{self._refused}/{lane}",
             peer=f"{self._peer}/{lane}",
         )
+
+    def done(self, lane: str) -> None:
+        """There are as many resources as anybody wants."""
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:

@@ -9,9 +9,9 @@ _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fdfdfb; --faint: #62686f;
   --rule: #d9dbd7; --tint: #f2f3ef; --link: #0b57a4; --good: #1f6b3f; --bad: #a3260f;
   --warn: #7a5200 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e5e3; --paper: #17191b; --faint: #9aa0a6;
-  --rule: #373b3f; --tint: #212427; --link: #84b9f2; --good: #86d3a4; --bad: #f39a85;
-  --warn: #e3bd72 } }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e4e5e3; --paper: #17191b;
+  --faint: #9aa0a6; --rule: #373b3f; --tint: #212427; --link: #84b9f2; --good: #86d3a4;
+  --bad: #f39a85; --warn: #e3bd72 } }
 * { box-sizing: border-box }
 body { margin: 0; color: var(--ink); background: var(--paper); line-height: 1.5;
   font: 1rem/1.5 system-ui, sans-serif }
@@ -20,7 +20,9 @@ h1 { font-size: 1.7rem; margin: 0 0 .25rem; overflow-wrap: anywhere }
 h2 { margin: 2.5rem 0 .5rem; border-top: 1px solid var(--rule); padding-top: 1rem }
 a { color: var(--link) } .faint { color: var(--faint) }
 .good { color: var(--good) } .bad { color: var(--bad) } .warn { color: var(--warn) }
-.word { font-weight: 600; white-space: nowrap }
+.word { font-weight: 600 } td.word { min-width: 7.5rem }
+td.id { white-space: nowrap; font-variant-numeric: tabular-nums }
+td.checks { overflow-wrap: anywhere; min-width: 8rem }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
   border-bottom: 1px solid var(--rule) }
@@ -33,8 +35,8 @@ pre { background: var(--tint); border: 1px solid var(--rule); border-radius: .3r
 pre.out { border-left: .3rem solid var(--link) } pre.in { border-left: .3rem solid var(--good) }
 summary { cursor: pointer } details { margin: .4rem 0 }
 @media print { main { max-width: none; padding: 0 } body { font-size: 9.5pt; background: none }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere } article, tr { break-inside: avoid }
-  h2 { break-after: avoid } }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere } .scroll { overflow: visible }
+  article, tr { break-inside: avoid } h2 { break-after: avoid } }
 """
 _GOOD = frozenset({Status.KEPT, Status.NOTE})
 _SOFT = frozenset({Status.WARNING, Status.DISPUTED, Status.EXPECTED})
@@ -151,9 +153,9 @@ def _requirements(run: Run, specification: Specification) -> str:
             for result in verdict.results
         )
         rows.append(
-            f"<tr><td><a href='{escape(specification.anchor(one))}'>{one.id}</a></td>"
+            f"<tr><td class='id'><a href='{escape(specification.anchor(one))}'>{one.id}</a></td>"
             f"<td class='word {tone}'>{verdict.status.value}</td>"
-            f"<td>{escape(one.sentence)}</td><td>{checks}</td></tr>"
+            f"<td>{escape(one.sentence)}</td><td class='checks'>{checks}</td></tr>"
         )
     return (
         "<h2>Requirements</h2><div class='scroll'><table><tr><th>Id</th><th>Verdict</th>"
@@ -167,8 +169,8 @@ def _unchecked(run: Run, specification: Specification) -> str:
         verdict = run.verdicts[one.id]
         if verdict.status in (Status.UNCHECKED, Status.UNWRITTEN):
             rows.append(
-                f"<tr><td><a href='{escape(specification.anchor(one))}'>{one.id}</a></td>"
-                f"<td>{one.level}</td><td>{escape(one.sentence)}</td>"
+                f"<tr><td class='id'><a href='{escape(specification.anchor(one))}'>{one.id}</a>"
+                f"</td><td>{one.level}</td><td>{escape(one.sentence)}</td>"
                 f"<td>{escape(verdict.reason)}</td></tr>"
             )
     if not rows:

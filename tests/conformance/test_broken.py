@@ -33,7 +33,7 @@ from tests.conformance.small_further import FurtherAgent
 pytestmark = pytest.mark.anyio
 SPECIFICATION = load()
 ALL = DEFECTS | FURTHER | DELEGATING
-AT_ONCE = 10
+AT_ONCE = 16
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WRONG = (Status.BROKEN, Status.WARNING)
 # What makes the stanzas that watches look at, where no check is about the requirement itself.

@@ -42,7 +42,7 @@ PROVOKED_BY = {
     "ART-005": ["artifact.parts"],
     "CNF-017": ["confirm.question"],
 }
-AGENTS = 4  # processes; most of the time they and the kit wait
+AGENTS = 6  # processes; most of the time they and the kit wait
 
 
 def _to_romeo(xml: str) -> str:
