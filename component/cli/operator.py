@@ -15,6 +15,7 @@ from component.commands.definition import AnyOutline, CommandError
 from component.control.messages import ControlAnswer, ControlRequest
 
 if TYPE_CHECKING:
+    from component.audit.protocol import Recorder
     from component.commands.admin import Vitals
     from component.commands.definition import Commands
     from component.settings import Settings
@@ -117,6 +118,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     import anyio  # noqa: PLC0415
 
     from component.control.server import run  # noqa: PLC0415
+    from component.service.watching import watching  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.storage import Storage, StorageError  # noqa: PLC0415
 
@@ -128,8 +130,11 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
         )
 
     async def performed() -> ControlAnswer:
-        async with Storage.open(path, postgres=postgres) as storage:
-            return await run(_commands(settings, storage), request)
+        async with (
+            Storage.open(path, postgres=postgres) as storage,
+            watching(settings, storage) as watches,
+        ):
+            return await run(_commands(settings, storage, watches.recorder), request)
 
     try:
         return anyio.run(performed, backend=settings.backend)
@@ -139,20 +144,20 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
         raise ConfigFault(str(error)) from None
 
 
-def _commands(settings: "Settings", storage: "Storage") -> "Commands":
+def _commands(settings: "Settings", storage: "Storage", recorder: "Recorder") -> "Commands":
     """What can be done without a running service."""
     from component.commands.admin import AdminCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
+    from component.commands.recording import recorded  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
     from component.tasks.ledger import Ledger  # noqa: PLC0415
 
     ledger = Ledger(storage, round(settings.tasks.retention_s * 1000))
-    return Commands(
-        (
-            *TaskCommands(ledger).commands(),
-            *AdminCommands(lambda: _vitals(settings), ledger).commands(),
-        )
+    commands = (
+        *TaskCommands(ledger).commands(),
+        *AdminCommands(lambda: _vitals(settings), ledger).commands(),
     )
+    return Commands(recorded(commands, recorder))
 
 
 def _vitals(settings: "Settings") -> "Vitals":

@@ -32,6 +32,7 @@ def run(config: Path) -> None:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
+    from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
@@ -41,7 +42,7 @@ def run(config: Path) -> None:
         orderly = anyio.run(
             serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)
         )
-    except* StorageError as errors:
+    except* (StorageError, TracesError) as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
     if not orderly:
         raise click.exceptions.Exit(ExitCode.FAILURE)
