@@ -238,7 +238,7 @@ class Audit:
                 before, self._written = self._written, link
                 self._made = b""
                 self._since_ns = 0
-        if begun:
+        if begun and before.seq:
             # In the log of the system it is out of reach of whoever can write here.
             _log.info("a file of the record is begun", after=before.seq, hash=before.hash)
         self._went_well()
