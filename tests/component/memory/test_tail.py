@@ -157,7 +157,7 @@ def test_a_line_longer_than_any_is_damage_and_is_not_held_in_memory(
     )
     found = read(path)
     assert [line.content for line in found.lines if isinstance(line, Note)] == ["a", "b"]
-    assert [damage.offset for damage in found.damage] == [30]
+    assert found.damage == [(30, "it has more than 131072 bytes")]
 
 
 def test_a_file_of_a_hundred_thousand_lines_is_read_at_its_end_only(
