@@ -117,9 +117,9 @@ class Shop:
         key = (caller.turn, call_id)
         task = f"task-{caller.turn}-{call_id}"
         if key not in self.done and task not in self.tasks:
-            self.made.append((*key, name, arguments))
             self.callers.append(caller)
             if name in ("order", "ask"):
+                self.made.append((*key, name, arguments))
                 self.tasks[task] = None
             else:
                 self.at_once += 1
@@ -131,6 +131,8 @@ class Shop:
                         await anyio.lowlevel.checkpoint()
                 finally:
                     self.at_once -= 1
+                # At once, as the road has it: what a call has done and that it was made.
+                self.made.append((*key, name, arguments))
                 self.done[key] = ToolResult(self.result(name, arguments), taint=self.taint)
             self._world.death.point()
         if task in self.tasks:

@@ -1,0 +1,372 @@
+"""One side of the measurement of a turn, in a process of its own.
+
+    python -m benchmarks.turn_side ours|bare|streamed|agents|pydantic asyncio|trio URL DIRECTORY
+
+It obeys one order a line, and answers in JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import statistics
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+import structlog
+from anyio import to_thread
+
+MODEL = "scripted"
+INSTRUCTIONS = "You are an assistant. Use tools when they help."
+QUESTION = "When is the tide high today?"
+SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+_PEOPLE = 50
+
+Turn = Callable[[], Awaitable[str]]
+
+
+def lookup(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: high at noon"
+
+
+async def _serve(orders: dict[str, Callable[..., Awaitable[Any]]]) -> None:
+    while line := await to_thread.run_sync(sys.stdin.readline):
+        order = json.loads(line)
+        print(json.dumps(await orders[order.pop("do")](**order)), flush=True)
+
+
+async def _turns(turn: Turn, *, count: int) -> float:
+    """Milliseconds that a turn takes, the median."""
+    took = []
+    for _ in range(count):
+        began = perf_counter()
+        answer = await turn()
+        took.append(perf_counter() - began)
+        assert "noon" in answer
+    return statistics.median(took) * 1000
+
+
+# The SDK alone.
+
+
+def _bare(url: str) -> Turn:
+    import openai
+
+    client = openai.AsyncOpenAI(base_url=url, api_key="none")
+    tools: Any = [{"type": "function", "function": {"name": "lookup", "parameters": SCHEMA}}]
+
+    async def turn() -> str:
+        messages: Any = [
+            {"role": "system", "content": INSTRUCTIONS},
+            {"role": "user", "content": QUESTION},
+        ]
+        while True:
+            completion = await client.chat.completions.create(
+                model=MODEL, messages=messages, tools=tools
+            )
+            said = completion.choices[0].message
+            if not said.tool_calls:
+                return said.content or ""
+            messages.append(said.model_dump(exclude_none=True))
+            for call in said.tool_calls:
+                result = lookup(**json.loads(call.function.arguments))
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+    return turn
+
+
+def _streamed(url: str) -> Turn:
+    import openai
+
+    client = openai.AsyncOpenAI(base_url=url, api_key="none")
+    tools: Any = [{"type": "function", "function": {"name": "lookup", "parameters": SCHEMA}}]
+
+    async def turn() -> str:
+        messages: Any = [
+            {"role": "system", "content": INSTRUCTIONS},
+            {"role": "user", "content": QUESTION},
+        ]
+        while True:
+            text = ""
+            calls: dict[int, dict[str, Any]] = {}
+            async for chunk in await client.chat.completions.create(
+                model=MODEL, messages=messages, tools=tools, stream=True
+            ):
+                for choice in chunk.choices:
+                    text += choice.delta.content or ""
+                    for part in choice.delta.tool_calls or ():
+                        call = calls.setdefault(part.index, {"id": "", "name": "", "text": ""})
+                        call["id"] += part.id or ""
+                        if part.function is not None:
+                            call["name"] += part.function.name or ""
+                            call["text"] += part.function.arguments or ""
+            if not calls:
+                return text
+            messages.append(
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {
+                            "id": call["id"],
+                            "type": "function",
+                            "function": {"name": call["name"], "arguments": call["text"]},
+                        }
+                        for call in calls.values()
+                    ],
+                }
+            )
+            for call in calls.values():
+                result = lookup(**json.loads(call["text"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+    return turn
+
+
+# The frameworks.
+
+
+def _agents(url: str) -> Turn:
+    import agents
+    import openai
+
+    agents.set_tracing_disabled(True)
+    client = openai.AsyncOpenAI(base_url=url, api_key="none")
+    agent = agents.Agent(
+        name="assistant",
+        instructions=INSTRUCTIONS,
+        model=agents.OpenAIChatCompletionsModel(MODEL, client),
+        tools=[agents.function_tool(lookup)],
+    )
+
+    async def turn() -> str:
+        return str((await agents.Runner.run(agent, QUESTION)).final_output)
+
+    return turn
+
+
+def _pydantic(url: str) -> Turn:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=url, api_key="none"))
+    agent = Agent(model, instructions=INSTRUCTIONS, tools=[lookup])
+
+    async def turn() -> str:
+        return (await agent.run(QUESTION)).output
+
+    return turn
+
+
+# Ours.
+
+
+class _Tools:
+    """The same function, as a skill."""
+
+    def __init__(self) -> None:
+        import msgspec
+
+        from component.models.protocol import Tool
+
+        self._tools = [Tool("lookup", "Look a word up.", msgspec.Raw(json.dumps(SCHEMA).encode()))]
+
+    def offered(self, caller: Any) -> Any:
+        return self._tools
+
+    def together(self, caller: Any, name: str) -> bool:
+        return True
+
+    async def call(self, caller: Any, call_id: str, name: str, arguments: str) -> Any:
+        from component.agent.protocol import ToolResult
+
+        return ToolResult(lookup(**json.loads(arguments)))
+
+    async def outcome(self, caller: Any, name: str, task: str) -> Any:
+        raise NotImplementedError
+
+    async def give_up(self, caller: Any, task: str) -> None:
+        raise NotImplementedError
+
+
+class _Voice:
+    def __init__(self) -> None:
+        self.heard = anyio.Event()
+        self.last = ""
+
+    def say(self, reply: Any) -> bool:
+        self.last = reply.body
+        self.heard.set()
+        return True
+
+    def composing(self, to: Any, on: bool) -> None:
+        pass
+
+
+class _Instant:
+    """A model without a socket: for sessions by the thousand."""
+
+    name = MODEL
+    context_tokens = 100_000
+    usd_per_token_in = usd_per_token_out = 0.0
+
+    async def complete(self, request: Any, on_text: Any = None) -> Any:
+        from component.models.protocol import Completion
+
+        await anyio.lowlevel.checkpoint()
+        return Completion(text="The tide is high at noon.")
+
+    def tokens(self, text: str) -> int:
+        return len(text) // 3
+
+
+class _Quiet:
+    def scan(self, text: str) -> str | None:
+        return None
+
+
+class _Ours:
+    def __init__(self, conversations: Any, voice: _Voice, model: list[Any]) -> None:
+        from component.agent.protocol import Incoming
+        from xep.jid import JID
+
+        self._model = model
+        self._conversations = conversations
+        self._voice = voice
+        self._numbers = itertools.count()
+        self._new = Incoming
+        self._jid = JID
+        self._target = JID.parse("assistant@agent.example.org")
+
+    async def turn(self, person: int | None = None) -> str:
+        number = next(self._numbers)
+        name = f"person{number % _PEOPLE if person is None else person}"
+        voice = self._voice
+        voice.heard = anyio.Event()
+        await self._conversations.received(
+            self._new(
+                id=f"turn-{number}",
+                agent="assistant",
+                principal=self._jid(name, "example.org"),
+                requester=self._jid(name, "example.org", "phone"),
+                target=self._target,
+                body=QUESTION,
+            )
+        )
+        await voice.heard.wait()
+        return voice.last
+
+    async def idle(self, *, sessions: int, active: int) -> float:
+        """Bytes that a session takes that is known and has nothing to do."""
+        self._model[0] = _Instant()
+        for person in range(active):
+            await self.turn(100_000 + person)
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for person in range(sessions):
+            await self.turn(200_000 + person)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return (after - before) / sessions
+
+
+@asynccontextmanager
+async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
+    from component.agent.conversations import Conversations
+    from component.agent.engine import Engine
+    from component.agent.profile import Profile
+    from component.audit.record import Audit, AuditOptions
+    from component.budget.book import BudgetBook, Limit, Limits
+    from component.memory.files import open_root
+    from component.memory.index import Index
+    from component.memory.knowledge import Knowledge, Memo
+    from component.memory.paths import Layout
+    from component.memory.sessions import Sessions
+    from component.memory.sharing import Sharing
+    from component.models.catalog import resolve
+    from component.models.openai_compatible import OpenAICompatible
+    from component.settings.agents import Loop
+    from component.settings.llm import ModelChoice
+    from component.settings.memory import Memory, Session
+    from component.storage import Storage
+    from xep.jid import JID
+
+    memory = directory / "memory"
+    await anyio.Path(memory).mkdir(parents=True)
+    layout = Layout(open_root(memory))
+    voice = _Voice()
+    endpoint = OpenAICompatible(
+        resolve(ModelChoice(provider="vllm", model=MODEL, base_url=url), "llm")
+    )
+    model: list[Any] = [endpoint]
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(endpoint.aclose)
+        storage = await stack.enter_async_context(Storage.open(directory / "data"))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        limit = Limit(tokens=10**9, usd=10**6)
+        budgets = BudgetBook(
+            storage, Limits(agents={"assistant": limit}, principal=limit, task=limit), audit
+        )
+        index = Index(directory / "memory.db")
+        stack.callback(index.close)
+        knowledge = Knowledge(index, Sharing(layout), Memory(path=memory), audit)
+        for person in range(_PEOPLE):
+            for number in range(4):
+                await knowledge.store(
+                    "assistant",
+                    JID(f"person{person}", "example.org"),
+                    Memo(f"tide-{number}", "Tides", f"Note {number}: the tide at the pier", "sea"),
+                )
+        engine = Engine(
+            models=lambda _tier: model[0],
+            tools=_Tools(),
+            sessions=Sessions(layout, Session()),
+            recall=knowledge,
+            scanner=_Quiet(),
+            budgets=budgets,
+            record=audit,
+            loop=Loop(),
+        )
+
+        async def profiles(key: Any) -> Profile:
+            return Profile(agent=key.agent)
+
+        conversations = Conversations(
+            engine=engine,
+            profiles=profiles,
+            storage=storage,
+            home="here",
+            voice=voice,
+            loop=Loop(),
+        )
+        group = await stack.enter_async_context(anyio.create_task_group())
+        await group.start(audit.run)
+        await group.start(budgets.run)
+        await group.start(conversations.run)
+        yield _Ours(conversations, voice, model)
+        group.cancel_scope.cancel()
+
+
+async def main(side: str, url: str, directory: Path) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    if side == "ours":
+        async with _ours(url, directory) as ours:
+            await _serve({"turns": lambda count: _turns(ours.turn, count=count), "idle": ours.idle})
+        return
+    makers = {"bare": _bare, "streamed": _streamed, "agents": _agents, "pydantic": _pydantic}
+    turn = makers[side](url)
+    await _serve({"turns": lambda count: _turns(turn, count=count)})
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], sys.argv[3], Path(sys.argv[4]), backend=sys.argv[2])

@@ -1,0 +1,164 @@
+"""Killed at any point, and begun again: each message is answered once, and no tool runs twice."""
+
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from component.agent.conversations import Conversations
+from component.memory.lines import Called, Resulted, Said
+from component.models.protocol import Completion, ModelRequest
+from tests.component.agent.world import JULIET, Killed, World, call, message, says, shopping
+
+pytestmark = pytest.mark.anyio
+
+
+async def live(world: World, at: int | None, answers: int) -> bool:
+    """One life, which ends at a point, or when so many answers were heard; True if it was killed.
+
+    In the first life two people write; in each one tasks that were begun come to their end.
+    """
+    world.death.points, world.death.at, world.death.dead = 0, None, False
+    try:
+        async with world.built() as conversations, anyio.create_task_group() as group:
+            await group.start(conversations.run)
+            if not world.ear.said and not await world.rows():
+                await conversations.received(message("m1", "first"))
+                await conversations.received(message("m2", "second", who=JULIET))
+            world.death.at = at and world.death.points + at
+            group.start_soon(end_tasks, world, conversations)
+            with anyio.fail_after(20):
+                while len({reply.id for reply in world.ear.said}) < answers:
+                    await anyio.lowlevel.checkpoint()
+            await world.settled()
+            group.cancel_scope.cancel()
+    except BaseException as error:
+        if not world.death.dead:
+            raise
+        if not _all_killed(error):
+            raise
+        return True
+    return False
+
+
+async def end_tasks(world: World, conversations: Conversations) -> None:
+    from component.agent.protocol import ToolResult
+
+    while True:
+        for task, result in list(world.shop.tasks.items()):
+            if result is None:
+                world.shop.tasks[task] = ToolResult("it has come")
+                await conversations.ended(task)
+        await anyio.lowlevel.checkpoint()
+
+
+def _all_killed(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_all_killed(one) for one in error.exceptions)
+    return isinstance(error, Killed | anyio.get_cancelled_exc_class())
+
+
+def think(request: ModelRequest) -> Completion:
+    return shopping("look", "order", "buy")(request)
+
+
+@pytest.mark.parametrize("first", range(4))
+async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
+    tmp_path: Path, first: int
+) -> None:
+    at = 1 + first
+    while True:
+        world = World(tmp_path / str(at))
+        world.path.mkdir()
+        world.brain.think = think
+        killed = await live(world, at, answers=2)
+        if killed:
+            await live(world, None, answers=2)
+        said = Counter(reply.id for reply in world.ear.said)
+        assert set(said) == {"m1.answer", "m2.answer"}, at
+        assert max(said.values()) <= (2 if killed else 1), at
+        assert sum(said.values()) <= 3, at
+        assert len({(reply.id, reply.body) for reply in world.ear.said}) == 2, at
+        made = Counter((turn, name) for turn, _, name, _ in world.shop.made)
+        assert set(made.values()) == {1}, (at, made)
+        assert len(made) == 6
+        assert len(world.purse.open) <= killed, at
+        if not killed:
+            assert at > 30, "there are many points to be killed at"
+            return
+        at += 4
+
+
+async def test_killed_twice_while_it_is_taken_up_again(tmp_path: Path) -> None:
+    for at in (12, 25):
+        for then in (3, 8, 15):
+            world = World(tmp_path / f"{at}-{then}")
+            world.path.mkdir()
+            world.brain.think = think
+            await live(world, at, answers=2)
+            await live(world, then, answers=2)
+            await live(world, None, answers=2)
+            said = Counter(reply.id for reply in world.ear.said)
+            assert set(said) == {"m1.answer", "m2.answer"}
+            assert len({(reply.id, reply.body) for reply in world.ear.said}) == 2
+            made = Counter((turn, name) for turn, _, name, _ in world.shop.made)
+            assert set(made.values()) == {1}
+
+
+async def test_what_was_joined_is_still_joined_after_a_crash(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    asked = anyio.Event()
+
+    async def never(request: ModelRequest) -> Completion:
+        if len([one for one in request.messages if one.role == "user"]) == 2:
+            asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    world.brain.think = never
+    with suppress(BaseExceptionGroup):
+        async with world.life() as conversations:
+            await conversations.received(message("m1", "one"))
+            await conversations.received(message("m2", "two"))
+            with anyio.fail_after(20):
+                await asked.wait()
+    world.brain.think = lambda request: says(
+        " and ".join(one.content for one in request.messages if one.role == "user")
+    )
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == ["one and two"]
+        assert [type(line) for line in await world.lines()] == [Said, Said, Said]
+
+
+async def test_calls_that_were_on_record_are_asked_about_and_not_made_up_anew(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    under_way = anyio.Event()
+
+    async def long(name: str) -> None:
+        under_way.set()
+        await anyio.sleep_forever()
+
+    world.shop.during = long
+    numbers = iter(range(100))
+    world.brain.think = lambda request: (
+        says("done")
+        if any(one.role == "tool" for one in request.messages)
+        else says("", call("buy", "{}", f"call-{next(numbers)}"))
+    )
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        with anyio.fail_after(20):
+            await under_way.wait()
+    world.shop.during = None
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+        kinds = [type(line) for line in await world.lines()]
+        assert kinds == [Said, Called, Resulted, Said]
+    assert {made[1] for made in world.shop.made} == {"call-0"}
