@@ -29,11 +29,10 @@ from component.models.protocol import (
     ToolCall,
 )
 
-_HOW = """You can use tools. Reply with one JSON object and nothing else. To use a tool:
-{"tool": "its name", "arguments": {...}}
-You are then shown its result. To answer:
-{"answer": "your text"}
-The tools:"""
+# Tried with the small local model, of five requests for a tool and five for none: one sample line
+# for each choice did best. Schemas, or samples apart from the tools, it copies instead of reading.
+_HOW = """Reply with one JSON object and nothing else. What the user wants decides which:
+- Says hello, thanks, or asks in general: {"answer": "..."}"""
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAYS_NOTHING = {"type", "title", "description", "properties"}
@@ -174,10 +173,22 @@ def _as_written(message: ChatMessage, *, answers: bool) -> str:
 
 def _line(tool: Tool) -> str:
     schema = msgspec.json.decode(tool.parameters)
-    return (
-        f"\n- {tool.name}: {tool.description}"
-        f"\n  arguments: {json.dumps(schema, ensure_ascii=False)}"
-    )
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    properties = properties if isinstance(properties, dict) else {}
+    sample = {"tool": tool.name, "arguments": dict.fromkeys(properties, "...")}
+    line = f"\n- {tool.description} {json.dumps(sample, ensure_ascii=False)}"
+    notes = [f"{name}: {said}" for name, of in properties.items() if (said := _said(of))]
+    return f"{line} ({'; '.join(notes)})" if notes else line
+
+
+def _said(of: Any) -> str:
+    """What a parameter's schema says that its type does not."""
+    if not isinstance(of, dict):
+        return ""
+    said = of.get("description") or ""
+    if "enum" in of:
+        said += f" one of {json.dumps(of['enum'], ensure_ascii=False)}"
+    return str(said).strip()
 
 
 # -- what it is held to -------------------------------------------------------------------------

@@ -118,7 +118,25 @@ def test_the_tools_are_told_behind_the_instructions() -> None:
     assert system.content.startswith("Be kind.\n\n")
     assert user == ChatMessage("user", "Hi")
     for each in TOOLS:
-        assert f"- {each.name}: {each.description}" in system.content
+        assert f'- {each.description} {{"tool": "{each.name}", "arguments": ' in system.content
+
+
+def test_the_parameters_are_told_with_what_is_said_of_them() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "zone": {"type": "string", "description": "As IANA names it."},
+            "style": {"enum": ["short", "long"]},
+            "count": {"type": "integer"},
+        },
+    }
+    constrained = constrain(asking(tools=[tool("clock", parameters), tool("any", True)]))
+    *_, first, second = constrained.messages[0].content.splitlines()
+    assert first == (
+        '- What clock does. {"tool": "clock", "arguments": {"zone": "...", "style": "...",'
+        ' "count": "..."}} (zone: As IANA names it.; style: one of ["short", "long"])'
+    )
+    assert second == '- What any does. {"tool": "any", "arguments": {}}'
 
 
 def test_calls_and_results_become_words_and_turns_alternate() -> None:
