@@ -1,0 +1,267 @@
+"""What is said while a turn is under way, and stopping one."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from component.agent import sentences
+from component.agent.live import RESTARTS
+from component.agent.protocol import ToolResult
+from component.memory.lines import Note, Resulted, Said
+from component.models.protocol import Completion, ModelRequest
+from tests.component.agent.world import (
+    JULIET,
+    ROMEO,
+    World,
+    call,
+    echo,
+    message,
+    says,
+    shopping,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def heard(request: ModelRequest) -> list[str]:
+    return [one.content for one in request.messages if one.role == "user"]
+
+
+class Slow:
+    """A model that waits for leave to answer; `asked` is set at each call."""
+
+    def __init__(self, world: World) -> None:
+        world.brain.think = self
+        self.calls = 0
+        self.leave = anyio.Event()
+        self._asked = anyio.Event()
+
+    async def __call__(self, request: ModelRequest) -> Completion:
+        self.calls += 1
+        self._asked.set()
+        self._asked = anyio.Event()
+        await self.leave.wait()
+        return says(" and ".join(heard(request)))
+
+    async def asked(self, times: int) -> None:
+        with anyio.fail_after(20):
+            while self.calls < times:
+                await self._asked.wait()
+
+
+async def test_a_message_that_comes_meanwhile_is_answered_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await slow.asked(1)
+        await conversations.received(message("m2", "two"))
+        await slow.asked(2)
+        slow.leave.set()
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == ["one and two"]
+        assert world.ear.said[0].id == "m1.answer"
+        assert world.ear.said[0].to.id == "m2"
+        assert not world.purse.open
+        assert len(world.purse.spent) == 2
+        assert world.purse.spent[0].tokens > 0, "what was dropped is paid for by an estimate"
+        outcomes = [event.outcome for event in world.book.events]
+        assert outcomes == ["dropped", "done"]
+
+
+async def test_a_flood_of_messages_does_not_multiply_calls(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m0", "0"))
+        await slow.asked(1)
+        for number in range(1, 15):
+            await conversations.received(message(f"m{number}", str(number)))
+            await slow.asked(min(number, RESTARTS) + 1)
+        assert slow.calls == RESTARTS + 1
+        slow.leave.set()
+        await world.ear.hears(2)
+        await world.settled()
+        assert slow.calls == RESTARTS + 2
+        assert world.ear.bodies[0] == "0 and 1 and 2 and 3"
+        assert world.ear.bodies[1].endswith("13 and 14")
+
+
+async def test_tools_that_are_under_way_are_finished_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    started, go_on = anyio.Event(), anyio.Event()
+
+    async def during(name: str) -> None:
+        started.set()
+        await go_on.wait()
+
+    world.shop.during = during
+    world.brain.think = lambda request: (
+        says(" and ".join(heard(request)))
+        if any(one.role == "tool" for one in request.messages)
+        else says("", call("buy"))
+    )
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        with anyio.fail_after(20):
+            await started.wait()
+        await conversations.received(message("m2", "two"))
+        go_on.set()
+        await world.ear.hears(1)
+        await world.settled()
+    assert world.ear.bodies == ["one and two"]
+    assert len(world.shop.made) == 1
+    assert len(world.brain.asked) == 2
+
+
+async def test_a_message_of_another_thread_has_a_turn_of_its_own(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one", thread="a"))
+        await slow.asked(1)
+        await conversations.received(message("m2", "two", thread="b"))
+        slow.leave.set()
+        await world.ear.hears(2)
+        assert [reply.to.id for reply in world.ear.said] == ["m1", "m2"]
+
+
+async def test_stop_ends_a_turn_without_a_word(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await slow.asked(1)
+        assert await conversations.stop("assistant", ROMEO) == sentences.STOPPED
+        await world.settled()
+        assert world.ear.said == []
+        lines = await world.lines()
+        assert isinstance(lines[-1], Note)
+        assert lines[-1].content == sentences.STOPPED_NOTE
+        assert not world.purse.open
+        assert await conversations.stop("assistant", ROMEO) == sentences.NOTHING_TO_STOP
+        world.brain.think = echo
+        await conversations.received(message("m2", "two"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: two"]
+
+
+async def test_stop_ends_a_tool_that_is_under_way_and_says_so_in_the_history(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    started = anyio.Event()
+    ended: list[str] = []
+
+    async def during(name: str) -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(name)
+
+    world.shop.during = during
+    world.brain.think = shopping("buy")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        with anyio.fail_after(20):
+            await started.wait()
+        await conversations.stop("assistant", ROMEO)
+        assert ended == ["buy"]
+        results = [line for line in await world.lines() if isinstance(line, Resulted)]
+        assert [(line.content, line.is_error) for line in results] == [
+            (sentences.STOPPED_CALL, True)
+        ]
+
+
+async def test_stop_gives_up_what_is_parked(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == [sentences.STILL_AT_IT]
+        assert await conversations.stop("assistant", ROMEO) == sentences.STOPPED
+        await world.settled()
+        task = "task-m1-c0-order"
+        assert world.shop.given_up == [task]
+        world.shop.tasks[task] = ToolResult("too late")
+        await conversations.ended(task)
+        assert conversations.doing("assistant", ROMEO).parked == 0
+    assert len(world.ear.said) == 1
+
+
+async def test_stop_spares_others(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await conversations.received(message("m2", "two", who=JULIET))
+        await slow.asked(2)
+        await conversations.stop("assistant", ROMEO)
+        slow.leave.set()
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["two"]
+
+
+async def test_stop_leaves_messages_that_wait_in_the_history(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one", thread="a"))
+        await slow.asked(1)
+        await conversations.received(message("m2", "two", thread="b"))
+        await conversations.stop("assistant", ROMEO)
+        await world.settled()
+        said = [line.content for line in await world.lines() if isinstance(line, Said)]
+        assert said == ["one", "two"]
+
+
+@pytest.mark.parametrize("what", ["new", "forget"])
+async def test_a_new_conversation_stops_the_old_one_first(tmp_path: Path, what: str) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await slow.asked(1)
+        if what == "new":
+            assert await conversations.new("assistant", ROMEO)
+        else:
+            assert (await conversations.forget("assistant", ROMEO)).messages
+        assert await world.lines() == []
+        assert not conversations.doing("assistant", ROMEO).running
+        slow.leave.set()
+        await conversations.received(message("m2", "two"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["two"]
+
+
+async def test_stopping_an_agent_stops_it_for_everybody(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await conversations.received(message("m2", "two", who=JULIET))
+        await slow.asked(2)
+        assert await conversations.stop_agent("assistant") == 2
+        assert await conversations.stop_agent("other") == 0
+        await world.settled()
+        assert world.ear.said == []
+
+
+async def test_cancelling_the_service_leaves_what_is_open_for_the_next_life(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await slow.asked(1)
+    assert not world.purse.open
+    world.brain.think = echo
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == ["re: one"]

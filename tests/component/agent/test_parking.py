@@ -1,0 +1,206 @@
+"""Turns that wait: for a task, for a person, for the time to say something, for a stream."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from component.agent import sentences
+from component.agent.protocol import ToolResult, Waiting
+from component.memory.lines import Note, Resulted
+from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
+
+pytestmark = pytest.mark.anyio
+TASK = "task-m1-c0-order"
+
+
+async def test_a_turn_waits_as_rows_and_is_taken_up_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == [sentences.STILL_AT_IT]
+        assert not conversations.doing("assistant", ROMEO).running
+        assert conversations.doing("assistant", ROMEO).parked == 1
+        world.shop.tasks[TASK] = ToolResult("it is here")
+        await conversations.ended(TASK)
+        await world.ear.hears(2)
+        assert world.ear.bodies[1] == "re: an order: it is here"
+        await world.settled()
+        assert conversations.doing("assistant", ROMEO).parked == 0
+        # Told again, it is nobody's.
+        await conversations.ended(TASK)
+    assert len(world.ear.said) == 2
+    assert len(world.shop.made) == 1
+
+
+async def test_a_question_is_told_by_itself(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await parked(world)
+        assert world.ear.said == []
+        assert world.ear.writing[-1] is False
+        results = [line for line in await world.lines() if isinstance(line, Resulted)]
+        assert results[0].task == "task-m1-c0-ask"
+        assert "waits for the person" in results[0].content
+
+
+async def parked(world: World, count: int = 1) -> None:
+    with anyio.fail_after(20):
+        while world.conversations.doing("assistant", ROMEO).parked < count:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_task_that_ended_while_nobody_was_there_is_asked_about(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask", "buy")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+    world.shop.tasks["task-m1-c0-ask"] = ToolResult("yes")
+    async with world.life():
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: go: yes; buy is done"]
+        await world.settled()
+
+
+async def test_one_that_has_not_ended_yet_waits_on_over_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+    async with world.life() as conversations:
+        await parked(world)
+        before = len(await world.lines())
+        world.shop.tasks[TASK] = ToolResult("yes")
+        await conversations.ended(TASK)
+        await world.ear.hears(2)
+        assert before == 3, "nothing was written for having looked"
+    assert world.ear.bodies == [sentences.STILL_AT_IT, "re: go: yes"]
+
+
+async def test_a_task_that_ends_before_it_is_waited_for_is_not_missed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    shop_call = world.shop.call
+
+    async def and_over(*args: object) -> ToolResult | Waiting:
+        result = await shop_call(*args)  # type: ignore[arg-type]
+        if isinstance(result, Waiting):
+            world.shop.tasks[result.task] = ToolResult("at once")
+            await world.conversations.ended(result.task)
+        return result
+
+    world.shop.call = and_over  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: go: at once"]
+
+
+async def test_others_may_speak_meanwhile_and_the_late_result_stands_at_its_call(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await parked(world)
+        world.brain.think = lambda request: says("meanwhile")
+        await conversations.received(message("m2", "how are you"))
+        await world.ear.hears(2)
+        waits = [one for one in world.brain.asked[-1].messages if one.role == "tool"]
+        assert waits[0].content == sentences.GOES_ON.format(task=TASK)
+        world.brain.think = lambda request: says("late: " + request.messages[-1].content)
+        world.shop.tasks[TASK] = ToolResult("it is here")
+        await conversations.ended(TASK)
+        await world.ear.hears(3)
+        last = world.brain.asked[-1].messages
+        roles = [one.role for one in last[1:]]
+        assert roles == ["user", "assistant", "tool", "user", "assistant", "system"]
+        assert last[3].content == "it is here"
+        assert "(order) has just ended" in last[-1].content
+        assert "an order" in last[-1].content
+        assert world.ear.said[2].to.id == "m1"
+        assert isinstance((await world.lines())[-2], Note)
+
+
+async def test_the_other_calls_of_the_round_are_finished(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: (
+        says("done")
+        if len([one for one in request.messages if one.role == "tool"]) == 3
+        else says("", call("look"), call("order"), call("ask"))
+    )
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await parked(world)
+        assert [made[2] for made in world.shop.made] == ["look", "order", "ask"]
+        world.shop.tasks["task-m1-c-order"] = ToolResult("one")
+        await conversations.ended("task-m1-c-order")
+        await parked(world)
+        assert len(world.brain.asked) == 1, "the other one is not over yet"
+        world.shop.tasks["task-m1-c-ask"] = ToolResult("two")
+        await conversations.ended("task-m1-c-ask")
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["done"]
+
+
+async def test_an_answer_may_be_said_later_and_over_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: says("[[delay:200ms]] There you are.")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await parked(world)
+        assert world.ear.said == []
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+    assert world.ear.bodies == ["There you are."]
+    assert len(world.brain.asked) == 1
+
+
+async def test_silence_is_kept_in_the_history(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: says("[[silent]]")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "thanks"))
+        await world.settled()
+        assert world.ear.said == []
+        assert (await world.lines())[-1].content == "[[silent]]"  # type: ignore[union-attr]
+
+
+async def test_what_cannot_be_said_is_said_when_there_is_a_stream(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.ear.stream = False
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await conversations.received(message("m2", "two", who=JULIET))
+        with anyio.fail_after(20):
+            while len(world.brain.asked) < 2 or conversations.doing("assistant", JULIET).running:
+                await anyio.lowlevel.checkpoint()
+        assert len(await world.rows()) == 2
+        world.ear.stream = True
+        conversations.connected()
+        assert sorted(world.ear.bodies) == ["re: one", "re: two"]
+        await world.settled()
+
+
+async def test_what_could_not_be_said_is_said_by_the_next_life(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.ear.stream = False
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        with anyio.fail_after(20):
+            while not world.brain.asked or conversations.doing("assistant", ROMEO).running:
+                await anyio.lowlevel.checkpoint()
+    world.ear.stream = True
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+    assert world.ear.bodies == ["re: one"]
+    assert len(world.brain.asked) == 1
