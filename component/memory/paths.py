@@ -37,7 +37,7 @@ _TAKEN = frozenset(
 class Layout:
     """The directories below one root. Reads and writes nothing.
 
-    `root` is absolute and free of symbolic links; `component.memory.files.open_root` makes one.
+    `component.memory.files.open_root` makes a root.
     """
 
     def __init__(self, root: Path) -> None:

@@ -71,25 +71,21 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
 
 
 def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, list[Damage]]:
-    """Read the lines of a turn from what a person said first; oldest first.
+    """Read the lines of a turn from the message that began it; oldest first.
 
-    The second value tells whether that beginning was found.
+    The second value tells whether that message was found.
     """
     reader = _Reader(descriptor, end)
     named = msgspec.json.encode(turn)
     lines: list[Line] = []
     begun = False
     for offset, raw in reader:
-        if not begun and named not in raw:
-            continue
-        line = reader.decoded(offset, raw)
-        if line is None or isinstance(line, Summary):
-            continue
-        if line.turn == turn:
-            begun = begun or (isinstance(line, Said) and line.role == "user")
+        line = reader.decoded(offset, raw) if named in raw else None
+        if line is not None and not isinstance(line, Summary) and line.turn == turn:
             lines.append(line)
-        elif begun and isinstance(line, Said):
-            break
+            begun = isinstance(line, Said) and line.role == "user"
+            if begun:
+                break
     return lines[::-1], begun, reader.damage
 
 

@@ -115,10 +115,10 @@ class Texts:
 
     def _within(self, path: Path) -> Path:
         with files.explained(path, "read"):
-            target = path.resolve()
-        if not target.is_relative_to(self.root):
+            target, root = path.resolve(), self.root.resolve()
+        if not target.is_relative_to(root):
             raise MemoryStoreError(
-                f"{path} leads to {target}, outside of {self.root}, and is not followed. Put the"
+                f"{path} leads to {target}, outside of {root}, and is not followed. Put the"
                 " file itself there."
             )
         return target

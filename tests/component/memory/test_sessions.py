@@ -387,11 +387,17 @@ class Compared:
         self.archived = dict.fromkeys(self.lines, 0)
         self.touched: set[SessionKey] = set()  # by somebody else
 
-    async def append(self, key: SessionKey, lines: list[Line], sync: bool) -> None:
+    async def append(
+        self, key: SessionKey, lines: list[Line], sync: bool, budget: int | None
+    ) -> None:
+        if budget is not None:
+            await self.read(key, budget)
         # A time of the lines' own would decide how long nothing was said.
         lines = [msgspec.structs.replace(each, ts=None) for each in lines]
         await self.world.sessions.append(key, lines, sync=sync)
         self.lines[key] += written(lines, stamp(self.world.clock.now))[0]
+        if budget is not None:
+            await self.read(key, budget)
 
     async def read(self, key: SessionKey, budget: int) -> None:
         history = await self.world.sessions.read(key, tokens=budget, count=letters)
@@ -447,8 +453,14 @@ class Compared:
 
 KEYS = st.sampled_from([ALICE, BOB, HELPER])
 OPERATIONS = st.one_of(
-    st.tuples(st.just(Compared.append), KEYS, st.lists(LINE, max_size=3), st.booleans()),
-    st.tuples(st.just(Compared.read), KEYS, st.integers(0, 80)),
+    st.tuples(
+        st.just(Compared.append),
+        KEYS,
+        st.lists(LINE, max_size=4),
+        st.booleans(),
+        st.sampled_from([None, 0, 30, 60]),
+    ),
+    st.tuples(st.just(Compared.read), KEYS, st.sampled_from([0, 30, 60])),
     st.tuples(st.just(Compared.open), KEYS, st.integers(0, 120)),
     st.tuples(st.sampled_from([Compared.archive, Compared.forget, Compared.restart]), KEYS),
     st.tuples(st.just(Compared.damage), KEYS, st.sampled_from([b"{\n", b'{"type"', b"\n"])),

@@ -190,6 +190,22 @@ async def test_links_are_followed_where_an_operator_may_set_them_and_never_out(
         await desk.workspace.read(ALICE)
 
 
+@pytest.mark.parametrize("how", ["relative", "linked"])
+async def test_the_root_may_be_given_in_any_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    desk.write("identity.md", "of all")
+    desk.write("alice@example.com/user.md", "of Alice")
+    monkeypatch.chdir(desk.root.parent)
+    root = Path("memory")
+    if how == "linked":
+        root = desk.root.parent / "link"
+        root.symlink_to(desk.root)
+    found = await Workspace(Layout(root), Texts(root)).read(ALICE)
+    assert (found.identity, found.user) == ("of all", "of Alice")
+    assert found.sources == ("identity.md", "alice@example.com/user.md")
+
+
 async def test_no_link_in_the_directory_of_a_person_is_followed(desk: Desk) -> None:
     desk.write("bob@example.com/user.md", "of Bob")
     path = desk.write("alice@example.com/user.md", "of Alice")
