@@ -20,6 +20,7 @@ from benchmarks.wire_end import DOMAIN, SECRET
 from component.service import Service
 from component.service.rooms import Rooms
 from component.service.service import agent_at
+from component.service.watching import Watching
 from component.settings.model import Agent, Server, Settings
 from component.skills import AnySkill
 from component.storage import Storage
@@ -33,7 +34,7 @@ class InProcess:
     """All rooms of the service, from the stream parser to the outbox, with skills of the caller's.
 
     Nothing here waits, so it takes only what is answered at once; and whatever turns to the
-    database fails, for there is none.
+    database fails, for there is none. For the same reason no record is kept.
 
     Args:
         skills: besides the built-in ones.
@@ -52,7 +53,15 @@ class InProcess:
             service.registry.add(skill)
         storage = cast("Storage", _NoStorage())
         contacts = StoppedContacts(storage, agent_at)
-        rooms = Rooms(settings, service.policy, service.registry, service.view, storage, contacts)
+        rooms = Rooms(
+            settings,
+            service.policy,
+            service.registry,
+            service.view,
+            storage,
+            contacts,
+            Watching(),
+        )
         change(rooms)
         self._outbox = rooms.outbox
         self._outbox.start()
