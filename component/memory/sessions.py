@@ -216,16 +216,15 @@ class Sessions:
 
     def _warn(self, told: _Told) -> None:
         for path, inode, line, damage in told:
-            if (inode, damage.offset) not in self._warned:
-                self._warned[inode, damage.offset] = None
-                if len(self._warned) > _WARNED:
-                    self._warned.popitem(last=False)
-                log.warning(
-                    "a line of a conversation cannot be read and is left out",
-                    file=str(path),
-                    line=line,
-                    why=damage.why,
-                )
+            self._warned[inode, damage.offset] = None
+            if len(self._warned) > _WARNED:
+                self._warned.popitem(last=False)
+            log.warning(
+                "a line of a conversation cannot be read and is left out",
+                file=str(path),
+                line=line,
+                why=damage.why,
+            )
 
     # -- in worker threads, and where the disk does not make them wait --------------------------
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,10 @@ async def test_what_somebody_else_has_written_is_seen_at_once(world: World) -> N
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand"]
     await world.sessions.append(ALICE, [note("b")], sync=False)
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b"]
+    with world.file(ALICE).open("ab") as file:
+        file.write(written([note("by hand")], "now")[1])
+    await world.sessions.append(ALICE, [note("c")], sync=False)
+    assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b", "by hand", "c"]
     shutil.rmtree(world.file(ALICE).parent)
     assert await world.sessions.read(ALICE) == History()
     await world.sessions.append(ALICE, [note("c")], sync=False)
@@ -356,6 +361,19 @@ async def test_operations_on_one_conversation_take_turns_and_leave_no_lock(world
     ]
     assert len(found) == 10
     assert len(sessions._locks) == 0
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_what_is_added_waits_for_who_has_the_conversation(world: World, sync: bool) -> None:
+    await world.sessions.append(ALICE, [note("a")], sync=True)
+    await world.sessions.read(ALICE)
+    before = world.file(ALICE).read_bytes()
+    async with anyio.create_task_group() as group:
+        async with world.sessions._locks.hold(ALICE):
+            group.start_soon(partial(world.sessions.append, ALICE, [note("b")], sync=sync))
+            await anyio.wait_all_tasks_blocked()
+            assert world.file(ALICE).read_bytes() == before
+    assert texts(await world.sessions.read(ALICE)) == ["a", "b"]
 
 
 async def test_who_is_cancelled_while_waiting_leaves_no_lock(world: World) -> None:
