@@ -181,6 +181,11 @@ class Talk:
         """What plays ``role`` at the target."""
         return self.target.skills[role]
 
+    def fixed(self, role: str, tag: str = "param") -> str:
+        """What the skill of a role wants besides, for a request that is written out."""
+        wanted = self.skill(role).fixed.items()
+        return "".join(f"<{tag} name={quoteattr(n)}>{escape_text(v)}</{tag}>" for n, v in wanted)
+
     def new_id(self) -> str:
         """An identifier that nobody has used."""
         return f"{self._token}-{next(self._ids)}"

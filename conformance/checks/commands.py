@@ -47,9 +47,10 @@ async def _begin(t: Talk, role: str) -> tuple[Received, Command]:
     return answer, t.given(answer, Command, f"The command of {name}")
 
 
-def _submit(command: Command, **values: str) -> Command:
+def _submit(t: Talk, role: str, command: Command, **values: str) -> Command:
     fields = [Field(var="FORM_TYPE", values=(EXECUTE,))]
-    fields += [Field(var=name, values=(text,)) for name, text in values.items()]
+    given = {**t.skill(role).fixed, **values}
+    fields += [Field(var=name, values=(text,)) for name, text in given.items()]
     form = Form(type="submit", fields=tuple(fields))
     return Command(node=command.node, sessionid=command.sessionid, action="complete", form=form)
 
@@ -105,7 +106,7 @@ async def invalid(t: Talk) -> None:
     """A form that does not fit comes back with what was given and the reason."""
     _, command = await _begin(t, "add")
     a, b = t.skill("add").param("a"), t.skill("add").param("b")
-    answer = await t.iq("set", _submit(command, **{a: "one", b: "2"}))
+    answer = await t.iq("set", _submit(t, "add", command, **{a: "one", b: "2"}))
     back = t.decoded("FAC-004", answer, Command, "the form again")
     ok = back.status == "executing" and back.form is not None
     if not t.hold("FAC-004", ok, "the status executing, and the form", answer):
@@ -123,10 +124,10 @@ async def same(t: Talk) -> None:
     _, command = await _begin(t, "count")
     key = t.new_id()
     name = t.skill("count").param("key")
-    one = await t.iq("set", _submit(command, **{name: key}))
+    one = await t.iq("set", _submit(t, "count", command, **{name: key}))
     done = t.decoded("FAC-005", one, Command, "the end of the command")
     t.hold("FAC-005", done.status == "completed", "the status completed", one)
-    await t.iq("set", _submit(command, **{name: key}))
+    await t.iq("set", _submit(t, "count", command, **{name: key}))
     after = await t.execute("count", {"key": key})
     expected = "2: the form that was sent again did not run again"
     t.hold("FAC-006", t.text(after, "Counting") == "2", expected, after)
@@ -140,7 +141,8 @@ async def long(t: Talk) -> None:
     _, command = await _begin(t, "sleep")
     name = t.skill("sleep").param("seconds")
     wait = limit + max(t.timeout, 5)
-    answer = await t.iq("set", _submit(command, **{name: str(limit + 1)}), within=wait)
+    submitted = _submit(t, "sleep", command, **{name: str(limit + 1)})
+    answer = await t.iq("set", submitted, within=wait)
     done = t.decoded("FAC-007", answer, Command, "the end of the command")
     t.hold("FAC-007", done.status == "completed", "the status completed", answer)
     t.hold("FAC-007", any(one.text for one in done.notes), "a note that says so", answer)

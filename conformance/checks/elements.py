@@ -25,7 +25,7 @@ async def order(t: Talk) -> None:
     payload = (
         f"<execute xmlns='{EXECUTE}' skill='{skill.name}'>"
         f"<params type='application/json'>{{\"{skill.param('b')}\": 3}}</params>"
-        f"<param name='{skill.param('a')}'>2</param></execute>"
+        f"<param name='{skill.param('a')}'>2</param>{t.fixed('add')}</execute>"
     )
     answer = await t.iq("set", payload)
     result = t.decoded("COM-011", answer, Result, "a result, though <params/> stands first")
@@ -86,7 +86,8 @@ async def same_value(t: Talk) -> None:
     name, key = skill.param("key"), t.new_id()
     first, second = f"{key}-first", f"{key}-second"
     json = f'{{"{name}": "{first}", "{name}": "{second}"}}'
-    payload = f"<execute xmlns='{EXECUTE}' skill='{skill.name}'><params>{json}</params></execute>"
+    inside = f"{t.fixed('count')}<params>{json}</params>"
+    payload = f"<execute xmlns='{EXECUTE}' skill='{skill.name}'>{inside}</execute>"
     answer = await t.iq("set", payload)
     if answer.is_error:
         conditions = answer.agent_conditions

@@ -12,11 +12,7 @@ LONGEST_INLINE = 30
 async def inline(t: Talk) -> None:
     """Short work is answered with its result in the answer to its IQ."""
     skill = t.skill("echo")
-    answer = await t.iq(
-        "set",
-        f"<execute xmlns='{NAMESPACE}' skill='{skill.name}'>"
-        f"<param name='{skill.param('text')}'>hello</param></execute>",
-    )
+    answer = await t.iq("set", t.request("echo", {"text": "hello"}))
     result = t.decoded("EXE-009", answer, Result, "<result/> in the answer to the IQ")
     t.hold("EXE-009", [one.text for one in result.outputs] == ["hello"], "hello", answer)
     t.hold("EXE-009", result.skill == skill.name, f"the result of {skill.name}", answer)

@@ -132,7 +132,8 @@ async def content(t: Talk) -> None:
     payload = (
         f"<f:execute xmlns:f='urn:fluux:agent:0#execute' skill='{skill.name}' request='{request}'"
         f" deadline='2190-01-01T13:00:00.000+01:00' strange='1'>\n"
-        f"  <f:param name='{b}'>2</f:param>\n  <f:param name='{a}'>1</f:param>\n</f:execute>"
+        f"  <f:param name='{b}'>2</f:param>\n  <f:param name='{a}'>1</f:param>\n"
+        f"{t.fixed('add', 'f:param')}</f:execute>"
     )
     again = await t.iq("set", payload)
     expected = "the answer of the first: it is the same content"

@@ -1,6 +1,6 @@
 """A small agent on a server, and the kit as another component of that server."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -12,7 +12,7 @@ from conformance.model import Run
 from conformance.requirements import load
 from conformance.runner import Plan, run
 from conformance.selection import select
-from conformance.skills_map import fixtures
+from conformance.skills_map import Skill, fixtures
 from tests.conformance.small_agent import DOMAIN, SECRET, SmallAgent
 
 TESTER = "tester.example.net"
@@ -40,8 +40,8 @@ async def attached(agent: SmallAgent) -> AsyncIterator[Way]:
         group.cancel_scope.cancel()
 
 
-async def judged(way: Way, words: list[str]) -> Run:
+async def judged(way: Way, words: list[str], skills: Mapping[str, Skill] | None = None) -> Run:
     """What the kit finds."""
     selection = select(words, SPECIFICATION, all_checks())
-    plan = Plan(f"assistant@{DOMAIN}", SPECIFICATION, selection, fixtures(), timeout=3)
+    plan = Plan(f"assistant@{DOMAIN}", SPECIFICATION, selection, skills or fixtures(), timeout=3)
     return await run(plan, way())

@@ -36,10 +36,21 @@ def test_the_agent_of_this_project_holds_all_that_it_claims(tmp_path: Path) -> N
     assert ">>> " in files["script"].read_text()
 
 
-def test_it_is_judged_through_a_client_that_nobody_here_wrote() -> None:
-    result = kit("--self-test", "skills", "params", "event.story", "confirm.approve")
+def test_it_holds_on_its_own_server_too_through_a_client_that_nobody_here_wrote() -> None:
+    result = kit("--self-test")
     assert result.exit_code == 0, result.output
+    assert "every claimed profile holds" in result.output
     assert "through slixmpp" in result.output
+
+
+def test_what_is_expected_to_be_broken_and_is_not_fails_the_profile(tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.toml"
+    baseline.write_text("[[expected]]\nid = 'EXE-003'\nreason = 'arrays come later'\n")
+    way = ("--self-test", "--acceptor", "127.0.0.1:0")
+    result = kit(*way, "EXE-003", "EXE-004", "--baseline", str(baseline))
+    assert result.exit_code == 1, result.output
+    assert "EXE-003 kept, though the baseline expects otherwise" in result.output
+    assert "arrays come later" in result.output
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
 """The files that a run is given: skills by other names, and expected failures."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.baseline import read_baseline, unknown_ids
+from conformance.model import Outcome
 from conformance.requirements import load
 from conformance.skills_map import Skill, fixtures, read_map
+from tests.conformance.by_server import attached, judged
+from tests.conformance.small_agent import SCHEMAS, SmallAgent
+from xep.fluux_agent.execute import Execute, Output, Result
 
 
 def test_a_map_names_the_targets_own_skills(tmp_path: Path) -> None:
@@ -18,6 +23,34 @@ def test_a_map_names_the_targets_own_skills(tmp_path: Path) -> None:
     assert skills["echo"] == Skill("repeat", {"text": "message"}, {"voice": "calm"})
     assert skills["echo"].param("text") == "message"
     assert skills["add"] == fixtures()["add"]
+
+
+class Renamed(SmallAgent):
+    """The small agent, which calls the skill that says a text back `repeat`, and wants a voice."""
+
+    schemas = {
+        "repeat": {"message": {"type": "string"}, "voice": {"type": "string", "enum": ["calm"]}}
+    } | {name: schema for name, schema in SCHEMAS.items() if name != "conformance.echo"}
+
+    async def _run(self, request: Execute, params: dict[str, Any]) -> Result:
+        if request.skill == "repeat":
+            return Result(skill="repeat", outputs=(Output(name="result", text=params["message"]),))
+        return await super()._run(request, params)
+
+
+@pytest.mark.anyio
+async def test_checks_call_the_targets_own_skills(tmp_path: Path) -> None:
+    path = tmp_path / "map.toml"
+    path.write_text(
+        '[echo]\nskill = "repeat"\nparams = { text = "message" }\nwith = { voice = "calm" }\n'
+    )
+    words = ["execute.first-draft", "execute.param-repeated", "params.both", "attack.payload"]
+    async with attached(Renamed()) as way:
+        lost = await judged(way, words)
+        found = await judged(way, words, read_map(path))
+    assert [one.reason for one in lost.results if "not offered conformance.echo" in one.reason]
+    assert not [one for one in found.results if one.outcome is Outcome.BLOCKED and not one.optional]
+    assert found.good
 
 
 @pytest.mark.parametrize(
