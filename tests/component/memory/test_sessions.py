@@ -368,11 +368,10 @@ async def test_what_is_added_waits_for_who_has_the_conversation(world: World, sy
     await world.sessions.append(ALICE, [note("a")], sync=True)
     await world.sessions.read(ALICE)
     before = world.file(ALICE).read_bytes()
-    async with anyio.create_task_group() as group:
-        async with world.sessions._locks.hold(ALICE):
-            group.start_soon(partial(world.sessions.append, ALICE, [note("b")], sync=sync))
-            await anyio.wait_all_tasks_blocked()
-            assert world.file(ALICE).read_bytes() == before
+    async with anyio.create_task_group() as group, world.sessions._locks.hold(ALICE):
+        group.start_soon(partial(world.sessions.append, ALICE, [note("b")], sync=sync))
+        await anyio.wait_all_tasks_blocked()
+        assert world.file(ALICE).read_bytes() == before
     assert texts(await world.sessions.read(ALICE)) == ["a", "b"]
 
 
