@@ -22,6 +22,7 @@ NAMES = (
     "waiting",
     "forms",
     "conversations",
+    "recall",
 )
 
 Measure = Callable[[int], Iterator[Line]]

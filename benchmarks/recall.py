@@ -126,23 +126,7 @@ class _Words:
 
     def __init__(self) -> None:
         self._random = random.Random(5)
-        parts = [
-            "ka",
-            "lo",
-            "mi",
-            "ter",
-            "un",
-            "sha",
-            "ven",
-            "dor",
-            "pi",
-            "esk",
-            "tra",
-            "bel",
-            "no",
-            "fi",
-            "gur",
-        ]
+        parts = ("ka", "lo", "mi", "ter", "un", "sha", "ven", "dor", "pi", "esk", "tra", "bel")
         made = {"".join(self._random.choices(parts, k=2 + n % 3)) for n in range(30_000)}
         self._words = sorted(made)
         self._random.shuffle(self._words)
