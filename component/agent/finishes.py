@@ -22,8 +22,8 @@ def weigh(completion: Completion, *, partial: str, retried: bool, tools: bool) -
     """Weigh a completion.
 
     `partial` is what an answer that was cut off had before, `retried` whether the model was asked
-    again in this turn, `tools` whether it may call any. What is empty or cut off is asked for once
-    more; then the person gets what there is, or a sentence.
+    again in this turn, `tools` whether it may call any; if not, this was its last word. What is
+    empty or cut off is asked for once more; then the person gets what there is, or a sentence.
     """
     text = partial + completion.text
     cut_off = completion.finish == "length"
@@ -37,13 +37,13 @@ def weigh(completion: Completion, *, partial: str, retried: bool, tools: bool) -
     if completion.finish == "content_filter":
         return Weighed(answer=text if text.strip() else sentences.FILTERED)
     if not text.strip():
+        if not tools:
+            return Weighed(answer=sentences.IN_CIRCLES)
         if not retried:
             return Weighed(again=prompt.EMPTY)
-        if cut_off:
-            return Weighed(answer=sentences.NO_ROOM)
-        return Weighed(answer=sentences.EMPTY if tools else sentences.IN_CIRCLES)
+        return Weighed(answer=sentences.NO_ROOM if cut_off else sentences.EMPTY)
     if cut_off:
-        if not partial and not retried:
+        if tools and not partial and not retried:
             return Weighed(again=prompt.CONTINUE, partial=text)
         return Weighed(answer=f"{text}\n{sentences.CUT_OFF}")
     return Weighed(answer=text)

@@ -1,0 +1,425 @@
+"""Models, budgets, disks and tools that do not do as they should: a sentence, and nothing lost."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from component.agent import prompt, sentences
+from component.agent.profile import Away
+from component.agent.protocol import ToolResult
+from component.memory.lines import Note, Said, SessionKey, Summary
+from component.models.protocol import (
+    Completion,
+    ContextOverflowError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+)
+from component.storage import StorageError
+from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping
+
+pytestmark = pytest.mark.anyio
+
+
+async def one(world: World, body: str = "hi", answers: int = 1) -> None:
+    async with world.life() as conversations:
+        await conversations.received(message("m1", body))
+        await world.ear.hears(answers)
+        await world.settled()
+
+
+async def test_an_outage_gives_one_sentence_and_keeps_the_message(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def away(request: ModelRequest) -> Completion:
+        raise ModelUnavailableError("http://10.0.0.1 cannot be reached")
+
+    world.brain.think = away
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "remember the milk"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == [sentences.NO_MODEL]
+        await world.settled()
+        world.brain.think = lambda request: says(
+            " | ".join(one.content for one in request.messages if one.role == "user")
+        )
+        await conversations.received(message("m2", "are you there"))
+        await world.ear.hears(2)
+        assert world.ear.bodies[1] == "remember the milk | are you there"
+    assert not world.purse.open
+
+
+async def test_a_short_outage_is_waited_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def away(request: ModelRequest) -> Completion:
+        if len(world.brain.asked) == 1:
+            raise ModelUnavailableError("later", retry_after_s=0.01)
+        return echo(request)
+
+    world.brain.think = away
+    await one(world)
+    assert world.ear.bodies == ["re: hi"]
+
+
+async def test_a_long_outage_is_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def away(request: ModelRequest) -> Completion:
+        raise ModelUnavailableError("later", retry_after_s=3600)
+
+    world.brain.think = away
+    await one(world)
+    assert world.ear.bodies == [sentences.NO_MODEL]
+    assert len(world.brain.asked) == 1
+
+
+async def test_a_refusal_is_told_without_internals(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def refuse(request: ModelRequest) -> Completion:
+        raise ModelRefusedError("the key sk-123 is wrong")
+
+    world.brain.think = refuse
+    await one(world)
+    assert world.ear.bodies == [sentences.REFUSED]
+
+
+async def test_an_exhausted_budget_says_its_sentence_once_and_no_model_is_asked(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.purse.left = 10
+    await one(world)
+    assert world.ear.bodies == ["Your budget for today is used up."]
+    assert world.brain.asked == []
+
+
+async def test_a_budget_that_ends_in_the_middle_ends_the_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def think(request: ModelRequest) -> Completion:
+        world.purse.left = 0
+        return says("", call("look"))
+
+    world.brain.think = think
+    await one(world)
+    assert world.ear.bodies == ["Your budget for today is used up."]
+    assert len(world.shop.made) == 1
+
+
+async def test_a_model_that_breaks_does_not_break_others(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def broken(request: ModelRequest) -> Completion:
+        raise ZeroDivisionError
+
+    world.brain.think = broken
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == [sentences.BROKE]
+        world.brain.think = echo
+        await conversations.received(message("m2", "again"))
+        await world.ear.hears(2)
+        assert world.ear.bodies[1] == "re: again"
+        await world.settled()
+
+
+async def test_an_agent_that_is_away_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.away = Away("The assistant is paused.")
+    await one(world)
+    assert world.ear.bodies == ["The assistant is paused."]
+    assert world.brain.asked == []
+
+
+async def test_a_disk_that_refuses_delays_the_turn_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.agent.conversations._FIRST_WAIT_S", 0.01)
+    world = World(tmp_path)
+    world.brain.think = shopping("buy")
+    async with world.life() as conversations:
+        append = world.sessions.append
+        refused = 0
+
+        async def refuses(*args: object, **kwargs: object) -> None:
+            nonlocal refused
+            if refused < 4:
+                refused += 1
+                raise StorageError("the disk is full")
+            await append(*args, **kwargs)  # type: ignore[arg-type]
+
+        world.sessions.append = refuses  # type: ignore[method-assign]
+        await conversations.received(message("m1", "one"))
+        await conversations.received(message("m2", "two", thread="x"))
+        await world.ear.hears(2)
+        await world.settled()
+    assert world.ear.bodies == ["re: one: buy is done", "re: two: buy is done"]
+    assert len(world.shop.made) == 2
+
+
+async def test_who_has_too_many_messages_waiting_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path, waiting_per_principal=2)
+    async with world.built() as conversations:
+        for number in range(4):
+            await conversations.received(message(f"m{number}", thread=str(number)))
+        assert world.ear.bodies == [sentences.TOO_MANY.format(count=2)] * 2
+        assert await world.rows() == ["m0", "m1"]
+
+
+async def test_a_message_that_is_there_already_is_not_taken_twice(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.built() as conversations:
+        await conversations.received(message("m1"))
+        await conversations.received(message("m1"))
+        async with anyio.create_task_group() as group:
+            await group.start(conversations.run)
+            await world.ear.hears(1)
+            await world.settled()
+            group.cancel_scope.cancel()
+    assert len(world.ear.said) == 1
+
+
+# What models do.
+
+
+async def test_a_model_in_a_circle_is_told_and_then_has_to_answer(tmp_path: Path) -> None:
+    world = World(tmp_path, same_call=3)
+    world.brain.think = lambda request: (
+        says("", call("look")) if request.tools else says("That is all I have.")
+    )
+    await one(world)
+    assert world.ear.bodies == ["That is all I have."]
+    assert len(world.shop.made) == 4
+    told = [one.content for one in world.brain.asked[3].messages if one.role == "system"]
+    assert "You have called look 3 times with the same arguments." in told[1]
+    assert world.brain.asked[4].messages[-1].content == prompt.NO_MORE_TOOLS
+
+
+async def test_at_the_limit_the_turn_ends_with_what_there_is(tmp_path: Path) -> None:
+    world = World(tmp_path, max_iterations=4)
+    numbers = iter(range(100))
+
+    def think(request: ModelRequest) -> Completion:
+        name = ("look", "find", "buy")[len(world.brain.asked) % 3]
+        return says("", call(name, f'{{"n":{next(numbers)}}}'))
+
+    world.brain.think = think
+    await one(world)
+    assert len(world.brain.asked) == 4
+    assert world.brain.asked[3].tools == ()
+    assert len(world.shop.made) == 3
+    assert world.ear.bodies == [sentences.IN_CIRCLES]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ([says(""), says("found it")], "found it"),
+        ([says(" "), says("")], sentences.EMPTY),
+        ([says("one, ", finish="length"), says("two")], "one, two"),
+        (
+            [says("one, ", finish="length"), says("two", finish="length")],
+            f"one, two\n{sentences.CUT_OFF}",
+        ),
+        ([says("", call("buy", '{"a":'), finish="length"), says("ok")], "ok"),
+        ([says("", call("buy", '{"a":'), finish="length")] * 2, sentences.NO_ROOM),
+        ([says("", finish="content_filter")], sentences.FILTERED),
+        ([says("half", call("buy"), finish="content_filter")], "half"),
+        ([says("", finish="length"), says("", finish="length")], sentences.NO_ROOM),
+    ],
+)
+async def test_answers_that_are_none_are_asked_for_once_more(
+    tmp_path: Path, script: list[Completion], said: str
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: script[len(world.brain.asked) - 1]
+    await one(world)
+    assert world.ear.bodies == [said]
+    assert len(world.brain.asked) == len(script)
+    assert world.shop.made == []
+
+
+async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: (
+        says("; ".join(one.content for one in request.messages if one.role == "tool"))
+        if any(one.role == "tool" for one in request.messages)
+        else says("", call("fly"), call("buy", "[1]"), call("look", ""))
+    )
+    await one(world)
+    assert [made[2:] for made in world.shop.made] == [("look", "{}")]
+    unknown, malformed, fine = world.ear.bodies[0].split("; ")
+    assert unknown.startswith("There is no tool of this name. There are: ask, buy, find, look")
+    assert malformed.startswith("The arguments are not a JSON object")
+    assert fine == "look is done"
+
+
+async def test_a_tool_that_breaks_is_an_error_for_the_model(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def breaks(name: str) -> None:
+        raise ZeroDivisionError
+
+    world.shop.during = breaks
+    world.brain.think = shopping("buy")
+    await one(world)
+    assert world.ear.bodies == ["re: hi: The tool is broken; this was written down."]
+
+
+@pytest.mark.parametrize(("names", "at_once"), [(("look", "find"), 2), (("look", "buy"), 1)])
+async def test_calls_run_at_once_only_if_all_of_them_may(
+    tmp_path: Path, names: tuple[str, ...], at_once: int
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda request: (
+        says("done")
+        if request.messages[-1].role == "tool"
+        else says("", *(call(name) for name in names))
+    )
+    await one(world)
+    assert world.shop.most_at_once == at_once
+
+
+async def test_ids_that_a_model_gives_twice_are_told_apart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def think(request: ModelRequest) -> Completion:
+        results = [one.content for one in request.messages if one.role == "tool"]
+        if len(results) == 2:
+            return says("; ".join(results))
+        return says("", call(("look", "buy")[len(results)], "{}", "call-0"))
+
+    world.brain.think = think
+    await one(world)
+    assert world.ear.bodies == ["look is done; buy is done"]
+
+
+# Too much to be shown.
+
+
+async def test_an_overflow_is_recovered_from_with_one_short_notice(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.life() as conversations:
+        for number in range(6):
+            await conversations.received(message(f"old{number}", f"old {number} " + "x" * 400))
+            await world.ear.hears(number + 1)
+
+        def think(request: ModelRequest) -> Completion:
+            if request.messages[0].content.startswith("Below, as data"):
+                return says("They spoke of old things.")
+            if sum(len(one.content) for one in request.messages) > 6000:
+                raise ContextOverflowError("too long")
+            return says("fits")
+
+        world.brain.think = think
+        await conversations.received(message("m1", "now " + "y" * 100))
+        await world.ear.hears(8)
+        assert world.ear.bodies[6:] == [sentences.SHORTENED, "fits"]
+        await world.settled()
+        found = await world.sessions.read(SessionKey("assistant", ROMEO), tokens=10**9)
+        assert found.summary is not None
+        assert found.summary.content == "They spoke of old things."
+        assert isinstance(found.lines[0], Said)
+        assert found.lines[0].role == "user"
+        shown = world.brain.asked[-1].messages
+        assert "They spoke of old things." in shown[1].content
+        assert shown[-1].content.startswith("now ")
+    assert not world.purse.open
+
+
+async def test_what_is_too_long_however_short_ends_with_a_sentence(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def think(request: ModelRequest) -> Completion:
+        raise ContextOverflowError("too long")
+
+    world.brain.think = think
+    await one(world, answers=2)
+    assert world.ear.bodies == [sentences.SHORTENED, sentences.TOO_LONG]
+    assert len(world.brain.asked) == 4
+
+
+async def test_a_conversation_that_outgrows_its_tokens_is_summed_up_in_silence(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.history_tokens = 400
+    world.shop.taint = "web"
+    summed = 0
+
+    def think(request: ModelRequest) -> Completion:
+        nonlocal summed
+        if request.messages[0].content.startswith("Below, as data"):
+            summed += 1
+            return says(f"summary {summed}")
+        return shopping("look")(request)
+
+    world.brain.think = think
+    async with world.life() as conversations:
+        for number in range(12):
+            await conversations.received(message(f"m{number}", f"message {number} " + "x" * 100))
+            await world.ear.hears(number + 1)
+        await world.settled()
+        assert 1 <= summed <= 6
+        assert all(body.startswith("re: message") for body in world.ear.bodies)
+        found = await world.sessions.read(SessionKey("assistant", ROMEO), tokens=10**9)
+        assert isinstance(found.summary, Summary)
+        assert found.summary.taints == ("person", "web")
+        assert len(found.lines) < 12 * 4
+        tokens = [sum(len(m.content) // 4 for m in r.messages[1:]) for r in world.brain.asked]
+        assert max(tokens) < 800
+
+
+async def test_long_results_lose_their_middle(tmp_path: Path) -> None:
+    world = World(tmp_path, tool_result_tokens=50)
+    world.shop.result = lambda name, arguments: "begin " + "x" * 5000 + " end"
+    world.brain.think = shopping("look")
+    await one(world)
+    shown = world.brain.asked[-1].messages[-1].content
+    assert shown.startswith("begin ")
+    assert shown.endswith(" end")
+    assert "characters are left out here" in shown
+    assert len(shown) < 250
+    assert max(len(line.content) for line in await _lines(world)) > 5000, "the file has it all"
+
+
+async def _lines(world: World) -> list[Said | Note]:
+    async with world.built():
+        return [line for line in await world.lines() if hasattr(line, "content")]  # type: ignore[misc]
+
+
+async def test_a_silent_conversation_is_put_away_when_it_goes_on(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.idle_mins = 10
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "old"))
+        await world.ear.hears(1)
+        await world.settled()
+        world.now += 601
+        await conversations.received(message("m2", "new"))
+        await world.ear.hears(2)
+        asked = [one.content for one in world.brain.asked[-1].messages if one.role == "user"]
+        assert asked == ["new"]
+        assert (await world.sessions.status(SessionKey("assistant", ROMEO))).archived == 1
+
+
+async def test_but_not_while_a_turn_of_it_waits(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.idle_mins = 10
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "old"))
+        await world.ear.hears(1)
+        world.now += 601
+        world.brain.think = echo
+        await conversations.received(message("m2", "new"))
+        await world.ear.hears(2)
+        assert (await world.sessions.status(SessionKey("assistant", ROMEO))).archived == 0
+        world.brain.think = shopping("order")
+        world.shop.tasks["task-m1-c0-order"] = ToolResult("here")
+        await conversations.ended("task-m1-c0-order")
+        await world.ear.hears(3)
