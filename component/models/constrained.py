@@ -11,7 +11,7 @@ Which of the two it is stands in the first word, so that a small model decides o
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from component.models.protocol import (
     Role,
     Tool,
     ToolCall,
+    Usage,
 )
 
 # Tried with the small local model, of five requests for a tool and five for none: one sample line
@@ -52,10 +53,23 @@ class Constrained:
         self.usd_per_token_out = model.usd_per_token_out
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask the model; see Model.complete."""
-        constrained = constrain(request)
+        """Ask the model; see Model.complete.
+
+        A small model likes to ask for what it was just given: if it repeats a call of this turn to
+        the letter, it is asked once more, and can only answer.
+        """
         if not request.tools:
-            return await self._model.complete(constrained, on_text)
+            return await self._model.complete(constrain(request), on_text)
+        completion = await self._asked(request, on_text)
+        if not _repeats(completion, request):
+            return completion
+        again = await self._asked(request, on_text, answer_only=True)
+        return msgspec.structs.replace(again, usage=_sum(completion.usage, again.usage))
+
+    async def _asked(
+        self, request: ModelRequest, on_text: OnText | None, *, answer_only: bool = False
+    ) -> Completion:
+        constrained = constrain(request, answer_only=answer_only)
         if on_text is None:
             return parse(await self._model.complete(constrained), request)
         reader, told = AnswerText(), 0
@@ -82,10 +96,11 @@ class Constrained:
             await close()
 
 
-def constrain(request: ModelRequest) -> ModelRequest:
+def constrain(request: ModelRequest, *, answer_only: bool = False) -> ModelRequest:
     """Put the tools into prompt and schema, and the calls of the conversation into words.
 
     A request without tools keeps its own schema; one with both has it as the schema of the answer.
+    With `answer_only` the tools are told all the same, but none can be called.
     """
     messages = _spoken(request.messages, answers=bool(request.tools))
     if not request.tools:
@@ -99,7 +114,9 @@ def constrain(request: ModelRequest) -> ModelRequest:
         request,
         messages=tuple(messages),
         tools=(),
-        schema=msgspec.Raw(msgspec.json.encode(_schema(request.tools, request.schema))),
+        schema=msgspec.Raw(
+            msgspec.json.encode(_schema(() if answer_only else request.tools, request.schema))
+        ),
     )
 
 
@@ -134,29 +151,90 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
 # -- what the model is shown --------------------------------------------------------------------
 
 
-def _spoken(messages: Iterable[ChatMessage], *, answers: bool) -> list[ChatMessage]:
+def _spoken(messages: Sequence[ChatMessage], *, answers: bool) -> list[ChatMessage]:
     """Put calls and results into words.
 
-    What follows a result joins it: many templates want the turns to alternate.
+    Those of this turn join the question: told as a conversation, a small model goes on with asking.
+    Elsewhere a result is told by the user, and what follows joins it, since many templates want the
+    turns to alternate.
     """
-    names: dict[str, str] = {}
+    question = _question(messages)
     out: list[ChatMessage] = []
     after_result = False
-    for message in messages:
+    for message in messages[: question + 1]:
         role: Role = message.role
         content = message.content
         if role == "assistant" and (message.tool_calls or answers):
-            names |= {call.id: call.name for call in message.tool_calls}
             content = _as_written(message, answers=answers)
         elif role == "tool":
             role = "user"
-            content = f"[result of {names.get(message.tool_call_id or '', 'a tool')}]\n{content}"
+            content = f"[result of {_call_of(message, messages)[0]}]\n{content}"
         if role == "user" and after_result:
             out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{content}")
         else:
             out.append(ChatMessage(role, content))
         after_result = message.role == "tool" or (after_result and role == "user")
+    if told := _told(messages[question + 1 :], messages, answers=answers):
+        out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{told}")
     return out
+
+
+def _question(messages: Sequence[ChatMessage]) -> int:
+    """Where the last question stands, if all that follows are calls and results; else the end."""
+    for i in range(len(messages) - 1, -1, -1):
+        message = messages[i]
+        if message.role == "user":
+            return i
+        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+            break
+    return len(messages) - 1
+
+
+def _told(turn: Sequence[ChatMessage], messages: Sequence[ChatMessage], *, answers: bool) -> str:
+    """Tell what was done in this turn. Arguments only where a tool was used more than once."""
+    used = [call.name for message in turn for call in message.tool_calls]
+    parts = []
+    for message in turn:
+        if message.role == "tool":
+            name, arguments = _call_of(message, messages)
+            how = f"{name} with {arguments}" if used.count(name) > 1 else name
+            parts.append(f"{how} has been used and gave:\n{message.content}")
+        elif message.content:
+            parts.append(f"You said: {message.content}")
+    if parts:
+        parts.append("Say it to me, or use another tool." if answers else "Say it to me.")
+    return "\n".join(parts)
+
+
+def _call_of(result: ChatMessage, messages: Sequence[ChatMessage]) -> tuple[str, str]:
+    """Name and arguments of the call that a result is of."""
+    for message in messages:
+        for call in message.tool_calls:
+            if call.id == result.tool_call_id:
+                return call.name, call.arguments
+    return "a tool", "{}"
+
+
+def _repeats(completion: Completion, request: ModelRequest) -> bool:
+    """Whether it asks for a call of this turn again, whose result it was shown."""
+    turn = request.messages[_question(request.messages) + 1 :]
+    answered = {message.tool_call_id for message in turn if message.role == "tool"}
+    done = [
+        (call.name, _value(call.arguments))
+        for message in turn
+        for call in message.tool_calls
+        if call.id in answered
+    ]
+    return any((call.name, _value(call.arguments)) in done for call in completion.tool_calls)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.tokens_in + other.tokens_in,
+        one.tokens_out + other.tokens_out,
+        one.cost_usd + other.cost_usd,
+        one.estimated or other.estimated,
+    )
 
 
 def _as_written(message: ChatMessage, *, answers: bool) -> str:
@@ -274,9 +352,9 @@ def _read(said: dict[str, msgspec.Raw]) -> tuple[str | None, ToolCall | None]:
     return answer, call
 
 
-def _value(raw: msgspec.Raw) -> Any:
+def _value(raw: msgspec.Raw | str) -> Any:
     try:
-        return json.loads(bytes(raw))
+        return json.loads(raw if isinstance(raw, str) else bytes(raw))
     except (ValueError, RecursionError):
         return None
 

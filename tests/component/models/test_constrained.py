@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from component.models.answer_text import AnswerText
 from component.models.constrained import Constrained, constrain, parse
-from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool, ToolCall
+from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool, ToolCall, Usage
 from tests.component.models.scripted import Scripted
 
 pytestmark = pytest.mark.anyio
@@ -314,6 +314,68 @@ async def test_a_call_tells_nothing() -> None:
     completion = await model.complete(asking(), told.append)
     assert told == []
     assert call_in(completion) == ("ping", "{}")
+
+
+def test_what_was_done_in_this_turn_joins_the_question() -> None:
+    constrained = constrain(
+        asking(
+            ChatMessage("user", "Time here and there?"),
+            ChatMessage(
+                "assistant",
+                "Let me see.",
+                (ToolCall("1", "clock", '{"zone": "UTC"}'), ToolCall("2", "ping", "")),
+            ),
+            ChatMessage("tool", "12:00", tool_call_id="1"),
+            ChatMessage("tool", "pong", tool_call_id="2"),
+            ChatMessage("assistant", tool_calls=(ToolCall("3", "clock", '{"zone": "CET"}'),)),
+            ChatMessage("tool", "13:00", tool_call_id="3"),
+        )
+    )
+    _, user = constrained.messages
+    assert user.role == "user"
+    assert user.content == (
+        "Time here and there?\n\nYou said: Let me see.\n"
+        'clock with {"zone": "UTC"} has been used and gave:\n12:00\n'
+        "ping has been used and gave:\npong\n"
+        'clock with {"zone": "CET"} has been used and gave:\n13:00\n'
+        "Say it to me, or use another tool."
+    )
+
+
+DONE = (
+    ChatMessage("user", "Ping!"),
+    ChatMessage("assistant", tool_calls=(ToolCall("1", "ping", "{}"),)),
+    ChatMessage("tool", "pong", tool_call_id="1"),
+)
+
+
+async def test_who_repeats_a_call_that_was_answered_is_made_to_answer() -> None:
+    repeated = Completion(
+        text='{"tool": "ping", "arguments": { }}', usage=Usage(10, 5, 0.1, estimated=True)
+    )
+    inner = Scripted(repeated, Completion(text='{"answer": "Pong."}', usage=Usage(11, 6, 0.2)))
+    told: list[str] = []
+    completion = await Constrained(inner).complete(asking(*DONE), told.append)
+    assert (completion.text, told) == ("Pong.", ["Pong."])
+    assert completion.usage == Usage(21, 11, pytest.approx(0.3), estimated=True)
+    assert inner.asked[1].schema is not None
+    validator = jsonschema.Draft202012Validator(json.loads(bytes(inner.asked[1].schema)))
+    assert validator.is_valid({"answer": "Pong."})
+    assert not validator.is_valid({"tool": "ping", "arguments": {}})
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        (DONE, '{"tool": "clock", "arguments": {"zone": "UTC"}}'),
+        (DONE[:2], '{"tool": "ping", "arguments": {}}'),
+        ((*DONE, ChatMessage("assistant", "Pong."), DONE[0]), '{"tool": "ping", "arguments": {}}'),
+    ],
+)
+async def test_any_other_call_is_made(messages: Sequence[ChatMessage], said: str) -> None:
+    inner = Scripted(Completion(text=said))
+    assert (await Constrained(inner).complete(asking(*messages))).tool_calls
+    assert len(inner.asked) == 1
 
 
 async def test_it_looks_like_the_model_it_wraps() -> None:
