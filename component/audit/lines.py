@@ -75,20 +75,23 @@ class Chain:
         line, encode, sha256, ms = self._line, _encode, hashlib.sha256, self._ms
         seq, link = self.seq, self.hash
         pieces: list[bytes] = []
+        before: Event | None = None
         for ns, event in zip(times, events, strict=True):
             if ns // 1_000_000 != ms:
                 ms = ns // 1_000_000
                 line.time = timestamp(ms)
             seq += 1
             line.seq = seq
-            line.kind = event.kind
-            line.outcome = event.outcome
-            line.principal = event.principal
-            line.agent = event.agent
-            line.trace = event.trace
-            line.subject = event.subject
-            line.task = event.task
-            line.detail = event.detail
+            if event is not before:  # bursts are often of one kind, and made once
+                line.kind = event.kind
+                line.outcome = event.outcome
+                line.principal = event.principal
+                line.agent = event.agent
+                line.trace = event.trace
+                line.subject = event.subject
+                line.task = event.task
+                line.detail = event.detail
+                before = event
             line.prev = link
             try:
                 content = encode(line)

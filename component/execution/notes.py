@@ -3,12 +3,12 @@
 This is on the road of every short request, so what is always the same is made once.
 """
 
-from functools import lru_cache
+from bisect import bisect_left
 from typing import Final, Protocol
 
 from component.audit.protocol import Event, Recorder
 from component.audit.refusals import Refusals
-from component.metrics.counters import Counters
+from component.metrics.counters import BOUNDS_S, Counters
 from xep.jid import JID
 
 _REMEMBERED: Final = 4096
@@ -58,20 +58,36 @@ class RecordedNotes:
     def __init__(self, recorder: Recorder, refusals: Refusals, counters: Counters) -> None:
         self._record = recorder.record
         self._refusals = refusals
-        self._took = counters.executes.add
+        self._executes = counters.executes
         self._refused = counters.refusals.add
-        self._event = lru_cache(_REMEMBERED)(_event)
+        self._known: dict[tuple[JID, str, str], tuple[Event, list[int], list[float]]] = {}
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
         """See `Notes`."""
-        self._took(seconds, skill, outcome)
-        self._record(self._event(principal, skill, outcome))
+        known = self._known.get((principal, skill, outcome))
+        if known is None:
+            known = self._get_known(principal, skill, outcome)
+        event, counts, total = known
+        counts[bisect_left(BOUNDS_S, seconds)] += 1
+        total[0] += seconds
+        self._record(event)
+
+    def _get_known(
+        self, principal: JID, skill: str, outcome: str
+    ) -> tuple[Event, list[int], list[float]]:
+        """The event of requests that differ in nothing, and where they are counted."""
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        event = Event(kind="execute", outcome=outcome, principal=str(principal), subject=skill)
+        known = (event, *self._executes.cell((skill, outcome)))
+        self._known[principal, skill, outcome] = known
+        return known
 
     def went_on(
         self, principal: JID, skill: str, outcome: str, seconds: float, task: str, detail: str
     ) -> None:
         """See `Notes`."""
-        self._took(seconds, skill, outcome)
+        self._executes.add(seconds, skill, outcome)
         self._record(
             Event(
                 kind="execute",
@@ -87,7 +103,3 @@ class RecordedNotes:
         """See `Notes`."""
         self._refused(why)
         self._refusals.refused(str(principal), why, skill[:_LONGEST_NAME])
-
-
-def _event(principal: JID, skill: str, outcome: str) -> Event:
-    return Event(kind="execute", outcome=outcome, principal=str(principal), subject=skill)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 """Upper bounds of what durations are sorted into, in seconds."""
@@ -25,6 +25,10 @@ class Usage(Protocol):
     @property
     def cost_usd(self) -> float:
         """US dollars."""
+
+
+Cell: TypeAlias = tuple[list[int], list[float]]
+"""How many in each bucket, and one number: the sum in seconds."""
 
 
 class Count:
@@ -50,20 +54,25 @@ class Durations:
     """How long something took, for each set of labels."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        self._known: dict[tuple[str, ...], Cell] = {}
 
     def add(self, seconds: float, *labels: str) -> None:
         """Count something that took so long."""
+        counts, total = self._known.get(labels) or self.cell(labels)
+        counts[bisect_left(BOUNDS_S, seconds)] += 1
+        total[0] += seconds
+
+    def cell(self, labels: tuple[str, ...]) -> Cell:
+        """Where those with these labels are counted, for who counts very often."""
         known = self._known.get(labels)
         if known is None:
             if len(self._known) >= _MOST_LABELS:
                 labels = (OTHER,) * len(labels)
             known = self._known.setdefault(labels, ([0] * (len(BOUNDS_S) + 1), [0.0]))
-        known[0][bisect_left(BOUNDS_S, seconds)] += 1
-        known[1][0] += seconds
+        return known
 
     @property
-    def values(self) -> Mapping[tuple[str, ...], tuple[list[int], list[float]]]:
+    def values(self) -> Mapping[tuple[str, ...], Cell]:
         """By labels: how many in each bucket, not cumulated, and the sum in seconds."""
         return self._known
 
