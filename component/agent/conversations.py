@@ -1,6 +1,5 @@
 """All conversations: each message is taken in once, answered once, and in order."""
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,9 +16,10 @@ from component.agent.directives import directed
 from component.agent.engine import Answered, Engine, Parked
 from component.agent.lanes import Lane, Lanes, Turn
 from component.agent.live import Live
+from component.agent.outlet import Outlet
 from component.agent.parking import ParkedTurns
 from component.agent.profile import Away, Profile, Profiles
-from component.agent.protocol import Incoming, Reply, Voice
+from component.agent.protocol import Incoming, Voice
 from component.agent.run import Ask
 from component.agent.thinking import Undivided
 from component.agent.turns import Row, Wait, key_of
@@ -34,8 +34,6 @@ _log = structlog.get_logger("component.agent")
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
-_LAST_WORDS_S: Final = 5.0
-"""Seconds in which what was said is written down when the service ends."""
 
 
 class Doing(msgspec.Struct, frozen=True):
@@ -56,6 +54,7 @@ class Conversations:
         home: names this data directory among those that share a database.
         voice: sends what agents say.
         loop: the settings that bound turns.
+        over: is told the id of each turn that is over.
         clock: milliseconds since 1970, UTC.
     """
 
@@ -68,19 +67,19 @@ class Conversations:
         home: str,
         voice: Voice,
         loop: Loop,
+        over: Callable[[str], None] = lambda _turn: None,
         clock: Callable[[], int] = process_clock,
     ) -> None:
         self._engine = engine
         self._profiles = profiles
         self._storage = storage
         self._home = home
-        self._voice = voice
         self._loop = loop
         self._clock = clock
         self._lanes = Lanes()
         self._live: dict[SessionKey, Live] = {}
         self._parked = ParkedTurns()
-        self._unsaid: deque[tuple[Reply, Sequence[str]]] = deque()
+        self._outlet = Outlet(voice, storage, over)
         self._group: TaskGroup | None = None
 
     # What comes in.
@@ -94,13 +93,7 @@ class Conversations:
         key = key_of(incoming)
         count = self._lanes.waiting(incoming.principal)
         if count >= self._loop.waiting_per_principal:
-            self._voice.say(
-                Reply(
-                    id=f"{incoming.id}.full",
-                    to=incoming,
-                    body=sentences.TOO_MANY.format(count=count),
-                )
-            )
+            self._outlet.mention(incoming, "full", sentences.TOO_MANY.format(count=count))
             return
         turn = Turn(incoming)
         # It has its place before it is on disk, so that those of one session keep their order.
@@ -124,12 +117,7 @@ class Conversations:
 
     def connected(self) -> None:
         """There is a stream again: say what could not be said."""
-        while self._unsaid and self._group is not None:
-            reply, ids = self._unsaid[0]
-            if not self._voice.say(reply):
-                return
-            self._unsaid.popleft()
-            self._answered(ids)
+        self._outlet.connected()
 
     async def ended(self, task: str) -> None:
         """A task is over: whoever waits for it goes on. For tasks of others nothing happens."""
@@ -151,12 +139,14 @@ class Conversations:
         async with anyio.create_task_group() as group:
             self._take_up(rows, group)
             self._group = group
+            self._outlet.open(group)
             task_status.started()
             try:
                 self._go()
                 await anyio.sleep_forever()
             finally:
                 self._group = None
+                self._outlet.open(None)
                 group.cancel_scope.cancel()
 
     def _take_up(self, rows: Sequence[Row], group: TaskGroup) -> None:
@@ -208,7 +198,7 @@ class Conversations:
             self._postpone(lane, turn, error)
         except Exception:  # noqa: BLE001 - a mistake of ours must not end everybody's conversations
             _log.exception("a message cannot be answered", turn=turn.incoming.id)
-            self._say(turn, sentences.BROKE)
+            self._outlet.say(turn, sentences.BROKE)
         finally:
             del self._live[lane.key]
             self._lanes.end(lane)
@@ -220,9 +210,9 @@ class Conversations:
         turn = live.turn
         profile = await self._profiles(lane.key)
         if isinstance(profile, Away):
-            self._say(turn, profile.sentence)
+            self._outlet.say(turn, profile.sentence)
             return "away"
-        self._voice.composing(turn.incoming, True)
+        self._outlet.composing(turn, True)
         if live.more():
             await live.take()
         ask = self._ask(lane.key, turn, profile, live)
@@ -240,9 +230,7 @@ class Conversations:
 
     def _ask(self, key: SessionKey, turn: Turn, profile: Profile, live: Live | None = None) -> Ask:
         def notice(sentence: str) -> None:
-            self._voice.say(
-                Reply(id=f"{turn.incoming.id}.notice", to=turn.messages[-1], body=sentence)
-            )
+            self._outlet.mention(turn.incoming, "notice", sentence)
 
         held = self._parked.of(key)
         return Ask(
@@ -280,41 +268,20 @@ class Conversations:
     async def _answer(self, turn: Turn, answer: Answered) -> str:
         said = directed(answer.text)
         if said.silent or not said.text.strip():
-            self._voice.composing(turn.incoming, False)
-            self._answered(turn.ids)
+            self._outlet.composing(turn, False)
+            self._outlet.answered(turn.ids)
             return "silent"
         if said.delay_s and not turn.due:
             until = self._clock() + round(said.delay_s * 1000)
             await self._storage.write(
                 partial(turns.wait, turns=turn.ids[:1], wait=Wait(until=until))
             )
-            self._voice.composing(turn.incoming, False)
+            self._outlet.composing(turn, False)
             self._parked.add(turn.incoming.id, key_of(turn.incoming), ())
             self._soon(self._later, turn.incoming.id, until)
             return "delayed"
-        self._say(turn, said.text)
+        self._outlet.say(turn, said.text)
         return "excused" if answer.excused else "answered"
-
-    def _say(self, turn: Turn, sentence: str) -> None:
-        reply = Reply(id=f"{turn.incoming.id}.answer", to=turn.messages[-1], body=sentence)
-        self._unsaid.append((reply, turn.ids))
-        self.connected()
-
-    def _answered(self, ids: Sequence[str]) -> None:
-        # Nobody waits for this: if it comes to nothing the answer is said again, under its id.
-        self._soon(self._delete, ids)
-
-    async def _delete(self, ids: Sequence[str]) -> None:
-        delete = partial(turns.delete, turns=ids)
-        try:
-            await self._storage.write(delete, keep_trying=True)
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(_LAST_WORDS_S, shield=True):
-                try:
-                    await self._storage.write(delete)
-                except StorageError as error:
-                    _log.warning("answers will be said again", turns=ids, reason=str(error))
-            raise
 
     def _soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         if self._group is not None:
@@ -331,12 +298,12 @@ class Conversations:
         if turn.wait != wait:
             await self._storage.write(partial(turns.wait, turns=(turn.incoming.id,), wait=wait))
         self._parked.add(turn.incoming.id, key, parked.tasks)
-        self._voice.composing(turn.incoming, False)
+        self._outlet.composing(turn, False)
         if not live.ended.isdisjoint(parked.tasks):
             self._soon(self._wake, turn.incoming.id)
         elif parked.new and not parked.question:
-            reply_id = f"{turn.incoming.id}.waits-{parked.round}"
-            self._voice.say(Reply(id=reply_id, to=turn.messages[-1], body=sentences.STILL_AT_IT))
+            what = f"waits-{parked.round}"
+            self._outlet.mention(turn.incoming, what, sentences.STILL_AT_IT)
 
     async def _later(self, turn: str, until: int) -> None:
         await anyio.sleep(max(0, until - self._clock()) / 1000)
@@ -438,7 +405,7 @@ class Conversations:
 
     async def _end(self, key: SessionKey, turn: Turn) -> None:
         """Leave on record that a turn was stopped."""
-        self._voice.composing(turn.incoming, False)
+        self._outlet.composing(turn, False)
         try:
             profile = await self._profiles(key)
             if isinstance(profile, Away):
@@ -446,4 +413,4 @@ class Conversations:
             await self._engine.stop(self._ask(key, turn, profile))
         except StorageError as error:
             _log.warning("nothing is on record of a stop", turn=turn.incoming.id, reason=str(error))
-        self._answered(turn.ids)
+        self._outlet.answered(turn.ids)

@@ -1,0 +1,85 @@
+"""What is said, and that it was said: an answer's row goes when its answer is on its way."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from component.agent import turns
+from component.agent.lanes import Turn
+from component.agent.protocol import Incoming, Reply, Voice
+from component.storage import Storage, StorageError
+
+_log = structlog.get_logger("component.agent")
+
+_LAST_WORDS_S: Final = 5.0
+"""Seconds in which what was said is written down when the service ends."""
+
+
+class Outlet:
+    """Says answers in their order, now or when there is a stream.
+
+    Args:
+        voice: sends what is said.
+        storage: has the rows.
+        over: is told the id of each turn that is over.
+    """
+
+    def __init__(self, voice: Voice, storage: Storage, over: Callable[[str], None]) -> None:
+        self._voice = voice
+        self._storage = storage
+        self._over = over
+        self._unsaid: deque[tuple[Reply, Sequence[str]]] = deque()
+        self._group: TaskGroup | None = None
+
+    def open(self, group: TaskGroup | None) -> None:
+        """From now on rows are deleted by tasks of this group; None: nothing is said any more."""
+        self._group = group
+
+    def say(self, turn: Turn, sentence: str) -> None:
+        """Say the answer of a turn: its row stays until that is done."""
+        reply = Reply(id=f"{turn.incoming.id}.answer", to=turn.messages[-1], body=sentence)
+        self._unsaid.append((reply, turn.ids))
+        self.connected()
+
+    def mention(self, to: Incoming, what: str, sentence: str) -> None:
+        """Say something beside the answer; it is lost if there is no stream. `what` goes into the
+        id, so that the same is recognised when it is said again.
+        """
+        self._voice.say(Reply(id=f"{to.id}.{what}", to=to, body=sentence))
+
+    def composing(self, turn: Turn, on: bool) -> None:
+        """Show that an answer is being written, or is not any more."""
+        self._voice.composing(turn.incoming, on)
+
+    def connected(self) -> None:
+        """Say what could not be said before."""
+        while self._unsaid and self._group is not None:
+            reply, ids = self._unsaid[0]
+            if not self._voice.say(reply):
+                return
+            self._unsaid.popleft()
+            self.answered(ids)
+
+    def answered(self, ids: Sequence[str]) -> None:
+        """A turn is over: its rows go, the turn's own first."""
+        self._over(ids[0])
+        # Nobody waits for this: if it comes to nothing the answer is said again, under its id.
+        if self._group is not None:
+            self._group.start_soon(self._delete, ids)
+
+    async def _delete(self, ids: Sequence[str]) -> None:
+        delete = partial(turns.delete, turns=ids)
+        try:
+            await self._storage.write(delete, keep_trying=True)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORDS_S, shield=True):
+                try:
+                    await self._storage.write(delete)
+                except StorageError as error:
+                    _log.warning("answers will be said again", turns=ids, reason=str(error))
+            raise
