@@ -101,6 +101,8 @@ class Audit:
         self._lost_since = 0
         self._failure: str | None = None
         self._put_off = False
+        self._begun = False
+        """Whether a file was begun, and nobody has looked since what is too old."""
         self._asleep = False
         self._wake = anyio.Event()
         self._committing = anyio.Lock()
@@ -198,7 +200,9 @@ class Audit:
                     self._asleep = True
                     await self._wake.wait()
                 await anyio.sleep(_GATHER_S if self._failure is None else wait)
-                if await self._commit(raising=False):
+                await self._commit(raising=False)
+                if self._begun:
+                    self._begun = False
                     await self._guarded(self._retire)
                 wait = _FIRST_WAIT_S if self._failure is None else min(2 * wait, _LONGEST_WAIT_S)
 
@@ -218,13 +222,13 @@ class Audit:
 
     # -- the disk --------------------------------------------------------------------------------
 
-    async def _commit(self, *, raising: bool) -> bool:
-        """Write and sync what waits; return whether a file was begun."""
+    async def _commit(self, *, raising: bool) -> None:
+        """Write and sync what waits. Raises StorageError only if that is wanted."""
         async with self._committing:
             with anyio.CancelScope(shield=True):
                 await self._make_lines()
                 if not self._made:
-                    return False
+                    return
                 link = self._chain.last
                 try:
                     begun = await to_thread.run_sync(
@@ -234,15 +238,15 @@ class Audit:
                     self._failed(error)
                     if raising:
                         raise
-                    return False
+                    return
                 before, self._written = self._written, link
                 self._made = b""
                 self._since_ns = 0
         if begun and before.seq:
             # In the log of the system it is out of reach of whoever can write here.
             _log.info("a file of the record is begun", after=before.seq, hash=before.hash)
+        self._begun = self._begun or begun
         self._went_well()
-        return begun
 
     async def _make_lines(self) -> None:
         """Make lines of what waits, unless there are some that could not be written."""
