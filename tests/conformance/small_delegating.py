@@ -79,6 +79,7 @@ class DelegatingAgent(FurtherAgent):
     def __init__(self, defect: str = "") -> None:
         super().__init__(defect)
         self.works: list[Work] = []
+        self._changed = anyio.Event()
         self._stuck = False
 
     async def _stanza(self, stanza: Incoming) -> None:
@@ -121,6 +122,8 @@ class DelegatingAgent(FurtherAgent):
         )
         accepted = answer.sole_payload(Accepted)
         work.theirs = accepted.task
+        self._changed.set()
+        self._changed = anyio.Event()
         if request.deadline is not None and self.defect != "works past its deadline":
             await anyio.sleep((request.deadline - datetime.now(UTC)).total_seconds())
             await self._end(work, "failed")
@@ -193,12 +196,12 @@ class DelegatingAgent(FurtherAgent):
         """Whether a message was about work that was passed on."""
         confirm = stanza.payload(Confirm)
         if confirm is not None:
-            works = [one for one in self.works if one.theirs == confirm.task]
+            works = await self._passed_on_as(confirm.task)
             for work in works:
                 await self._confirm_up(work, confirm, stanza.text_of("body") or "")
             return bool(works)
         event = stanza.payload(Task)
-        works = [] if event is None else [one for one in self.works if one.theirs == event.id]
+        works = [] if event is None else await self._passed_on_as(event.id)
         for work in works:
             assert event is not None
             if event.input is not None and self.defect != "questions stay below":
@@ -206,6 +209,14 @@ class DelegatingAgent(FurtherAgent):
             elif event.state == "completed":
                 await self._end(work, "completed")
         return bool(works)
+
+    async def _passed_on_as(self, theirs: str | None) -> list[Work]:
+        """The work that the peer calls so. Each stanza is taken by itself, and may be ahead."""
+        while not any(one.theirs == theirs for one in self.works):
+            if all(one.theirs for one in self.works):
+                return []
+            await self._changed.wait()
+        return [one for one in self.works if one.theirs == theirs]
 
     async def _ask_up(self, work: Work, asked: Input) -> None:
         own = asked.id if self.defect == "questions under the peer's name" else f"i-{work.id}"
