@@ -49,7 +49,7 @@ def measure(runs: int) -> Iterator[Line]:
         for _ in range(runs):
             for name, worker in sides.items():
                 took[name].append(worker.do("turns", count=_TURNS))
-        idle = [sides["ours", "asyncio"].do("idle", sessions=2_000, active=100)]
+        idle = [sides["ours", "asyncio"].do("idle", sessions=1_000, active=150)]
     for loop in ("asyncio", "trio"):
         yield Line(
             f"turn: 2 model calls, 1 tool call · bare openai SDK loop · {loop}",
@@ -72,7 +72,7 @@ def measure(runs: int) -> Iterator[Line]:
             bound,
         )
     yield Line(
-        "memory per idle session · 2,000 known, 100 others before them",
+        "memory per idle session · 1,000 known, 150 others before them",
         "bytes",
         idle,
         target=Target(4096, "at most", of="ours"),

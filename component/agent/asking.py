@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from component.agent import history, overflow
-from component.agent.history import View
 from component.agent.run import Run
 from component.models.protocol import ChatMessage, Model, ModelRequest
 
@@ -55,13 +54,7 @@ def request(run: Run, room: Room) -> Asked:
     fixed = sum(history.tokens_of(one, count) for one in (before, *after))
     # A schema is mostly punctuation: three characters a token are rather too few.
     fixed += sum(len(t.name) + len(t.description) + len(t.parameters) for t in tools) // 3
-    view = View(
-        run.fence,
-        run.scan,
-        count,
-        max(_LEAST_RESULT, room.result_tokens >> 2 * run.pressure),
-        run.journal.ids,
-    )
+    view = run.view(max(_LEAST_RESULT, room.result_tokens >> 2 * run.pressure))
     blocks = history.blocks(run.journal.shown(), view, run.journal.summary)
     there = max(0, model.context_tokens - answer - fixed) >> run.pressure
     shown = overflow.fitted(blocks, there, room.earlier(model) >> run.pressure)

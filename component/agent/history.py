@@ -40,7 +40,8 @@ class Block(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """How lines are shown: `count` estimates tokens, `result_tokens` bounds each tool result.
 
-    `turns` are the turn under way and the messages that joined it: what they say is pinned.
+    `turns` are the turn under way and the messages that joined it: what they say is pinned. `made`
+    keeps the blocks of lines, since a turn shows the same ones again and again.
     """
 
     fence: Fence
@@ -48,27 +49,40 @@ class View(msgspec.Struct, frozen=True):
     count: Tokens
     result_tokens: int
     turns: Collection[str] = ()
+    made: dict[tuple[int, ...], Block] = msgspec.field(default_factory=dict)
 
 
 def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) -> list[Block]:
     """Put lines into blocks, oldest first; `summary` stands for what was before them.
 
     The latest result of a call stands at its call, however late it came. A result whose call is
-    not among the lines is left out.
+    not among the lines is left out. The lines have to live as long as the view.
     """
     results = {(line.turn, line.id): line for line in lines if isinstance(line, Resulted)}
     rounds: dict[tuple[str, int], list[Called]] = {}
     for line in lines:
         if isinstance(line, Called):
             rounds.setdefault((line.turn, line.round), []).append(line)
+    made = view.made
     shown = [] if summary is None else [_single(summary, view)]
     for line in lines:
-        if isinstance(line, Called):
-            calls = rounds.pop((line.turn, line.round), None)
-            if calls is not None:
-                shown.append(_round(calls, results, view))
-        elif not isinstance(line, Resulted):
-            shown.append(_single(line, view))
+        if isinstance(line, Resulted):
+            continue
+        if not isinstance(line, Called):
+            key: tuple[int, ...] = (id(line),)
+            block = made.get(key)
+            if block is None:
+                block = made[key] = _single(line, view)
+            shown.append(block)
+            continue
+        calls = rounds.pop((line.turn, line.round), None)
+        if calls is not None:
+            found = [results.get((call.turn, call.id)) for call in calls]
+            key = (*map(id, calls), *map(id, found))
+            block = made.get(key)
+            if block is None:
+                block = made[key] = _round(calls, found, view)
+            shown.append(block)
     return shown
 
 
@@ -97,12 +111,11 @@ def _single(line: Said | Note | Summary, view: View) -> Block:
     return _block((message,), taints, view.count, own, pinned)
 
 
-def _round(calls: Sequence[Called], results: dict[tuple[str, str], Resulted], view: View) -> Block:
+def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: View) -> Block:
     taints: set[Taint] = set()
     asked = tuple(ToolCall(call.id, call.name, call.arguments) for call in calls)
     messages = [ChatMessage("assistant", calls[0].text, tool_calls=asked)]
-    for call in calls:
-        result = results.get((call.turn, call.id))
+    for call, result in zip(calls, results, strict=True):
         if result is None:
             content = NO_RESULT
         else:

@@ -10,6 +10,7 @@ from component.agent import prompt
 from component.agent.fences import Fence
 from component.agent.finishes import Weighed
 from component.agent.guard import Guard, Limits
+from component.agent.history import View
 from component.agent.journal import Journal, Sessions
 from component.agent.observer import Observer
 from component.agent.profile import Profile
@@ -17,7 +18,7 @@ from component.agent.protocol import Caller, Incoming, Recalled, Scanner, Tools
 from component.agent.thinking import Attention, Undivided
 from component.agent.toolbox import Toolbox
 from component.budget.protocol import Spender
-from component.memory.lines import SessionKey
+from component.memory.lines import SessionKey, Summary
 from component.models.protocol import ChatMessage, Model, ToolCall
 from component.policy.taint import Taint
 from component.settings.agents import Loop
@@ -89,6 +90,8 @@ class Run:
         self._scanned: dict[str, str | None] = {}
         self._again = ""
         self._told = False
+        self._view: View | None = None
+        self._view_below: Summary | None = None
         self._instructions = ""
 
     def count_rounds(self) -> None:
@@ -122,6 +125,21 @@ class Run:
         if text not in self._scanned:
             self._scanned[text] = self._scanner.scan(text)
         return self._scanned[text]
+
+    def view(self, result_tokens: int) -> View:
+        """How lines are shown; the same one as long as nothing about that changes, and none of the
+        lines has gone into a summary.
+        """
+        ids, summary = tuple(self.journal.ids), self.journal.summary
+        view = self._view
+        if (
+            view is None
+            or summary is not self._view_below
+            or (view.turns, view.result_tokens) != (ids, result_tokens)
+        ):
+            view = View(self.fence, self.scan, self.model.tokens, result_tokens, ids)
+            self._view, self._view_below = view, summary
+        return view
 
     def instructions(self) -> str:
         """The first message of the prompt, the same throughout the turn."""
