@@ -11,6 +11,7 @@ from component.models.breaker import Breaker, Guarded
 from component.models.catalog import Target, resolve
 from component.models.constrained import Constrained
 from component.models.fallback import Fallback
+from component.models.local_examples import Shown
 from component.models.openai_compatible import OpenAICompatible, require_sdk
 from component.models.protocol import Model
 from component.settings.llm import LLM, ModelChoice, Tier
@@ -94,6 +95,8 @@ class Models:
         native = choice.native_tools
         if not (choice.provider != "local" if native is None else native):
             built = Constrained(built)
+            if choice.provider == "local" and not choice.model:
+                built = Shown(built)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
         model = self._models[section] = Guarded(built, breaker, self._clock)
         return model

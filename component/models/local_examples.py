@@ -1,0 +1,143 @@
+"""Exchanges that show a very small model how tools are called: it imitates, where it hardly reads.
+
+They are made of the tools themselves, of the one whose words are in the question. Where none has
+a word of it, the examples are of answers alone.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from component.models.protocol import (
+    ChatMessage,
+    Completion,
+    Model,
+    ModelRequest,
+    OnText,
+    Tool,
+    ToolCall,
+)
+
+_ANSWERS = (
+    ("Hello!", "Hello! What can I do for you?"),
+    ("Who are you?", "I am your assistant. I can talk with you and use tools."),
+    ("Thank you!", "You are welcome."),
+)
+_TEXTS = ("blue-7.txt", "My green house")
+_WORD = re.compile(r"[a-z]{3,}")
+_SUCH_AS = re.compile(r"such as ([^\s,;]*[^\s,;.])")
+_STEM = 5  # letters: what begins with the same is taken for the same word
+_COMMON = re.compile(
+    "about|all|and|any|are|ask|can|could|did|does|for|from|give|had|has|have|him|her|his|how|its|let"
+    "|may|not|now|one|our|out|please|see|some|such|than|that|the|their|them|then|there|these|they"
+    "|this|use|was|were|what|when|where|which|who|why|will|with|would|you|your"
+)
+
+
+class Shown:
+    """A model that is shown examples before the conversation. Its attributes are those of Model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name = model.name
+        self.context_tokens = model.context_tokens
+        self.usd_per_token_in = model.usd_per_token_in
+        self.usd_per_token_out = model.usd_per_token_out
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete. After a result of a tool nothing is shown."""
+        messages = request.messages
+        if request.tools and messages and messages[-1].role == "user":
+            start = int(messages[0].role == "system")
+            shown = examples(request.tools, messages[-1].content)
+            messages = (*messages[:start], *shown, *messages[start:])
+            request = msgspec.structs.replace(request, messages=messages)
+        return await self._model.complete(request, on_text)
+
+    def tokens(self, text: str) -> int:
+        """See Model.tokens."""
+        return self._model.tokens(text)
+
+
+def examples(tools: Sequence[Tool], question: str) -> list[ChatMessage]:
+    """Make the exchanges for a question, as a conversation that ends before it."""
+    tool = fitting(tools, question)
+    if tool is None:
+        return [
+            message
+            for said, answer in _ANSWERS
+            for message in (ChatMessage("user", said), ChatMessage("assistant", answer))
+        ]
+    schema, name = msgspec.json.decode(tool.parameters), _spoken(tool.name)
+    out = []
+    for turn, words in enumerate((name, f"Please {name.lower()}")):
+        arguments = _arguments(schema, turn)
+        values = ", ".join(map(str, arguments.values()))
+        call = ToolCall(f"example{turn}", tool.name, json.dumps(arguments, ensure_ascii=False))
+        out += [
+            ChatMessage("user", f"{words} {values}."),
+            ChatMessage("assistant", tool_calls=(call,)),
+        ]
+    return out
+
+
+def fitting(tools: Iterable[Tool], question: str) -> Tool | None:
+    """Give the tool that shares most words with a question; those of its name count twice."""
+    asked = _stems(question)
+    best, most = None, 0
+    for tool in tools:
+        name, description = _stems(_spoken(tool.name)), _stems(tool.description)
+        shared = 2 * len(asked & name) + len(asked & description)
+        if shared > most:
+            best, most = tool, shared
+    return best
+
+
+def _spoken(name: str) -> str:
+    words = re.sub(r"[^A-Za-z0-9]+", " ", name).strip()
+    return words[:1].upper() + words[1:]
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:_STEM] for word in _WORD.findall(text.lower()) if not _COMMON.fullmatch(word)}
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _arguments(schema: Any, turn: int) -> dict[str, Any]:
+    """Make arguments that have what is required, or the first one if nothing is."""
+    properties = _properties(schema)
+    named = schema.get("required") if properties else None
+    required = [name for name in properties if isinstance(named, list) and name in named]
+    return {name: _value(properties[name], turn) for name in required or list(properties)[:1]}
+
+
+def _value(schema: Any, turn: int) -> Any:
+    """Make a value; another one in each turn, or it is taken for the only one."""
+    if not isinstance(schema, dict):
+        return _TEXTS[turn]
+    for key in ("examples", "enum"):
+        if isinstance(values := schema.get(key), list) and values:
+            return values[turn % len(values)]
+    if "const" in schema:
+        return schema["const"]
+    if not turn and (found := _SUCH_AS.search(str(schema.get("description", "")))):
+        return found[1]
+    match schema.get("type"):
+        case "integer" | "number":
+            least = schema.get("minimum", 1)
+            return least + turn if isinstance(least, int | float) else turn
+        case "boolean":
+            return not turn
+        case "array":
+            return []
+        case "object":
+            return {}
+        case _:
+            return _TEXTS[turn]
