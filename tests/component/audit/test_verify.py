@@ -222,6 +222,16 @@ def test_what_is_removed_by_age_leaves_a_whole_record(
         assert not verify(directory).whole
 
 
+def test_a_line_that_comes_again_is_called_moved(tmp_path: Path) -> None:
+    event = Event(kind="execute", outcome="done")
+    last = write(tmp_path, [[event] * 3])
+    path, lines = written(tmp_path)[0]
+    path.write_bytes(b"".join([*lines, lines[1]]))
+    verdict = verify(tmp_path, [last])
+    assert [(each.what, each.line, each.seq) for each in verdict.findings] == [("moved", 4, 2)]
+    assert "moved, repeated or put in" in verdict.findings[0].sentence
+
+
 def test_the_program_in_the_guide_agrees(tmp_path: Path) -> None:
     event = Event(kind="execute", outcome="done", principal="juliet@example.com", subject="écho")
     last = write(tmp_path, [[event, event], [event]])
