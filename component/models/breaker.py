@@ -64,6 +64,7 @@ class Breaker:
         """The model has answered, be it that the question is too long for it."""
         self.state = "closed"
         self._failed = 0
+        self._until = 0.0
         self._probing = False
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:

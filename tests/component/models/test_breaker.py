@@ -85,7 +85,7 @@ class BreakerMachine(RuleBasedStateMachine):
             assert self.breaker.state == "half-open"
 
 
-BreakerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+BreakerMachine.TestCase.settings = settings(stateful_step_count=20)
 TestBreaker = BreakerMachine.TestCase
 
 

@@ -273,6 +273,14 @@ async def test_whole_calls_that_all_have_index_0(
     assert all(json.loads(c.arguments) == {"x": 1} for c in completion.tool_calls)
 
 
+async def test_calls_without_anything_but_names(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Calls(("a", ""), ("b", ""), indexed=False, ids=False, pieces=1))
+    completion = await model.complete(asking())
+    assert [(c.name, c.arguments) for c in completion.tool_calls] == [("a", "{}"), ("b", "{}")]
+
+
 async def test_ids_of_the_conversation_are_not_given_again(
     endpoint: Endpoint, model: OpenAICompatible
 ) -> None:
