@@ -84,7 +84,7 @@ class Finder:
             if not by_id:
                 return []
             if not asked:
-                if search.text.strip() and not search.common:
+                if search.text.strip():
                     return []
                 return self._newest(connection, by_id, filters, search.most)
             chosen = [owner for owner in owners.values() if owner.items]

@@ -111,6 +111,7 @@ def test_topics_and_tags_narrow_the_search(index: Index) -> None:
     assert found(index, "", topic="FOOD", common=True) == ["b", "a"]
     assert found(index, "tea", topic="foo") == []
     assert found(index, "", common=True) == ["c", "b", "a"]
+    assert found(index, "👍", common=True) == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

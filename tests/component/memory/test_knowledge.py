@@ -9,7 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.memory import files
+from component.memory import files, index_database
 from component.memory.files import MemoryStoreError
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
@@ -72,6 +72,20 @@ async def test_what_is_forgotten_is_gone_from_file_and_index(tmp_path: Path) -> 
                 for word in (b"xyzzy", b"plugh", b"frotz"):
                     assert word not in data, path
         assert (await room.store("pin", "new")).item.version == 1
+
+
+async def test_nothing_is_left_in_a_large_index_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_database, "_STEP_PAGES", 1)  # so that it takes many steps
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("pin", "the word is xyzzynew")
+        room.index.database.expunge()
+        for number in range(300):
+            await room.store(f"k{number}", " ".join(f"w{number * n}" for n in range(40)))
+        assert await room.knowledge.forget(AGENT, ANN, "pin")
+        for path in room.root.glob(f"{FILE_NAME}*"):
+            assert b"xyzzy" not in path.read_bytes()
 
 
 async def test_what_a_person_writes_by_hand_counts_at_once(tmp_path: Path) -> None:

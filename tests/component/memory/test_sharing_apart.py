@@ -184,5 +184,5 @@ class ApartOnTrio(Apart):
 @pytest.mark.parametrize("machine", [Apart, ApartOnTrio])
 def test_memories_stay_apart(machine: type[Apart]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=max(8, settings().max_examples // 4))
+        machine, settings=settings(max_examples=max(6, settings().max_examples // 8))
     )
