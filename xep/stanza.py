@@ -1,7 +1,7 @@
 """Stanzas (RFC 6120 §8): what arrives, decoded as far as asked, and what is sent, as XML text."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeAlias, TypeVar, cast
 from xml.etree.ElementTree import Element
 
 import msgspec
@@ -17,6 +17,7 @@ NAMESPACE: Final = "jabber:client"
 
 Kind = Literal["iq", "message", "presence"]
 P = TypeVar("P", bound=Payload)
+_Class: TypeAlias = type[P]  # where `type` is an attribute
 
 _KINDS: Final[Mapping[str, Kind]] = {
     f"{{{NAMESPACE}}}iq": "iq",
@@ -25,37 +26,48 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 _OWN: Final = f"{{{NAMESPACE}}}"
 _ERROR: Final = f"{{{NAMESPACE}}}error"
-_HEAD: Final = ("type", "id", "from", "to")
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+_HEAD: Final = ("type", "id", "from", "to", _LANG)
 _DEFAULT_TYPES: Final = {"message": "normal", "presence": "available"}
 
 
-class Incoming:
+# A Struct, because there is one for each stanza: it costs the garbage collector nothing, and is no
+# part of a cycle.
+class Incoming(msgspec.Struct, gc=False, eq=False):
     """A stanza as it arrived: its head read, its payloads decoded when asked for.
 
+    Made of the element and its size alone; the rest is read from the element.
+
     Attributes:
+        size: bytes the stanza took on the stream.
         kind: iq, message or presence; None for any other first-level element.
         type: the ``type`` attribute; for a message without one ``normal``, for a presence
             without one ``available``, for an IQ without one the empty string.
         id: the ``id`` attribute.
         sender: the ``from`` attribute, byte for byte as the server passed it.
         to: the ``to`` attribute, likewise.
-        size: bytes the stanza took on the stream.
+        lang: ``xml:lang`` of the stanza.
+        sole_child: the name of the only child, as an IQ get or set must have one (RFC 6120
+            §8.2.3); None when there is none or more than one.
     """
 
-    __slots__ = ("_element", "id", "kind", "sender", "size", "to", "type")
+    _element: Element
+    size: int
+    kind: Kind | None = None
+    type: str = ""
+    id: str | None = None
+    sender: str | None = None
+    to: str | None = None
+    lang: str | None = None
+    sole_child: str | None = None
 
-    def __init__(self, element: Element, size: int) -> None:
-        self._element = element
-        self.size = size
+    def __post_init__(self) -> None:
+        """Read the head."""
+        element = self._element
         self.kind = _KINDS.get(element.tag)
-        type_, self.id, self.sender, self.to = map(element.attrib.get, _HEAD)
+        type_, self.id, self.sender, self.to, self.lang = map(element.attrib.get, _HEAD)
         self.type = type_ or _DEFAULT_TYPES.get(self.kind or "", "")
-
-    @property
-    def lang(self) -> str | None:
-        """``xml:lang`` of the stanza."""
-        return self._element.get(_LANG)
+        self.sole_child = element[0].tag if len(element) == 1 else None
 
     @property
     def name(self) -> str:
@@ -67,15 +79,7 @@ class Incoming:
         """Names of the children in Clark notation, ``<error/>`` and the RFC's own left out."""
         return [child.tag for child in self._element if not child.tag.startswith(_OWN)]
 
-    @property
-    def sole_child(self) -> str | None:
-        """The name of the only child, as an IQ get or set must have one (RFC 6120 §8.2.3);
-        None when there is none or more than one.
-        """
-        element = self._element
-        return element[0].tag if len(element) == 1 else None
-
-    def sole_payload(self, cls: type[P]) -> P:
+    def sole_payload(self, cls: _Class[P]) -> P:
         """The only child, decoded as ``cls``; that ``sole_child`` is its name is not checked again.
 
         Raises:
@@ -88,7 +92,7 @@ class Incoming:
         payload: Payload = decode(self._element[0])
         return payload
 
-    def payload(self, cls: type[P], *, strict: bool = False) -> P | None:
+    def payload(self, cls: _Class[P], *, strict: bool = False) -> P | None:
         """The first child that is a ``cls``; None when there is none.
 
         Raises:
@@ -97,7 +101,7 @@ class Incoming:
         child = self._element.find(cls.xml.tag)
         return None if child is None else decode(cls, child, strict=strict)
 
-    def require(self, cls: type[P]) -> P:
+    def require(self, cls: _Class[P]) -> P:
         """The first child that is a ``cls``.
 
         Raises:
@@ -123,7 +127,7 @@ class Incoming:
                     return child.text or ""
         return found[0].text or ""
 
-    def error(self, known: tuple[type[Payload], ...] = ()) -> StanzaError:
+    def error(self, known: tuple[_Class[Payload], ...] = ()) -> StanzaError:
         """The error that a stanza of type ``error`` carries."""
         return StanzaError.of(self._element.find(_ERROR), known)
 

@@ -16,8 +16,7 @@ from component.execution.recent import Recent
 from component.execution.written import Written
 from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
-from component.skills.native import call_inline, call_inline_as
-from component.skills.outputs import SkillResult
+from component.skills.native import call_inline
 from component.skills.params import prepare_texts
 from component.tasks.outcomes import error_of, result_of
 from component.tasks.protocol import Asker, Call, Confirmation, Origin, Tasks
@@ -135,7 +134,11 @@ class Road:
                 arguments = _arguments(skill, execute)
                 self._let_in(principal)
                 began = perf_counter()
-                answer = self._written(skill, arguments, principal, requester, target)
+                written = self._writing.get(skill.name) or self._written(skill)
+                context = None
+                if written.wants_context:
+                    context = _context(skill, principal, requester, self._agent_at(target))
+                answer = written.run(arguments, context)
                 recent.put(key, execute, size, answer)
                 if isinstance(answer, StanzaError):
                     self._notes.ran(principal, skill.name, "failed", perf_counter() - began)
@@ -176,26 +179,9 @@ class Road:
             *(requester, principal, target, execute, skill, key, origin, lang), agent, asker
         )
 
-    def _written(
-        self,
-        skill: AnySkill,
-        arguments: msgspec.Struct,
-        principal: JID,
-        requester: JID,
-        target: JID,
-    ) -> Encoded | Result | StanzaError:
-        """What comes of a skill that runs at once, as XML text if that is easy."""
-        written = self._writing.get(skill.name)
-        if written is None:
-            written = self._writing[skill.name] = Written(skill)
-        context = None
-        if skill.wants_context:
-            context = _context(skill, principal, requester, self._agent_at(target))
-        try:
-            made = call_inline_as(written.made, skill, arguments, context)
-        except (InvalidParam, SkillFailed) as error:
-            return error_of(skill, error)
-        return result_of(skill, made) if isinstance(made, SkillResult) else made
+    def _written(self, skill: AnySkill) -> Written:
+        written = self._writing[skill.name] = Written(skill)
+        return written
 
     async def _admit(
         self,

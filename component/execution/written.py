@@ -1,12 +1,21 @@
-"""Results that are XML text at once, because they are one plain text."""
+"""Inline skills whose results are XML text at once, because they are one plain text."""
 
-from typing import Any, Final
+from time import perf_counter
+from typing import Final
+
+import msgspec
 
 from component.skills import AnySkill
-from component.skills.outputs import SkillResult, result_of
+from component.skills.context import Context
+from component.skills.errors import InvalidParam, SkillFailed
+from component.skills.native import became
+from component.skills.outputs import result_of
+from component.tasks.outcomes import error_of
 from component.tasks.outcomes import result_of as payload_of
 from xep.binding import Encoded, encode
+from xep.fluux_agent.execute import Result
 from xep.stanza import NAMESPACE
+from xep.stanza_error import StanzaError
 
 _TEXT: Final = "\ue000"
 _MS: Final = 1234567890123
@@ -14,36 +23,50 @@ _MS: Final = 1234567890123
 
 
 class Written:
-    """Writes the results of a skill.
+    """Runs an inline skill, and writes what it gives.
 
     Most results of short work are one text, as `echo` gives it. All that surrounds the text is
     written once, by encoding a sample; so it is what the encoder makes of such a result.
 
-    Args:
-        skill: the skill, whose name is in each result.
+    Attributes:
+        wants_context: whether the skill is to be given a context.
     """
 
-    __slots__ = ("_after", "_before", "_between")
+    __slots__ = ("_after", "_before", "_between", "_invoke", "_skill", "wants_context")
 
     def __init__(self, skill: AnySkill) -> None:
+        self._skill = skill
+        self._invoke = skill.invoke
+        self.wants_context = skill.wants_context
         sample = encode(payload_of(skill, result_of(_TEXT, _MS / 1000)), NAMESPACE)
         self._before, _, rest = sample.partition(_TEXT)
         self._between, _, self._after = rest.partition(str(_MS))
 
-    def made(self, value: Any, duration: float) -> Encoded | SkillResult:
-        """What becomes of a value that the skill returned after so many seconds.
+    def run(
+        self, arguments: msgspec.Struct, context: Context | None
+    ) -> Encoded | Result | StanzaError:
+        """What comes of it: an error too is an outcome, and is recorded (RPL-013).
 
-        XML text where that is easy: some text with nothing in it that XML would have to escape or
-        cannot carry. Otherwise as `component.skills.outputs.result_of`, which see.
+        A result is XML text where that is easy: some text with nothing in it that XML would have to
+        escape or cannot carry.
         """
-        if (
-            type(value) is str
-            and value
-            and value.isprintable()
-            and "&" not in value
-            and "<" not in value
-            and ">" not in value
-        ):
-            milliseconds = round(duration * 1000)
-            return Encoded(f"{self._before}{value}{self._between}{milliseconds}{self._after}")
-        return result_of(value, duration)
+        started = perf_counter()
+        try:
+            value = self._invoke(arguments, context)
+            if (
+                type(value) is str
+                and value
+                and value.isprintable()
+                and "&" not in value
+                and "<" not in value
+                and ">" not in value
+            ):
+                ms = round((perf_counter() - started) * 1000)
+                return Encoded(f"{self._before}{value}{self._between}{ms}{self._after}")
+            made = result_of(value, perf_counter() - started)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - it becomes an answer
+            try:
+                made = became(self._skill, exc, started)
+            except (InvalidParam, SkillFailed) as error:
+                return error_of(self._skill, error)
+        return payload_of(self._skill, made)

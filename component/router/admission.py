@@ -11,21 +11,20 @@ class Shares(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Counts the requests under way. What is answered at once is never counted."""
+    """Counts the requests under way. What is answered at once is never counted.
+
+    Attributes:
+        total: requests under way.
+    """
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
         self._under_way: dict[str, int] = {}
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """Requests under way."""
-        return self._total
+        self.total = 0
 
     def refusal(self, principal: str) -> str | None:
         """Why one more request of ``principal`` is refused now; None when it may enter."""
-        if self._total >= self._shares.total:
+        if self.total >= self._shares.total:
             return "the service has as many requests under way as it takes; try again later"
         if self._under_way.get(principal, 0) >= self._shares.per_principal:
             return (
@@ -36,12 +35,12 @@ class Admission:
 
     def enter(self, principal: str) -> None:
         """Count a request that starts."""
-        self._total += 1
+        self.total += 1
         self._under_way[principal] = self._under_way.get(principal, 0) + 1
 
     def leave(self, principal: str) -> None:
         """Count a request that has been answered."""
-        self._total -= 1
+        self.total -= 1
         left = self._under_way[principal] - 1
         if left:
             self._under_way[principal] = left

@@ -53,11 +53,23 @@ class Replies:
         self.errors: dict[str, int] = {}
         self._surely_fits = max_stanza_bytes // 4  # no character takes more than four bytes
 
-    def result(self, stanza: Incoming, answer: Answer, head: str = "") -> None:
-        """Answer an IQ with a result, or with the error that sending it would be.
+    def encoded(self, stanza: Incoming, answer: Encoded, head: str) -> None:
+        """Answer an IQ with a result of which nothing is left to be written but its id.
 
-        `head` is the beginning of the reply up to the value of its id, if that is known already.
+        `head` is what `head_of` gives for it, and then the name of the id and a quote.
         """
+        id_ = stanza.id or ""
+        if attribute_special(id_) is not None:
+            id_ = escape_attribute(id_)
+        reply = f"{head}{id_}'>{answer.xml}</iq>"
+        if len(reply) <= self._surely_fits or self._fits(reply):
+            self.results += 1
+            self._output.put(reply)
+        else:
+            self.error(stanza, errors.too_big(self._limit))
+
+    def result(self, stanza: Incoming, answer: Answer) -> None:
+        """Answer an IQ with a result, or with the error that sending it would be."""
         if isinstance(answer, Encoded):
             content = answer.xml
         else:
@@ -66,17 +78,12 @@ class Replies:
             except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
                 self.error(stanza, _unsendable(error))
                 return
-        self.results += 1
-        id_ = stanza.id or ""
-        if not head:
-            head = self._head("iq", "result", None, stanza.sender, stanza.to) + " id='"
-        if attribute_special(id_) is not None:
-            id_ = escape_attribute(id_)
-        reply = f"{head}{id_}'>{content}</iq>" if content else f"{head}{id_}'/>"
+        head = self._head("iq", "result", stanza.id, stanza.sender, stanza.to)
+        reply = f"{head}>{content}</iq>" if content else head + "/>"
         if len(reply) <= self._surely_fits or self._fits(reply):
+            self.results += 1
             self._output.put(reply)
         else:
-            self.results -= 1
             self.error(stanza, errors.too_big(self._limit))
 
     def error(self, stanza: Incoming, error: StanzaError) -> None:

@@ -244,8 +244,10 @@ class Router:
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
             self._replies.error(stanza, failed(stanza, error))
         else:
-            if answer is None or isinstance(answer, _READY):
-                self._replies.result(stanza, answer, door.reply)
+            if type(answer) is Encoded:
+                self._replies.encoded(stanza, answer, door.reply)
+            elif answer is None or isinstance(answer, _READY):
+                self._replies.result(stanza, answer)
             else:
                 self._work.request(stanza, door.sender, answer)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from component.skills.declare import AnySkill
     from component.skills.threads import ThreadShare
 
-M = TypeVar("M")
-
 
 def call_inline(
     skill: AnySkill, arguments: msgspec.Struct, context: Context | None = None
@@ -38,29 +36,21 @@ def call_inline(
     A SkillError becomes a result with `is_error`. Raises InvalidParam when the skill refuses a
     parameter itself, and SkillFailed for everything else that goes wrong in it.
     """
-    return call_inline_as(result_of, skill, arguments, context)
-
-
-def call_inline_as(
-    made: Callable[[Any, float], M],
-    skill: AnySkill,
-    arguments: msgspec.Struct,
-    context: Context | None = None,
-) -> M | SkillResult:
-    """As `call_inline`, but what the skill returned becomes what `made` makes of it.
-
-    `made` gets the value and the seconds taken; what it raises is the skill's failure.
-    """
     started = perf_counter()
     try:
         value = skill.invoke(arguments, context)
-        return made(value, perf_counter() - started)
-    except SkillError as exc:
-        return _refusal(exc, started)
-    except InvalidParam:
-        raise
-    except (Exception, SystemExit) as exc:
-        raise SkillFailed(skill.name) from exc
+        return result_of(value, perf_counter() - started)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - raised again as another
+        return became(skill, exc, started)
+
+
+def became(skill: AnySkill, error: BaseException, started: float) -> SkillResult:
+    """What an inline skill's exception becomes: a result, or what `call_inline` raises for it."""
+    if isinstance(error, SkillError):
+        return _refusal(error, started)
+    if isinstance(error, InvalidParam):
+        raise error
+    raise SkillFailed(skill.name) from error
 
 
 async def call(
