@@ -19,8 +19,8 @@ class Journal:
     """Appends to the record.
 
     What is appended is on disk when the method returns. After an error the file is as it was
-    before, as far as the disk lets it be: the next attempt cuts off what was written in part and
-    writes it again. It is also opened anew, because what a failed sync has left is not known.
+    before, as far as the disk lets it be: the next attempt writes over what was written in part. The
+    file is also opened anew, because what a failed sync has left is not known.
 
     Args:
         directory: where the files are; it exists.
@@ -77,7 +77,6 @@ class Journal:
         if self._descriptor is None:
             assert self._path is not None, "a file was begun"
             self._descriptor = os.open(self._path, _CREATE, 0o600)
-            os.ftruncate(self._descriptor, self._size)
         at, left = self._size, memoryview(lines)
         while left:
             written = os.pwrite(self._descriptor, left, at)

@@ -133,11 +133,11 @@ class Stage:
 class Guards:
     """Asks the principal and Carol before a guarded skill."""
 
-    def needed(self, principal: JID, skill: AnySkill) -> bool:
+    def needed(self, principal: JID, skill: AnySkill, _asker: str = "caller") -> bool:
         return skill.name.endswith(".guarded")
 
     async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill
+        self, principal: JID, requester: JID, target: JID, skill: AnySkill, _asker: str = "caller"
     ) -> Confirmation | None:
         asked = (principal.bare, CAROL.bare)
         return Confirmation(asked, expires_s=EXPIRES_S) if self.needed(principal, skill) else None

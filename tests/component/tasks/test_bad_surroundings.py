@@ -94,11 +94,11 @@ class Effects:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: object, skill: AnySkill) -> bool:
+    def needed(self, principal: object, skill: AnySkill, _asker: str = "caller") -> bool:
         return skill.name == "erase"
 
     async def whom(
-        self, principal: Any, requester: Any, target: Any, skill: AnySkill
+        self, principal: Any, requester: Any, target: Any, skill: AnySkill, _asker: str = "caller"
     ) -> Confirmation | None:
         return Confirmation((principal.bare,), expires_s=600) if skill.name == "erase" else None
 

@@ -63,11 +63,11 @@ async def ask(context: Context) -> str:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: JID, skill: AnySkill) -> bool:
+    def needed(self, principal: JID, skill: AnySkill, _asker: str = "caller") -> bool:
         return skill.name == "erase"
 
     async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill
+        self, principal: JID, requester: JID, target: JID, skill: AnySkill, _asker: str = "caller"
     ) -> Confirmation | None:
         return Confirmation((principal.bare,)) if skill.name == "erase" else None
 
