@@ -18,9 +18,9 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 class Journal:
     """Appends to the record.
 
-    What is appended is on disk when the method returns. After an error the file is as it was
-    before, as far as the disk lets it be: the next attempt writes over what was written in part. The
-    file is also opened anew, because what a failed sync has left is not known.
+    What is appended is on disk when the method returns. After an error the file counts for as much
+    as before: the next attempt writes over what was written in part. It also opens the file anew,
+    because what a failed sync has left is not known.
 
     Args:
         directory: where the files are; it exists.
