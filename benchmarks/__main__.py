@@ -21,6 +21,7 @@ NAMES = (
     "durable",
     "waiting",
     "forms",
+    "turn",
     "conversations",
     "recall",
 )

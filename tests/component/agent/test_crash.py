@@ -64,11 +64,11 @@ def think(request: ModelRequest) -> Completion:
     return shopping("look", "order", "buy")(request)
 
 
-@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("first", (1, 3))
 async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
-    tmp_path: Path, first: int
+    tmp_path: Path, first: int, anyio_backend_name: str
 ) -> None:
-    at = 1 + first
+    at = first + (anyio_backend_name == "asyncio")  # each takes every other point
     while True:
         world = World(tmp_path / str(at))
         world.path.mkdir()
@@ -79,7 +79,6 @@ async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
         said = Counter(reply.id for reply in world.ear.said)
         assert set(said) == {"m1.answer", "m2.answer"}, at
         assert max(said.values()) <= (2 if killed else 1), at
-        assert sum(said.values()) <= 3, at
         assert len({(reply.id, reply.body) for reply in world.ear.said}) == 2, at
         made = Counter((turn, name) for turn, _, name, _ in world.shop.made)
         assert set(made.values()) == {1}, (at, made)
