@@ -64,7 +64,7 @@ def think(request: ModelRequest) -> Completion:
     return shopping("look", "order", "buy")(request)
 
 
-@pytest.mark.parametrize("first", (1, 3))
+@pytest.mark.parametrize("first", [1, 3])
 async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
     tmp_path: Path, first: int, anyio_backend_name: str
 ) -> None:

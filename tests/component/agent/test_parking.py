@@ -7,7 +7,7 @@ import pytest
 
 from component.agent import sentences
 from component.agent.protocol import ToolResult, Waiting
-from component.memory.lines import Note, Resulted
+from component.memory.lines import Note, Resulted, SessionKey
 from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
 
 pytestmark = pytest.mark.anyio
@@ -206,3 +206,29 @@ async def test_what_could_not_be_said_is_said_by_the_next_life(tmp_path: Path) -
         await world.settled()
     assert world.ear.bodies == ["re: one"]
     assert len(world.brain.asked) == 1
+
+
+async def test_a_turn_that_waits_is_gone_on_with_however_much_was_said_since(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.history_tokens = 200
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await parked(world)
+        world.brain.think = lambda request: says("meanwhile")
+        for number in range(12):
+            await conversations.received(message(f"n{number}", "x" * 200))
+            await world.ear.hears(number + 2)
+        found = await world.sessions.read(SessionKey("assistant", ROMEO), tokens=400)
+        assert all(line.turn != "m1" for line in found.lines), "its beginning is far above"
+        summed = [one.messages[1].content for one in world.brain.asked if not one.tools]
+        assert not any("an order" in content for content in summed), "what is not over is not"
+        world.shop.tasks[TASK] = ToolResult("it is here")
+        await conversations.ended(TASK)
+        await world.ear.hears(14)
+        last = world.brain.asked[-1].messages
+        assert [one.content for one in last[2:5]] == ["an order", "", "it is here"]
+        assert len(world.shop.made) == 1
+        await world.settled()

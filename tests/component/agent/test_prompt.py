@@ -8,7 +8,8 @@ import pytest
 from component.agent.profile import Profile
 from component.agent.protocol import Recalled
 from component.audit.protocol import Event
-from tests.component.agent.world import World, message, says, shopping
+from component.memory.lines import Said, SessionKey
+from tests.component.agent.world import JULIET, ROMEO, World, message, says, shopping
 
 pytestmark = pytest.mark.anyio
 
@@ -140,8 +141,6 @@ async def test_another_conversation_has_no_part_in_it(tmp_path: Path) -> None:
     async with world.life() as conversations:
         await conversations.received(message("m0", "my secret"))
         await world.ear.hears(1)
-        from tests.component.agent.world import JULIET
-
         await conversations.received(message("m1", "hello", who=JULIET))
         await world.ear.hears(2)
         shown = " ".join(one.content for one in world.brain.asked[-1].messages)
@@ -155,3 +154,18 @@ async def test_the_answer_has_room_even_in_a_small_context(tmp_path: Path) -> No
     world.brain.think = lambda request: says("ok")
     await answered(world, *("x" * 400 for _ in range(6)))
     assert {request.max_tokens for request in world.brain.asked} == {300}
+
+
+async def test_what_an_answer_was_made_of_taints_what_comes_after_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("look")
+    async with world.life() as conversations:
+        key = SessionKey("assistant", ROMEO)
+        lines = [
+            Said(role="user", content="fetch", taint="peer"),
+            Said(role="assistant", content="fetched", taints=("web",), final=True),
+        ]
+        await world.sessions.append(key, lines, sync=False)
+        await conversations.received(message("m0", "and now"))
+        await world.ear.hears(1)
+        assert world.shop.callers[0].taints == {"person", "peer", "web"}
