@@ -34,6 +34,7 @@ class Outbox:
     Attributes:
         waiting_bytes: what the kernel has not taken yet.
         dropped: stanzas dropped so far because too much waited.
+        taken: stanzas put in so far.
         stopped: no stream takes anything now; what is put waits for the next `start`.
         on_put: called after each `put`; the connection hooks in here.
         held: whoever puts now sends it, too, so `on_put` is not called.
@@ -47,6 +48,7 @@ class Outbox:
         self.held = False
         self.waiting_bytes = 0
         self.dropped = 0
+        self.taken = 0
         self.on_put: Callable[[], None] = _nothing
         self.on_full: Callable[[], None] = _nothing
         self._entries: deque[bytes] = deque()
@@ -66,6 +68,7 @@ class Outbox:
     def put(self, xml: str) -> None:
         """Queue one whole stanza. Never blocks; sent by the next flush."""
         data = xml.encode()
+        self.taken += 1
         self._entries.append(data)
         self.waiting_bytes += len(data)
         if self.waiting_bytes > self._bound_bytes:
