@@ -190,10 +190,10 @@ class _Tools:
 
         return ToolResult(lookup(**json.loads(arguments)))
 
-    async def outcome(self, caller: Any, name: str, task: str) -> Any:
+    async def outcome(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
-    async def give_up(self, caller: Any, task: str) -> None:
+    async def give_up(self, caller: Any, call: Any, task: str) -> None:
         raise NotImplementedError
 
 

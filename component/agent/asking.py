@@ -50,7 +50,7 @@ def request(run: Run, room: Room) -> Asked:
     tools = () if run.closing else run.toolbox.tools
     before = ChatMessage("system", run.instructions())
     after = run.notes()
-    answer = room.answer(model)
+    answer = min(room.answer(model), run.ask.profile.max_tokens or room.max_tokens)
     fixed = sum(history.tokens_of(one, count) for one in (before, *after))
     # A schema is mostly punctuation: three characters a token are rather too few.
     fixed += sum(len(t.name) + len(t.description) + len(t.parameters) for t in tools) // 3

@@ -32,6 +32,7 @@ from component.models.protocol import (
     ToolCall,
     Usage,
 )
+from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.settings.llm import Tier
 from component.storage.errors import StorageError
@@ -49,11 +50,13 @@ _SHORTENED: Final = 3
 class Answered(msgspec.Struct, frozen=True):
     """The turn is over, and its answer is on disk. `text` may hold directives.
 
-    `excused` says that it is a sentence of ours, since the model gave none.
+    `excused` says that it is a sentence of ours, since the model gave none. `taints` are those of
+    everything that the model was shown.
     """
 
     text: str
     excused: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -108,7 +111,8 @@ class Engine:
         self.observer: Observer = observer or NoObserver()
         self._models = models
         self._tools = tools
-        self._builtin = builtin
+        self._builtin = list(builtin)
+        self._budgets = budgets
         self._recall = recall
         self._scanner = scanner
         self._record = record
@@ -117,6 +121,10 @@ class Engine:
         self._recalled = recalled
         self._thinking = Thinking(budgets, record, self.observer)
         self._compaction = Compaction(self._thinking, self._room)
+
+    def add(self, builtin: Tools) -> None:
+        """Offer more tools of the loop itself: those that need the engine."""
+        self._builtin.append(builtin)
 
     async def turn(self, ask: Ask) -> Answered | Parked:
         """Run a turn, or what is left of it.
@@ -129,7 +137,7 @@ class Engine:
             await self._session(run)
             written = run.journal.answer()
             if written is not None:
-                return Answered(written.content)
+                return Answered(written.content, taints=written.taints)
             try:
                 return await self._stages(run)
             except BudgetExceededError as stopped:
@@ -199,13 +207,13 @@ class Engine:
         fresh = [call for call, task in waiting if task is None]
         results: dict[str, ToolResult | Waiting] = {}
         if fresh:
-            calls = [ToolCall(one.id, one.name, one.arguments) for one in fresh]
+            calls = [_tool_call(one) for one in fresh]
             found = await run.toolbox.round(caller, calls, again=True)
             results.update(zip((one.id for one in calls), found, strict=True))
         for call, task in waiting:
             if task is not None:
                 source = run.toolbox.source(call.name)
-                results[call.id] = await source.outcome(caller, call.name, task)
+                results[call.id] = await source.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
 
     async def _resulted(
@@ -349,7 +357,9 @@ class Engine:
             cost_usd=usage.cost_usd,
         )
         await run.journal.add([line], sync=True)
-        return Answered(answer, excused)
+        if run.ask.paid_by is None:
+            self._budgets.ended(run.ask.id)
+        return Answered(answer, excused, line.taints)
 
     async def excuse(self, run: Run, sentence: str) -> Answered:
         """End a turn with a sentence of ours. Raises StorageError."""
@@ -379,13 +389,20 @@ class Engine:
         lines: list[Line] = []
         for call, task in waiting:
             if task is not None:
-                await run.toolbox.source(call.name).give_up(run.caller(), task)
+                source = run.toolbox.source(call.name)
+                await source.give_up(run.caller(), _tool_call(call), task)
                 given_up += 1
             stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
             lines.append(journal.resulted(ask.id, call.id, stopped))
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
+        if ask.paid_by is None:
+            self._budgets.ended(ask.id)
         return given_up
+
+
+def _tool_call(call: Called) -> ToolCall:
+    return ToolCall(call.id, call.name, call.arguments)
 
 
 def _parked(

@@ -15,8 +15,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `agent` is its localpart, or `parent/id` of a sub-agent, `above` the agents above that, the
     nearest first; `title` is the name that it gives itself. `identity`, `personality` and
     `instructions` are texts for the model, from the declaration, the workspace or a persona;
-    empty ones have a default. `user` and `memory` are what it keeps in files about the person.
-    `max_iterations` replaces that of the settings. `spawn` says whether it may have sub-agents.
+    empty ones have a default. `context` is what it knows of its field, `user` and `memory` are what
+    it keeps in files about the person. `max_iterations` replaces that of the settings, `max_tokens`
+    bounds an answer below theirs. `spawn` says whether it may have sub-agents.
     """
 
     agent: str
@@ -24,6 +25,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""
     personality: str = ""
     instructions: str = ""
+    context: str = ""
     user: str = ""
     memory: str = ""
     tier: Tier = "standard"
@@ -31,6 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ("*",)
     skills: tuple[str, ...] = ("*",)
     max_iterations: int | None = None
+    max_tokens: int | None = None
     spawn: bool = True
     above: tuple[str, ...] = ()
 

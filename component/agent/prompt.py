@@ -57,6 +57,8 @@ def instructions(
         _DIRECTIVES,
         fence.explained(),
     ]
+    if profile.context.strip():
+        parts += ["What you know of your field:", profile.context.strip()]
     if profile.user.strip():
         parts += ["What is known of the person:", fence.around(profile.user.strip(), "our notes")]
     if profile.memory.strip():

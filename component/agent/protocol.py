@@ -6,8 +6,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from component.memory.recalled import Recalled as Recalled  # noqa: PLC0414 - part of this contract
-from component.models.protocol import Tool
+from component.models.protocol import Tool, ToolCall
 from component.policy.taint import Taint
+from component.settings.llm import Tier
 from xep.jid import JID
 
 
@@ -57,7 +58,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     `agent` is the agent or sub-agent that calls, `capabilities` the patterns of what it may touch,
     `skills` those of the names it is offered. `turn` is the turn, which is the trace too. `taints`
-    are those of everything the model has been shown in this conversation.
+    are those of everything the model has been shown in this conversation. `paid_by` is the turn
+    whose budget it all counts against, `spawn` whether the agent may have sub-agents, `tier` the
+    kind of model it uses.
     """
 
     incoming: Incoming
@@ -66,6 +69,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ("*",)
     skills: tuple[str, ...] = ("*",)
     taints: frozenset[Taint] = frozenset()
+    paid_by: str = ""
+    spawn: bool = True
+    tier: Tier = "standard"
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -101,11 +107,11 @@ class Tools(Protocol):
         wrong, with the arguments or the skill, is a result for the model. Raises StorageError.
         """
 
-    async def outcome(self, caller: Caller, name: str, task: str) -> ToolResult | Waiting:
+    async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """What became of a task that a call goes on as. Raises StorageError."""
 
-    async def give_up(self, caller: Caller, task: str) -> None:
-        """The task is no longer wanted. Raises StorageError."""
+    async def give_up(self, caller: Caller, call: ToolCall, task: str) -> None:
+        """The task that a call goes on as is no longer wanted. Raises StorageError."""
 
 
 class Recall(Protocol):

@@ -34,7 +34,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     `id` names the turn; it is that of the first of its `messages`, which are answered together.
     `resumed` says that it may have begun before. `attention` brings what is said meanwhile,
     `notice` takes a short sentence for the person. `may_archive` lets a session that was silent
-    for too long begin anew; `held` are other turns of it that wait for something.
+    for too long begin anew; `held` are other turns of it that wait for something. `paid_by` is the
+    turn whose budget this one's calls count against, if not its own.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     notice: Callable[[str], None] = _unheard
     may_archive: bool = True
     held: Collection[str] = ()
+    paid_by: str | None = None
 
 
 class Run:
@@ -76,7 +78,7 @@ class Run:
                 same_call=loop.same_call,
             )
         )
-        self.spender = Spender((profile.agent, *profile.above), ask.key.who, ask.id)
+        self.spender = Spender((profile.agent, *profile.above), ask.key.who, ask.paid_by or ask.id)
         self.recalled: Sequence[Recalled] = ()
         self.taints: set[Taint] = {one.taint for one in ask.messages}
         self.closing = False
@@ -115,6 +117,9 @@ class Run:
             incoming=self.ask.messages[0],
             agent=profile.agent,
             turn=self.ask.id,
+            paid_by=self.ask.paid_by or self.ask.id,
+            spawn=profile.spawn,
+            tier=profile.tier,
             capabilities=profile.capabilities,
             skills=profile.skills,
             taints=frozenset(self.taints),

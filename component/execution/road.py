@@ -19,7 +19,7 @@ from component.skills.context import Context
 from component.skills.native import call_inline
 from component.skills.params import prepare_texts
 from component.tasks.outcomes import error_of, result_of
-from component.tasks.protocol import Asker, Call, Confirmation, Origin, Tasks
+from component.tasks.protocol import Asker, Call, Confirmation, Hand, Origin, Tasks
 from component.tasks.replay import again, digest_of, given, key_of
 from xep.binding import Encoded
 from xep.fluux_agent import errors
@@ -137,7 +137,7 @@ class Road:
                 written = self._writing.get(skill.name) or self._written(skill)
                 context = None
                 if written.wants_context:
-                    context = _context(skill, principal, requester, self._agent_at(target))
+                    context = _context(skill, principal, requester, Hand(self._agent_at(target)))
                 answer = written.run(arguments, context)
                 recent.put(key, execute, size, answer)
                 if isinstance(answer, StanzaError):
@@ -161,23 +161,20 @@ class Road:
         session: str,
         origin: Origin,
         lang: str | None = None,
-        agent: str | None = None,
-        asker: Asker = "caller",
+        hand: Hand | None = None,
     ) -> Awaitable[Result | Accepted]:
         """Serve a request that came by another face than an IQ of its own.
 
         `session` is what a repetition is known by: the session of a command (FAC-006), a turn and
-        the number of a model's call in it. `agent` is the agent that calls, if not the one at
-        `target`; `asker` who wants it. Otherwise as `execute`.
+        the number of a model's call in it. `hand` says which agent calls, if not the one at
+        `target` for its caller. Otherwise as `execute`.
         """
         _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
             raise self._unknown(principal, execute)
         key = key_of(requester, target, _SESSION + session, "")
-        return self._admit(
-            *(requester, principal, target, execute, skill, key, origin, lang), agent, asker
-        )
+        return self._admit(requester, principal, target, execute, skill, key, origin, lang, hand)
 
     def _written(self, skill: AnySkill) -> Written:
         written = self._writing[skill.name] = Written(skill)
@@ -193,10 +190,9 @@ class Road:
         key: str,
         origin: Origin,
         lang: str | None,
-        agent: str | None = None,
-        asker: Asker = "caller",
+        hand: Hand | None = None,
     ) -> Result | Accepted:
-        agent = agent or self._agent_at(target)
+        hand = hand or Hand(self._agent_at(target))
         digest = digest_of(execute)
         known = self._tasks.remembered(key, digest) or await self._tasks.repeated(key, digest)
         if known is not None:
@@ -212,10 +208,10 @@ class Road:
             self._check_deadline(execute.deadline)
         arguments = _arguments(skill, execute)
         confirmation = None
-        if self._confirming.needed(principal, skill, asker):
+        if self._confirming.needed(principal, skill, hand.asker):
             try:
                 confirmation = await self._confirming.whom(
-                    principal, requester, target, skill, asker
+                    principal, requester, target, skill, hand.asker
                 )
                 if confirmation is not None and execute.mode == "inline":
                     raise errors.confirmation_unavailable()
@@ -229,9 +225,9 @@ class Road:
             if known is not None:
                 return known
             began = perf_counter()
-            outcome = _run_inline(skill, arguments, principal, requester, agent)
+            outcome = _run_inline(skill, arguments, principal, requester, hand)
             self._tasks.remember(key, digest, outcome)
-            if asker == "caller":
+            if hand.asker == "caller":
                 how = "failed" if isinstance(outcome, StanzaError) else "done"
                 self._notes.ran(principal, skill.name, how, perf_counter() - began)
             return given(outcome)
@@ -246,10 +242,10 @@ class Road:
             digest=digest,
             origin=origin,
             lang=lang,
-            agent=agent,
+            hand=hand,
             confirmation=confirmation,
         )
-        answer = await (self._noted(call) if asker == "caller" else self._tasks.execute(call))
+        answer = await (self._noted(call) if hand.asker == "caller" else self._tasks.execute(call))
         if isinstance(answer, Accepted):
             self._accepted(answer.task)
         return answer
@@ -305,15 +301,21 @@ def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
 
 
 def _run_inline(
-    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID, agent: str
+    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID, hand: Hand
 ) -> Result | StanzaError:
     """What comes of it: an error too is an outcome, and is recorded (RPL-013)."""
-    context = _context(skill, principal, requester, agent) if skill.wants_context else None
+    context = _context(skill, principal, requester, hand) if skill.wants_context else None
     try:
         return result_of(skill, call_inline(skill, arguments, context))
     except (InvalidParam, SkillFailed) as error:
         return error_of(skill, error)
 
 
-def _context(skill: AnySkill, principal: JID, requester: JID, agent: str) -> Context:
-    return Context(principal=str(principal), sender=str(requester), skill=skill.name, agent=agent)
+def _context(skill: AnySkill, principal: JID, requester: JID, hand: Hand) -> Context:
+    return Context(
+        principal=str(principal),
+        sender=str(requester),
+        skill=skill.name,
+        agent=hand.agent,
+        taints=hand.taints,
+    )

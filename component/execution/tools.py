@@ -11,11 +11,11 @@ import msgspec
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.audit.protocol import Event, Recorder
 from component.execution.road import Road
-from component.models.protocol import Tool
+from component.models.protocol import Tool, ToolCall
 from component.policy.flows import Flows, covers
 from component.policy.globs import pattern
 from component.skills import AnySkill, View
-from component.tasks.protocol import Asker, Tasks
+from component.tasks.protocol import Asker, Hand, Tasks
 from xep.fluux_agent.execute import Accepted, Execute, Output, Params, Result
 from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
@@ -121,8 +121,7 @@ class ToolRoad:
                 session=f"{caller.turn} {caller.agent} {call_id}",
                 origin="tool",
                 lang=said.lang,
-                agent=caller.agent,
-                asker=asker,
+                hand=Hand(caller.agent, asker, tuple(sorted(caller.taints))),
             )
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill, error.condition)
@@ -136,14 +135,19 @@ class ToolRoad:
         self, caller: Caller, skill: AnySkill, accepted: Accepted
     ) -> ToolResult | Waiting:
         """A task, which may be an old one: this may be a repetition."""
-        found = await self.outcome(caller, skill.name, accepted.task)
+        found = await self._outcome(caller, skill, accepted.task)
         if isinstance(found, Waiting):
             outcome = "asked" if found.question else "accepted"
             self._record(caller, "tool-call", outcome, skill, task=accepted.task)
         return found
 
-    async def outcome(self, caller: Caller, name: str, task: str) -> ToolResult | Waiting:
+    async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """What became of a task."""
+        return await self._outcome(caller, self._skill(caller, call.name), task)
+
+    async def _outcome(
+        self, caller: Caller, skill: AnySkill | None, task: str
+    ) -> ToolResult | Waiting:
         said = caller.incoming
         try:
             found = await self._tasks.get(said.principal, said.target.bare, task)
@@ -151,14 +155,13 @@ class ToolRoad:
             return _no(_refusal(error))
         if found.state not in _OVER:
             return Waiting(task, question=found.state == "input-required")
-        skill = self._skill(caller, name)
         result = _ended(found, skill)
         if skill is not None:
             outcome = "done" if not result.is_error else str(found.state)
             self._record(caller, "tool-call", outcome, skill, task=task)
         return result
 
-    async def give_up(self, caller: Caller, task: str) -> None:
+    async def give_up(self, caller: Caller, _call: ToolCall, task: str) -> None:
         """Ask the task to end."""
         said = caller.incoming
         with contextlib.suppress(StanzaError):  # it is over, or gone

@@ -17,9 +17,6 @@ from component.skills.outputs import JSON, TEXT, Output
 from component.storage.errors import StorageError
 from xep.jid import JID
 
-TaintsOf = Callable[[Context], Iterable[Taint]]
-"""Tells whose texts a model had been shown that makes a call: what it stores could be theirs."""
-
 _WORST: tuple[Taint, ...] = ("web", "peer", "file", "person")
 _FROM = {
     "web": "from the web",
@@ -67,9 +64,13 @@ class Found(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def memory_skills(
-    knowledge: Knowledge, taints_of: TaintsOf = lambda _context: ()
+    knowledge: Callable[[], Knowledge],
 ) -> tuple[AnySkill, ...]:
-    """The skills `memory_store`, `memory_recall`, `memory_search` and `memory_forget`."""
+    """The skills `memory_store`, `memory_recall`, `memory_search` and `memory_forget`.
+
+    `knowledge` gives the memories when one of them is called: skills are declared before the
+    memory is open.
+    """
 
     @skill(
         title="Remember",
@@ -97,9 +98,9 @@ def memory_skills(
         or their wishes. A key that exists gets a new version; look with memory_search first whether
         there is one that fits. Do not store secrets, nor what only matters now.
         """
-        memo = Memo(key, body, title, topic, tuple(tags), _worst(taints_of(context)))
+        memo = Memo(key, body, title, topic, tuple(tags), _worst(context.taints))
         with _said():
-            kept = await knowledge.store(context.agent, _who(context), memo, scope)
+            kept = await knowledge().store(context.agent, _who(context), memo, scope)
         whose = "" if scope == PRIVATE else f" for all of {scope}"
         return f"Remembered {key}{whose} (version {kept.item.version})."
 
@@ -133,17 +134,17 @@ def memory_skills(
         """
         agent, who = context.agent, _who(context)
         with _said():
-            found = await knowledge.get(agent, who, query.strip())
+            found = await knowledge().get(agent, who, query.strip())
             if found and earlier:
                 found = [
                     version
                     for one in found
-                    for version in await knowledge.versions(agent, who, query.strip(), one.scope)
+                    for version in await knowledge().versions(agent, who, query.strip(), one.scope)
                 ]
             if found:
                 return _listed(found, None)
             search = Search(query, most=5, common=True)
-            return _listed(await knowledge.search(agent, who, search), _SHOWN)
+            return _listed(await knowledge().search(agent, who, search), _SHOWN)
 
     @skill(
         title="Search memories",
@@ -174,7 +175,7 @@ def memory_skills(
         """
         search = Search(query, topic, tuple(tags), limit, common=True)
         with _said():
-            found = await knowledge.search(context.agent, _who(context), search)
+            found = await knowledge().search(context.agent, _who(context), search)
         return _listed(found, _SHOWN)
 
     @skill(
@@ -194,7 +195,7 @@ def memory_skills(
         Use it only when the person asks for it. It cannot be undone.
         """
         with _said():
-            gone = await knowledge.forget(context.agent, _who(context), key, scope)
+            gone = await knowledge().forget(context.agent, _who(context), key, scope)
         return f"Forgot {key}." if gone else f"There was no memory {key} in {scope}."
 
     return (memory_store, memory_recall, memory_search, memory_forget)

@@ -1,10 +1,12 @@
 """What each room is told by the settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 
 from component.connection.options import TLS, ConnectionOptions
 from component.handlers.disco import Facts
+from component.memory.knowledge import Knowledge
+from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
 from component.router.admission import Shares
@@ -26,14 +28,14 @@ _ENVELOPE_BYTES = 16_384
 """What a stanza takes beside the result of a skill: addresses, a task's attributes, a body."""
 
 
-def load_skills(settings: Settings) -> Registry:
-    """Every skill that the settings offer.
+def load_skills(settings: Settings, knowledge: Callable[[], Knowledge] | None = None) -> Registry:
+    """Every skill that the settings offer. `knowledge` gives the memories, where any are called.
 
     Raises:
         SkillLoadError: a module cannot be loaded, or declares no skill.
         DuplicateSkillError: two skills have one name.
     """
-    registry = Registry(builtin_skills())
+    registry = Registry((*builtin_skills(), *memory_skills(knowledge or _no_knowledge)))
     for module in settings.skills.modules:
         for skill in skills_of(load_module(module)):
             registry.add(skill)
@@ -44,6 +46,10 @@ def load_skills(settings: Settings) -> Registry:
         for skill in conformance_skills():
             registry.add(skill)
     return registry
+
+
+def _no_knowledge() -> Knowledge:
+    raise RuntimeError("the memory is not open: no service runs")
 
 
 def make_policy(settings: Settings) -> Policy:

@@ -40,7 +40,7 @@ class Memories:
         self, settings: Settings, index: Index, sharing: Sharing, recorder: Recorder
     ) -> None:
         self._recorder = recorder
-        self.layout = Layout(settings.memory.path)
+        self.layout = Layout(settings.memory_path)
         texts = Texts(self.layout.root)
         self.workspace = Workspace(self.layout, texts)
         self.personas = Personas(self.layout, texts, settings.personas)
@@ -67,7 +67,7 @@ async def remembering(settings: Settings, recorder: Recorder) -> AsyncIterator[M
     Raises StorageError: the directory cannot be used; PolicyError: the members of a scope are no
     addresses.
     """
-    sharing = Sharing(Layout(settings.memory.path), settings.memory.scopes)
+    sharing = Sharing(Layout(settings.memory_path), settings.memory.scopes)
     index = await to_thread.run_sync(_open, settings)
     try:
         memories = Memories(settings, index, sharing, recorder)
@@ -78,7 +78,7 @@ async def remembering(settings: Settings, recorder: Recorder) -> AsyncIterator[M
 
 
 def _open(settings: Settings) -> Index:
-    root = settings.memory.path
+    root = settings.memory_path
     with files.explained(root, "made"):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     embedder: Embedder | None = None

@@ -4,7 +4,7 @@ import platform
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from component.commands.recording import recorded
 from component.commands.tasks import TaskCommands
 from component.connection.outbox import Outbox
 from component.execution import Recent, Road
+from component.execution.tools import ToolRoad
 from component.handlers.about import About
 from component.handlers.chat_answers import ChatAnswers
 from component.handlers.command_nodes import CommandNodes
@@ -31,18 +32,22 @@ from component.handlers.message import MessageHandler
 from component.handlers.presence import PresenceHandler
 from component.handlers.questions import question_messages
 from component.handlers.skills import SkillsHandler
+from component.handlers.speech import Speech
 from component.handlers.tasks import TasksHandler
 from component.policy import Policy
 from component.policy.admins import read_admins
+from component.policy.flows import Flow, Flows
 from component.router.router import Router
 from component.router.table import Host, Route
 from component.service.options import (
+    DEFAULT_AGENT,
     SOFTWARE,
     agents,
     facts,
     router_options,
     task_limits,
 )
+from component.service.remembering import Memories
 from component.service.watching import Watching
 from component.settings import Settings
 from component.skills import AnySkill, Registry, View
@@ -58,6 +63,9 @@ from xep.fluux_agent.execute import Accepted, Execute, Params, Result
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Message, Presence
+
+if TYPE_CHECKING:
+    from component.service.talk import Talk
 
 _PATIENCE_S = 2.0
 """Seconds that work of a life before waits for the stream: the handshake is quicker without it."""
@@ -81,6 +89,8 @@ class Rooms:
         storage: the data directory, open.
         contacts: who wants to hear nothing more.
         watching: what is recorded, counted and traced.
+        memories: what is remembered.
+        home: the name of the data directory.
 
     Attributes:
         outbox: what is to be sent.
@@ -91,6 +101,7 @@ class Rooms:
         intake: whether new work is taken on.
         ledger: everybody's tasks.
         commands: what can be asked for by form, by slash and on the command line.
+        talk: the agents that talk; None where no model is set up.
         connected_since: since when there is a stream; None while there is none.
     """
 
@@ -103,6 +114,8 @@ class Rooms:
         storage: Storage,
         contacts: StoppedContacts,
         watching: Watching,
+        memories: Memories,
+        home: str,
     ) -> None:
         self._settings = settings
         self._watching = watching
@@ -110,6 +123,7 @@ class Rooms:
         self._registry = registry
         self._view = view
         self._storage = storage
+        self._contacts = contacts
         self._started = datetime.now(UTC)
         self.connected_since: datetime | None = None
         self.flush: Callable[[], None] = _nothing
@@ -123,6 +137,7 @@ class Rooms:
             question_messages,
             settings.server.max_stanza_bytes,
             since=self._started,
+            tool_ended=self._tool_ended,
         )
         self.tasks = TaskRoom(
             storage,
@@ -153,6 +168,7 @@ class Rooms:
             self.news.released,
             notes=watching.notes,
         )
+        self.talk = self._talk(memories, home) if settings.llm is not None else None
         self.commands = Commands(recorded(self._commands(contacts), watching.recorder), admins)
         offers = (
             SkillOffers(self._view, self._run_command, limits.retry_after_s),
@@ -173,7 +189,12 @@ class Rooms:
             ConfirmHandler(self.tasks, limits.retry_after_s),
             CommandsHandler(offers, Sessions()),
             MessageHandler(
-                settings.agent.name, self._send, self.commands, answers=ChatAnswers(self.tasks)
+                settings.agent.name,
+                self._send,
+                self.commands,
+                answers=ChatAnswers(self.tasks),
+                agents=None if self.talk is None else self.talk.conversations,
+                default_agent=DEFAULT_AGENT,
             ),
             self.presence,
         )
@@ -197,8 +218,42 @@ class Rooms:
             *everybody(self._settings.agent.name, offered, self._view, contacts),
             *TaskCommands(self.ledger, self.tasks).commands(),
             *AdminCommands(self._vitals, self.ledger, self.intake).commands(),
+            *(() if self.talk is None else self.talk.commands()),
             *self._audit_commands(),
         )
+
+    def _talk(self, memories: Memories, home: str) -> "Talk":
+        # Nobody pays for the loop who has no model.
+        from component.service.talk import Talk  # noqa: PLC0415
+
+        settings, watching = self._settings, self._watching
+        flows = Flows([Flow(rule.of, rule.to, rule.then) for rule in settings.policy.flows])
+        return Talk(
+            settings,
+            self._storage,
+            home,
+            memories,
+            ToolRoad(self._road, self.tasks, self._view, flows, watching.recorder),
+            Speech(
+                self.outbox.put,
+                lambda: self.connected_since is not None,
+                settings.server.max_stanza_bytes,
+            ),
+            watching.recorder,
+            watching,
+            self._tell_admins,
+            lambda: self.connected_since,
+        )
+
+    def _tool_ended(self, task: str) -> None:
+        if self.talk is not None:
+            self.talk.tool_ended(task)
+
+    def _tell_admins(self, sentence: str) -> None:
+        domain = JID.parse(self._settings.server.component_domain)
+        for admin in self.commands.admins:
+            if self._contacts.may_write(domain, admin):
+                self._send(Message(type="normal", from_=domain, to=admin, body=sentence))
 
     def _audit_commands(self) -> Sequence[AnyCommand]:
         audit = self._watching.audit

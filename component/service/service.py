@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import anyio
 import structlog
+from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import Event
@@ -20,11 +21,13 @@ from component.service.options import (
     load_skills,
     make_policy,
 )
+from component.service.remembering import Memories, remembering, tidy
 from component.service.rooms import Rooms
 from component.service.watching import Watching, watching
 from component.settings import Settings
 from component.skills import View
 from component.storage import Storage, StorageError
+from component.storage.home import home_of
 from component.storage.stopped import StoppedContacts
 from component.tasks.retention import keep
 from xep.jid import JID
@@ -48,7 +51,8 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.policy = make_policy(settings)
-        self.registry = load_skills(settings)
+        self._memories: Memories | None = None
+        self.registry = load_skills(settings, lambda: self._opened.knowledge)
         self.established = anyio.Event()
         self._stopping = anyio.Event()
 
@@ -56,6 +60,11 @@ class Service:
         """The skills that a principal sees and may execute."""
         key = self.policy.view_key(principal)
         return self.registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
+
+    @property
+    def _opened(self) -> Memories:
+        assert self._memories is not None, "skills are called while the service runs"
+        return self._memories
 
     @property
     def stopping(self) -> bool:
@@ -70,7 +79,8 @@ class Service:
         """Serve until `stop` is called.
 
         Raises:
-            StorageError: the data directory cannot be used.
+            StorageError: the data directory, or that of the memory, cannot be used.
+            ModelRefusedError: what a model needs is not installed.
         """
         if self.settings.notice:
             _log.warning(self.settings.notice)
@@ -78,7 +88,10 @@ class Service:
         async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
             contacts = StoppedContacts(storage, agent_at)
             await contacts.load()
-            async with watching(self.settings, storage) as watches:
+            async with (
+                watching(self.settings, storage) as watches,
+                remembering(self.settings, watches.recorder) as self._memories,
+            ):
                 await self._watched(watches, storage, contacts, task_status)
 
     async def _watched(
@@ -88,8 +101,11 @@ class Service:
         contacts: StoppedContacts,
         started: TaskStatus[None],
     ) -> None:
+        home = await to_thread.run_sync(home_of, storage.directory)
         rooms = Rooms(
-            *(self.settings, self.policy, self.registry, self.view, storage, contacts, watches)
+            *(self.settings, self.policy, self.registry, self.view, storage, contacts, watches),
+            self._opened,
+            home,
         )
         record = watches.recorder.record
         record(Event(kind="start", outcome="started", subject=SOFTWARE))
@@ -115,6 +131,8 @@ class Service:
 
             def connected() -> None:
                 rooms.connected_since = datetime.now(UTC)
+                if rooms.talk is not None:
+                    rooms.talk.conversations.connected()
                 self.established.set()
                 tasks.start_soon(greet)
 
@@ -133,6 +151,9 @@ class Service:
             await tasks.start(rooms.router.run)
             await tasks.start(rooms.news.run)
             await tasks.start(rooms.tasks.run)
+            if rooms.talk is not None:
+                await tasks.start(rooms.talk.run)
+            tasks.start_soon(tidy, self._opened)
             tasks.start_soon(keep, storage)
             await tasks.start(_controlled, ControlServer(storage.directory, rooms.commands))
             tasks.start_soon(connection.run)

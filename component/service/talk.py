@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component.agent.children import Children
 from component.agent.conversations import Conversations
 from component.agent.engine import Engine
 from component.agent.observer import Observer
 from component.agent.profile import Away, Profile
-from component.agent.protocol import Scanner, Tools, Voice
+from component.agent.protocol import Tools, Voice
 from component.agent.registry import Agents
+from component.agent.scanner import PatternScanner
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook, Limit, Limits
 from component.commands.agents import AgentCommands, SpendingCommands
@@ -27,10 +30,13 @@ from component.service.remembering import Memories
 from component.settings import Settings
 from component.settings.agents import Budget
 from component.settings.llm import Tier
-from component.storage import Storage
+from component.storage import Storage, StorageError
 from xep.jid import JID
 
 _log = structlog.get_logger("component.service")
+
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
 
 
 class Talk:
@@ -43,7 +49,6 @@ class Talk:
         memories: what is remembered.
         tools: the skills, as models see them.
         voice: sends what agents say.
-        scanner: looks for orders in data.
         recorder: takes what is to be recorded.
         observer: counts and traces.
         alert: is told what admins have to know.
@@ -65,7 +70,6 @@ class Talk:
         memories: Memories,
         tools: Tools,
         voice: Voice,
-        scanner: Scanner,
         recorder: Recorder,
         observer: Observer,
         alert: Callable[[str], None],
@@ -79,7 +83,8 @@ class Talk:
         self._titles = agents(settings)
         self._models = Models(settings.llm)
         self._killed: list[str] = []
-        self._any_killed = anyio.Event()
+        self._ended: list[str] = []
+        self._any_news = anyio.Event()
         self.agents = Agents(
             agent_entries(settings), storage, recorder, self._stop_agent, settings.loop.idle_s
         )
@@ -88,7 +93,7 @@ class Talk:
             models=self.model,
             tools=tools,
             sessions=memories.sessions,
-            scanner=scanner,
+            scanner=PatternScanner(),
             budgets=self.budgets,
             record=recorder,
             loop=settings.loop,
@@ -98,6 +103,7 @@ class Talk:
             recalled=settings.memory.recall,
             observer=observer,
         )
+        self._engine.add(Children(self._engine, settings.loop, recorder))
         self.conversations = Conversations(
             engine=self._engine,
             profiles=self.profile,
@@ -125,14 +131,13 @@ class Talk:
         character = await self._memories.workspace.read(
             key, persona=None if persona is None else persona.folder, declared=entry
         )
-        context = character.context.strip()
-        field = f"\n\nWhat you know of your field:\n{context}" if context else ""
         profile = Profile(
             agent=key.agent,
             title=self._titles[key.agent],
             identity=character.identity,
             personality=character.personality,
-            instructions=character.instructions + field,
+            instructions=character.instructions,
+            context=character.context,
             user=character.user,
             memory=character.memory,
             tier=entry.tier,
@@ -148,6 +153,7 @@ class Talk:
             profile,
             tier=persona.tier or profile.tier,
             skills=persona.skills if persona.skills is not None else profile.skills,
+            max_tokens=persona.max_tokens_per_message,
         )
 
     def commands(self) -> Sequence[AnyCommand]:
@@ -172,23 +178,44 @@ class Talk:
             async with anyio.create_task_group() as group:
                 await group.start(self.budgets.run)
                 await group.start(self.agents.run)
-                group.start_soon(self._stop_killed)
+                group.start_soon(self._hear)
                 await group.start(self.conversations.run)
                 task_status.started()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._models.aclose()
 
+    def tool_ended(self, task: str) -> None:
+        """A task that a model's call went on as is over. Never waits."""
+        self._ended.append(task)
+        self._any_news.set()
+
     def _stop_agent(self, name: str) -> None:
         self._killed.append(name)
-        self._any_killed.set()
+        self._any_news.set()
 
-    async def _stop_killed(self) -> None:
+    async def _hear(self) -> None:
+        """Pass on what came from where nobody can wait."""
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._any_news.wait()
+                self._any_news = anyio.Event()
+                ended, self._ended = self._ended, []
+                killed, self._killed = self._killed, []
+                for task in ended:
+                    group.start_soon(self._pass_on, task)
+                for name in killed:
+                    group.start_soon(self.conversations.stop_agent, name)
+
+    async def _pass_on(self, task: str) -> None:
+        wait = _FIRST_WAIT_S
         while True:
-            await self._any_killed.wait()
-            self._any_killed = anyio.Event()
-            while self._killed:
-                await self.conversations.stop_agent(self._killed.pop(0))
+            try:
+                return await self.conversations.ended(task)
+            except StorageError as error:
+                _log.warning("an agent has to wait", task=task, reason=str(error), seconds=wait)
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
 
     async def _told(self, agent: str, who: JID) -> Told:
         profile = await self.profile(SessionKey(agent, who))

@@ -48,10 +48,11 @@ class Memory(Section):
     backend: Literal["markdown"] = Field(
         default="markdown", description="How memory is kept: files that people can read and edit."
     )
-    path: Path = Field(
-        default=Path("./data/memory"),
+    path: Path | None = Field(
+        default=None,
+        examples=["./data/memory"],
         description="Directory of the files; made if it is missing. That of an existing Fluux Agent"
-        " can be used as it is.",
+        " can be used as it is. `memory` in storage.path unless set.",
     )
     recall: Annotated[int, Field(ge=0, le=50)] = Field(
         default=5, description="Most memories that are put before the model with a message."

@@ -494,6 +494,11 @@ class Settings(BaseSettings):
         return domains
 
     @property
+    def memory_path(self) -> Path:
+        """The directory of the memory."""
+        return self.memory.path or self.storage.path / "memory"
+
+    @property
     def later(self) -> tuple[str, ...]:
         """What the file sets that no part of this release reads: `llm`, `skills.web_search`, …"""
         sections = tuple(name for name in LATER if getattr(self, name))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar
 
+from component.policy.taint import Taint
 from component.skills.outputs import TEXT
 
 T = TypeVar("T")
@@ -54,11 +55,22 @@ class Context:
 
     `principal` is the bare JID that policy decided on, `sender` the full address the call came
     from, `skill` the name the skill was called by, `agent` the agent that was asked or that calls
-    it itself: its localpart, or `parent/id` for a sub-agent. `key` is an idempotency key of this
-    call: the same whenever the call is run again after an interruption.
+    it itself: its localpart, or `parent/id` for a sub-agent. `taints` say whose texts
+    that agent's model has been shown, if it is a model that calls. `key` is an idempotency key of
+    this call: the same whenever the call is run again after an interruption.
     """
 
-    __slots__ = ("_deadline", "_host", "_report", "agent", "key", "principal", "sender", "skill")
+    __slots__ = (
+        "_deadline",
+        "_host",
+        "_report",
+        "agent",
+        "key",
+        "principal",
+        "sender",
+        "skill",
+        "taints",
+    )
 
     def __init__(
         self,
@@ -67,6 +79,7 @@ class Context:
         sender: str,
         skill: str,
         agent: str = "",
+        taints: tuple[Taint, ...] = (),
         report: Callable[[float, str], Awaitable[None]] | None = None,
         host: Host | None = None,
     ) -> None:
@@ -79,6 +92,7 @@ class Context:
         self.sender = sender
         self.skill = skill
         self.agent = agent
+        self.taints = taints
         self.key = secrets.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress
         self._host = host

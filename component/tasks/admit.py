@@ -74,7 +74,7 @@ def request_row(call: Call, limits: Limits) -> str:
         poll_after=limits.poll_after_s,
         origin=call.origin,
         lang=call.lang,
-        agent=call.agent,
+        hand=call.hand,
         confirmers=() if asked is None else tuple([str(one.bare) for one in asked.asked]),
         risk="medium" if asked is None else asked.risk,
         confirm_s=86400.0 if asked is None else asked.expires_s,

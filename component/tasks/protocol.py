@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from component.policy.taint import Taint
 from component.skills.declare import AnySkill
 from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm, Decision
@@ -23,6 +24,16 @@ Origin = Literal["iq", "message", "command", "tool"]
 Asker = Literal["caller", "model", "misled model"]
 """Who wants a skill to run: the caller of an execute request, a model on behalf of its principal,
 or one that was shown what strangers wrote, so that what it wants may be theirs."""
+
+
+class Hand(msgspec.Struct, frozen=True):
+    """By which agent's hand a skill is run: of the one that was asked, or of one whose model wants
+    it, having been shown what those in `taints` wrote.
+    """
+
+    agent: str
+    asker: Asker = "caller"
+    taints: tuple[Taint, ...] = ()
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -42,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `principal` is the bare JID of `requester`, the full one; `target` is the address of ours it
     was sent to. `execute` is the request as it came, `arguments` are its parameters as the skill
     wants them. `key` and `digest` know a repetition (see `component.tasks.replay`). `lang` is the
-    language of the request. `agent` is the agent that was asked, or that calls it itself.
+    language of the request. `hand` says which agent runs it.
     """
 
     principal: JID
@@ -55,7 +66,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     origin: Origin = "iq"
     lang: str | None = None
-    agent: str = ""
+    hand: Hand = Hand("")
     confirmation: Confirmation | None = None
 
 

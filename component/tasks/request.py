@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from component.tasks.protocol import Notice, Origin, Question
+from component.tasks.protocol import Hand, Notice, Origin, Question
 from component.tasks.rows import Change, Row
 from component.tasks.states import TERMINAL
 from xep.binding import read
@@ -22,7 +22,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skill takes them. `id` is the caller's own name for the request, `thread` the one it named.
     `poll_after` is in how many seconds `<accepted/>` said that asking makes sense. `lang` is the
     language of the request. `confirmers` are the bare JIDs that had to be asked before it began,
-    with the `risk` that was named and the seconds they had. `agent` is the agent that runs it.
+    with the `risk` that was named and the seconds they had. `hand` says which agent runs it.
     Fields may be added with a default: rows of a release before are read.
     """
 
@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_after: int | None = None
     origin: Origin = "iq"
     lang: str | None = None
-    agent: str = ""
+    hand: Hand = Hand("")
     confirmers: tuple[str, ...] = ()
     risk: Literal["low", "medium", "high"] = "medium"
     confirm_s: float = 86400.0

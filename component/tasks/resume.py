@@ -84,7 +84,7 @@ def verdict_of(
         digest="",
         origin=request.origin,
         lang=request.lang,
-        agent=request.agent,
+        hand=request.hand,
         confirmation=confirmation,
     )
     return Verdict(call, may_use(principal, skill))

@@ -208,7 +208,8 @@ class Run:
             principal=str(call.principal),
             sender=str(call.requester),
             skill=call.skill.name,
-            agent=call.agent,
+            agent=call.hand.agent,
+            taints=call.hand.taints,
             host=self,
         )
         try:

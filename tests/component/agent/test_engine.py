@@ -34,7 +34,7 @@ async def test_a_child_has_a_session_of_its_own_and_its_parents_account(tmp_path
     world.brain.think = shopping("look")
     async with world.built():
         outcome = await world.engine.turn(ask())
-        assert outcome == Answered("re: look it up: look is done")
+        assert outcome == Answered("re: look it up: look is done", taints=("person",))
         assert await world.lines() == []
         assert world.purse.who[0].agents == ("assistant/child-1", "assistant")
         caller = world.shop.callers[0]
@@ -57,7 +57,8 @@ async def test_a_child_may_wait_too(tmp_path: Path) -> None:
         outcome = await world.engine.turn(ask(resumed=True))
         assert outcome == Parked((task,), question=False, round=1, new=False)
         world.shop.tasks[task] = ToolResult("here")
-        assert await world.engine.turn(ask(resumed=True)) == Answered("re: look it up: here")
+        outcome = await world.engine.turn(ask(resumed=True))
+        assert outcome == Answered("re: look it up: here", taints=("person",))
 
 
 async def test_a_child_ends_with_the_scope_around_it(tmp_path: Path) -> None:
@@ -84,9 +85,9 @@ async def test_a_tool_of_the_loop_comes_before_a_skill_of_its_name(tmp_path: Pat
     async with world.built():
         builtin = type(world.shop)(world)
         builtin.result = lambda name, arguments: "from within"
-        world.engine._builtin = (builtin,)
+        world.engine.add(builtin)
         outcome = await world.engine.turn(ask())
-        assert outcome == Answered("re: look it up: from within")
+        assert outcome == Answered("re: look it up: from within", taints=("person",))
         assert world.shop.made == []
         tools = [tool.name for tool in world.brain.asked[0].tools]
         assert len(tools) == len(set(tools))

@@ -139,11 +139,11 @@ class Shop:
             return self.tasks[task] or Waiting(task, question=name == "ask")
         return self.done[key]
 
-    async def outcome(self, caller: Caller, name: str, task: str) -> ToolResult | Waiting:
+    async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         self._world.death.point()
-        return self.tasks[task] or Waiting(task, question=name == "ask")
+        return self.tasks[task] or Waiting(task, question=call.name == "ask")
 
-    async def give_up(self, caller: Caller, task: str) -> None:
+    async def give_up(self, caller: Caller, call: ToolCall, task: str) -> None:
         self._world.death.point()
         self.given_up.append(task)
 
@@ -189,6 +189,7 @@ class Purse:
         self.open: dict[int, Reservation] = {}
         self.spent: list[Amount] = []
         self.who: list[Spender] = []
+        self.over: list[str] = []
 
     def reserve(self, who: Spender, most: Amount) -> Reservation:
         if most.tokens > self.left:
@@ -202,6 +203,9 @@ class Purse:
         del self.open[reservation.id]
         self.spent.append(spent)
         self.left -= spent.tokens
+
+    def ended(self, task: str) -> None:
+        self.over.append(task)
 
 
 class Book:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from component.agent.protocol import Caller, Incoming, ToolResult, Waiting
 from component.audit.protocol import Event
 from component.execution.tools import ToolRoad, tool_name
+from component.models.protocol import ToolCall
 from component.policy import Rule
 from component.policy.flows import Flow, Flows
 from component.skills import AnySkill, Context, Output, SkillError, skill
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 AT = JID.parse(AGENT)
 WHO = JID.parse(ALICE)
+ERASE, SLOW = (ToolCall("0.a", name, "{}") for name in ("erase", "slow"))
 
 
 @skill(read_only=True, inline=True, open_world=False)
@@ -246,11 +248,11 @@ async def test_what_a_model_wants_to_destroy_needs_a_person(confirm: Any) -> Non
         await until(lambda: any("<confirm " in sent for sent in desk.world.told.sent))
         assert not any("<task " in sent for sent in desk.world.told.sent)
         assert await desk.call("erase", target="x") == waiting
-        assert await desk.tools.outcome(a_caller(), "erase", waiting.task) == waiting
+        assert await desk.tools.outcome(a_caller(), ERASE, waiting.task) == waiting
         await desk.decide(waiting.task, "approve")
         await until(lambda: desk.world.tools_ended == [waiting.task])
         done = ToolResult("x is gone", taint="web")
-        assert await desk.tools.outcome(a_caller(), "erase", waiting.task) == done
+        assert await desk.tools.outcome(a_caller(), ERASE, waiting.task) == done
         assert await desk.call("erase", target="x") == done
         assert not any("<task " in sent for sent in desk.world.told.sent)
     assert desk.book.of("tool-call")[0] == ("asked", "erase")
@@ -264,7 +266,7 @@ async def test_a_no_is_told_to_the_model() -> None:
         assert isinstance(waiting, Waiting)
         await desk.decide(waiting.task, "deny")
         await until(lambda: desk.world.tools_ended == [waiting.task])
-        found = await desk.tools.outcome(a_caller(), "erase", waiting.task)
+        found = await desk.tools.outcome(a_caller(), ERASE, waiting.task)
     assert isinstance(found, ToolResult)
     assert found.is_error
     assert found.content.startswith("It did not happen: ")
@@ -285,7 +287,7 @@ async def test_what_takes_long_goes_on_as_a_task() -> None:
         assert not waiting.question
         gate.set()
         await until(lambda: desk.world.tools_ended == [waiting.task])
-        found = await desk.tools.outcome(a_caller(), "slow", waiting.task)
+        found = await desk.tools.outcome(a_caller(), SLOW, waiting.task)
         assert found == ToolResult("at last")
 
 
@@ -294,17 +296,17 @@ async def test_given_up() -> None:
     async with desk.world.running():
         waiting = await desk.call("erase", target="x")
         assert isinstance(waiting, Waiting)
-        await desk.tools.give_up(a_caller(), waiting.task)
-        found = await desk.tools.outcome(a_caller(), "erase", waiting.task)
+        await desk.tools.give_up(a_caller(), ERASE, waiting.task)
+        found = await desk.tools.outcome(a_caller(), ERASE, waiting.task)
         assert found == ToolResult("It was cancelled.", is_error=True)
-        await desk.tools.give_up(a_caller(), waiting.task)
-        await desk.tools.give_up(a_caller(), "never-was")
+        await desk.tools.give_up(a_caller(), ERASE, waiting.task)
+        await desk.tools.give_up(a_caller(), ERASE, "never-was")
 
 
 async def test_a_task_that_is_gone() -> None:
     desk = Desk(erase)
     async with desk.world.running():
-        found = await desk.tools.outcome(a_caller(), "erase", "never-was")
+        found = await desk.tools.outcome(a_caller(), ERASE, "never-was")
     assert isinstance(found, ToolResult)
     assert found.is_error
 

@@ -25,13 +25,19 @@ class Talk:
 
     def __init__(self, room: Room, taints: set[Taint] | None = None) -> None:
         self.taints: set[Taint] = taints or set()
-        made = memory_skills(room.knowledge, lambda _context: self.taints)
+        made = memory_skills(lambda: room.knowledge)
         self.skills: dict[str, AnySkill] = {one.name: one for one in made}
 
     async def __call__(self, name: str, who: str = "ann@example.com", **arguments: Any) -> Any:
         """The text and the data of what a skill returns."""
         skill = self.skills[f"memory_{name}"]
-        context = Context(principal=who, sender=f"{who}/x", skill=skill.name, agent="assistant")
+        context = Context(
+            principal=who,
+            sender=f"{who}/x",
+            skill=skill.name,
+            agent="assistant",
+            taints=tuple(self.taints),
+        )
         given = msgspec.convert(arguments, skill.inputs.struct)
         outputs = result_of(await skill.invoke(given, context), 0.0).outputs
         data = json.loads(outputs[1].text) if len(outputs) > 1 else None

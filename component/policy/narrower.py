@@ -1,0 +1,15 @@
+"""Whether what is asked for is within what one has: for who hands on a part of it."""
+
+from collections.abc import Sequence
+
+from component.policy.globs import pattern
+
+
+def within(asked: Sequence[str], had: Sequence[str]) -> str | None:
+    """The first of the patterns `asked` that could match a name which none of `had` matches.
+
+    None if there is none. Rather too strict: a pattern with `?` among those had covers only its
+    like, and several of them never cover one together.
+    """
+    covering = pattern(glob for glob in had if "?" not in glob)
+    return next((one for one in asked if one not in had and not covering.fullmatch(one)), None)

@@ -1,0 +1,263 @@
+"""Sub-agents: what they may, what they cost, and that they end with the one above them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from component.agent.children import NAME, Children
+from component.agent.conversations import Conversations
+from component.agent.profile import Profile
+from component.agent.protocol import ToolResult
+from component.memory.lines import SessionKey
+from component.models.protocol import Completion, ModelRequest, ToolCall, Usage
+from tests.component.agent.world import ROMEO, World, message
+
+pytestmark = pytest.mark.anyio
+
+
+class Family(World):
+    """A world whose agent spawns; a sub-agent is told apart by its first instructions."""
+
+    def __init__(self, path: Path, *spawns: dict[str, Any], **loop: float) -> None:
+        super().__init__(path, **loop)
+        self.spawns = spawns
+        self.profile = Profile(agent="assistant", capabilities=("memory:*",), skills=("l*", "ask"))
+        self.child: Any = lambda _request: "done below"
+        self.brain.think = self.think
+        self.shown: list[str] = []
+
+    def offer(self) -> None:
+        self.engine.add(Children(self.engine, self.loop, self.book))
+
+    async def think(self, request: ModelRequest) -> Completion:
+        said = request.messages[-1]
+        if "a sub-agent of" in request.messages[0].content:
+            answer = self.child(request)
+            if not isinstance(answer, str | Completion):
+                answer = await answer
+            return answer if isinstance(answer, Completion) else Completion(text=answer)
+        if said.role == "tool":
+            results = [m.content for m in request.messages if m.role == "tool"]
+            self.shown += results
+            return Completion(text="above", usage=Usage(tokens_in=1))
+        return calling(*((NAME, spawn) for spawn in self.spawns))
+
+    async def asked(self, conversations: Conversations, count: int = 1) -> None:
+        await conversations.received(message("m1", "Do it."))
+        await self.ear.hears(count)
+
+
+def calling(*calls: tuple[str, dict[str, Any]]) -> Completion:
+    made = [
+        ToolCall(f"c{number}", name, json.dumps(arguments))
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    return Completion(text="", tool_calls=tuple(made), finish="tool_calls")
+
+
+async def test_what_it_found_is_what_the_call_gives(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "Count them.", "role": "Counter"})
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert family.ear.bodies == ["above"]
+    assert "done below" in family.shown[0]
+    below = next(r for r in family.brain.asked if "sub-agent" in r.messages[0].content)
+    assert below.messages[-1].content == "Count them."
+    assert "Do it." not in "".join(m.content for m in below.messages)
+    events = [
+        (e.outcome, e.subject.partition("-")[0]) for e in family.book.events if e.kind == "agent"
+    ]
+    assert events == [("spawned", "assistant/counter"), ("ended", "assistant/counter")]
+
+
+async def test_it_spends_from_the_budget_above_it(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+        await family.settled()
+    chains = {who.agents for who in family.purse.who}
+    (child,) = [chain for chain in chains if len(chain) == 2]
+    assert child[1] == "assistant"
+    assert {who.task for who in family.purse.who} == {"m1"}
+    assert family.purse.over == ["m1"]
+
+
+async def test_it_has_less_than_the_one_above_it_and_never_more(tmp_path: Path) -> None:
+    family = Family(
+        tmp_path,
+        {"task": "x", "skills": ["look"], "capabilities": ["memory:read"]},
+        {"task": "x", "skills": ["buy"]},
+        {"task": "x", "capabilities": ["*"]},
+        {"task": "x"},
+    )
+    family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    callers = {(c.skills, c.capabilities) for c in family.shop.callers}
+    assert callers == {(("look",), ("memory:read",)), (("l*", "ask"), ("memory:*",))}
+    assert "you do not have the tool buy yourself" in family.shown[1]
+    assert "you do not have the capability * yourself" in family.shown[2]
+
+
+async def test_several_work_at_once_but_not_too_many(tmp_path: Path) -> None:
+    family = Family(tmp_path, *({"task": str(n)} for n in range(4)), children=2)
+    at_work = most = 0
+    two = anyio.Event()
+
+    async def work() -> str:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        if at_work == 2:
+            two.set()
+        with anyio.fail_after(20):
+            await two.wait()
+        at_work -= 1
+        return "done"
+
+    family.child = lambda _request: work()
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert most == 2
+    assert len(family.shown) == 4
+
+
+async def test_they_do_not_spawn_deeper_than_they_may(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"}, depth=2)
+    deepest: list[str] = []
+
+    def child(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            return "back"
+        if any(tool.name == NAME for tool in request.tools):
+            return calling((NAME, {"task": "y"}))
+        deepest.append(request.messages[-1].content)
+        return "bottom"
+
+    family.child = child
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert deepest == ["y"]
+    assert max(len(who.agents) for who in family.purse.who) == 3
+
+
+@pytest.mark.parametrize(("loop", "profile"), [({"depth": 0}, {}), ({}, {"spawn": False})])
+async def test_who_may_not_is_not_offered_it(tmp_path: Path, loop: Any, profile: Any) -> None:
+    family = Family(tmp_path, {"task": "x"}, **loop)
+    family.profile = Profile(agent="assistant", **profile)
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert NAME not in [tool.name for tool in family.brain.asked[0].tools]
+    assert "no tool of this name" in family.shown[0]
+
+
+@pytest.mark.parametrize("spawn", [{}, {"task": ""}, {"task": "x", "colour": "red"}])
+async def test_a_call_that_is_wrong_is_told_so(tmp_path: Path, spawn: Any) -> None:
+    family = Family(tmp_path, spawn)
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert "No sub-agent was made" in family.shown[0]
+
+
+async def test_it_is_stopped_with_the_one_above_it(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def never() -> str:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        return ""
+
+    family.child = lambda _request: never()
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        with anyio.fail_after(20):
+            await begun.wait()
+            await conversations.stop_agent("assistant")
+            await ended.wait()
+        await family.settled()
+    assert not family.purse.open
+
+
+async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    family.child = lambda r: (
+        f"heard {r.messages[-1].content}" if r.messages[-1].role == "tool" else calling(("ask", {}))
+    )
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        with anyio.fail_after(20):
+            while not conversations.doing("assistant", ROMEO).parked:
+                await anyio.lowlevel.checkpoint()
+    (task,) = family.shop.tasks
+    # A life later.
+    async with family.life() as conversations:
+        family.offer()
+        family.shop.tasks[task] = ToolResult("yes")
+        await conversations.ended(task)
+        await family.ear.hears(1)
+    assert family.ear.bodies == ["above"]
+    assert "heard" in family.shown[0]
+    assert "yes" in family.shown[0]
+    assert [name for _, _, name, _ in family.shop.made] == ["ask"]
+
+
+async def test_what_waits_is_given_up_with_it(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    family.child = lambda _request: calling(("ask", {}))
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        ann = ROMEO
+        with anyio.fail_after(20):
+            while not conversations.doing("assistant", ann).parked:
+                await anyio.lowlevel.checkpoint()
+        await conversations.stop("assistant", ann)
+    assert family.shop.given_up == list(family.shop.tasks)
+
+
+async def test_its_conversation_is_its_own(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "Count them."})
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+        await family.settled()
+        ann = ROMEO
+        mine = await family.sessions.read(SessionKey("assistant", ann))
+        assert "Count them." not in [getattr(line, "content", "") for line in mine.lines]
+
+
+async def test_the_orders_of_strangers_stay_theirs_on_the_way_down_and_up(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    family.shop.taint = "web"
+    family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
+    first = family.think
+
+    async def think(request: ModelRequest) -> Completion:
+        last = request.messages[-1]
+        if "a sub-agent of" not in request.messages[0].content and len(family.shown) == 1:
+            family.shown.append(last.content)
+            return calling(("look", {"again": True}))
+        return await first(request)
+
+    family.brain.think = think
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        await family.ear.hears(1)
+    assert "web" in family.shown[0]

@@ -1,0 +1,252 @@
+"""People talk with an agent through a real server: tools, questions, commands, budgets, crashes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.component.models.endpoint import Calls, Refuse, Request, Stall, Text
+from tests.servers.base import Server
+from tests.servers.chatting import CONFIRM, STATES, Chat, asks, body, chatting, heard, say
+from tests.servers.clients import SlixClient
+from tests.servers.fixtures import ServerFactory
+from tests.servers.talk import login
+
+pytestmark = [pytest.mark.servers]
+
+
+@pytest.fixture(scope="module")
+def chat(prosody_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    with chatting(prosody_server, tmp_path_factory.mktemp("chat")) as chat:
+        yield chat
+
+
+@pytest.fixture(scope="module")
+def juliet(chat: Chat) -> Iterator[SlixClient]:
+    with login(chat.server) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def romeo(chat: Chat) -> Iterator[SlixClient]:
+    """An admin."""
+    with login(chat.server, "romeo") as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _fresh(chat: Chat, juliet: SlixClient) -> None:
+    asks(juliet, chat.assistant, "/new", "new")
+    while juliet.messages.all():
+        juliet.messages.take()
+    chat.model.requests.clear()
+
+
+def shown(request: Request) -> str:
+    """All that a model was shown, as one text."""
+    return "\n".join(str(message.get("content")) for message in request.messages)
+
+
+# -- talk --------------------------------------------------------------------------------------
+
+
+def test_an_answer_from_the_model(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Text("Good evening, Juliet."))
+    say(
+        *(juliet, chat.assistant, "Good evening!"),
+        thread="balcony",
+        inside=f"<active xmlns='{STATES[1:-1]}'/>",
+    )
+    juliet.messages.take(lambda m: m.find(f"{STATES}composing") is not None)
+    message = heard(juliet, "Good evening, Juliet.")
+    assert message.findtext("{jabber:client}thread") == "balcony"
+    assert message.get("from") == chat.assistant
+    assert message.find(f"{STATES}active") is not None
+    (request,) = chat.model.requests
+    assert request.messages[-1] == {"role": "user", "content": "Good evening!"}
+
+
+def test_the_domain_itself_is_answered_by_the_default_agent(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Text("Here I am."))
+    assert asks(juliet, chat.agent.domain, "Anybody?", "Here") == "Here I am."
+
+
+def test_the_conversation_goes_on(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Text("Nice to meet you."), Text("Your name is Juliet."))
+    asks(juliet, chat.assistant, "My name is Juliet.", "Nice")
+    asks(juliet, chat.assistant, "What is my name?", "Juliet")
+    said = [m["content"] for m in chat.model.requests[1].messages if m["role"] != "system"]
+    assert said == ["My name is Juliet.", "Nice to meet you.", "What is my name?"]
+
+
+def test_nobody_is_shown_what_somebody_else_said(
+    chat: Chat, juliet: SlixClient, romeo: SlixClient
+) -> None:
+    chat.model.answers(Text("I keep it."), Text("Which one?"))
+    asks(juliet, chat.assistant, "My secret is 4711.", "keep")
+    asks(romeo, chat.assistant, "What is the secret?", "Which")
+    assert "4711" not in shown(chat.model.requests[1])
+
+
+# -- tools -------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_called(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Calls(("weather", {"city": "Verona"})), Text("It is sunny."))
+    assert asks(juliet, chat.assistant, "How is the weather?", "sunny") == "It is sunny."
+    first, second = chat.model.requests
+    assert {"weather", "wipe", "memory_store"} <= set(first.tools)
+    assert "Sunny in Verona." in second.messages[-1]["content"]
+
+
+def test_what_it_remembers(chat: Chat, juliet: SlixClient) -> None:
+    stored = Calls(("memory_store", {"key": "tea", "body": "Juliet likes jasmine tea."}))
+    chat.model.answers(stored, Text("Noted."), Text("Jasmine."))
+    asks(juliet, chat.assistant, "Remember that I like jasmine tea.", "Noted")
+    asks(juliet, chat.assistant, "/new", "new")
+    asks(juliet, chat.assistant, "Which tea do I like?", "Jasmine")
+    assert "Juliet likes jasmine tea." in shown(chat.model.requests[-1])
+    assert "jasmine" in asks(juliet, chat.assistant, "/memory", "tea")
+
+
+def test_a_yes_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Calls(("wipe", {"disk": "sda"})), Text("It is done."))
+    say(juliet, chat.assistant, "Wipe sda!")
+    question = heard(juliet, "sda")
+    assert question.find(CONFIRM) is not None
+    assert chat.effects() == []
+    say(juliet, chat.assistant, "yes")
+    assert body(heard(juliet, "done")) == "It is done."
+    assert chat.effects() == ["wiped sda"]
+    assert "sda is wiped." in chat.model.requests[1].messages[-1]["content"]
+
+
+def test_a_no_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
+    before = chat.effects()
+    chat.model.answers(Calls(("wipe", {"disk": "sdb"})), Text("Then I leave it."))
+    say(juliet, chat.assistant, "Wipe sdb!")
+    heard(juliet, "sdb")
+    say(juliet, chat.assistant, "no, it is the wrong one")
+    heard(juliet, "leave")
+    assert chat.effects() == before
+    assert "wrong one" in shown(chat.model.requests[1])
+
+
+def test_it_talks_on_while_a_question_is_open(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(
+        Calls(("wipe", {"disk": "sdc"})), Text("Four."), Text("And sdc is wiped now.")
+    )
+    say(juliet, chat.assistant, "Wipe sdc!")
+    heard(juliet, "sdc")
+    assert asks(juliet, chat.assistant, "What is two and two?", "Four") == "Four."
+    say(juliet, chat.assistant, "yes")
+    heard(juliet, "sdc is wiped now")
+    assert "wiped sdc" in chat.effects()
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+def test_each_slash_command_is_answered_without_the_model(chat: Chat, juliet: SlixClient) -> None:
+    at = chat.assistant
+    listed = asks(juliet, at, "/help", "/new")
+    names = "new reset forget status ping usage stop persona skills tasks memory"
+    for name in names.split():
+        assert f"/{name} " in listed
+    assert asks(juliet, at, "/ping", "pong") == "pong"
+    assert "weather" in asks(juliet, at, "/skills", "weather")
+    assert "Model: scripted" in asks(juliet, at, "/status", "Model")
+    assert "tokens" in asks(juliet, at, "/usage", "tokens")
+    assert asks(juliet, at, "/stop", "").endswith(".")
+    assert "myself" in asks(juliet, at, "/persona", "myself")
+    asks(juliet, at, "/tasks", "")
+    asks(juliet, at, "/reset", "")
+    asks(juliet, at, "/memory", "")
+    assert chat.model.requests == []
+
+
+def test_new_and_forget(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Text("Ah."), Text("Oh."), Text("Eh."))
+    asks(juliet, chat.assistant, "I am a Capulet.", "Ah")
+    asks(juliet, chat.assistant, "/new", "anew")
+    asks(juliet, chat.assistant, "Who am I?", "Oh")
+    assert "Capulet" not in shown(chat.model.requests[1])
+    mine = chat.agent.directory / "data" / "memory" / chat.server.jid("juliet")
+    assert any("Capulet" in file.read_text() for file in (mine / "sessions").iterdir())
+    asks(juliet, chat.assistant, "/forget", "forgotten")
+    assert not (mine / "history.jsonl").exists()
+    asks(juliet, chat.assistant, "And now?", "Eh")
+
+
+def test_stop_in_the_middle(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Stall(), Text("What else?"))
+    say(juliet, chat.assistant, "Tell me everything.")
+    while not chat.model.requests:
+        asks(juliet, chat.assistant, "/ping", "pong")
+    asks(juliet, chat.assistant, "/stop", "topped")
+    asks(juliet, chat.assistant, "Something short, please.", "What else?")
+
+
+def test_an_admin_pauses_an_agent(chat: Chat, juliet: SlixClient, romeo: SlixClient) -> None:
+    assert "assistant" in asks(romeo, chat.assistant, "/agents", "assistant")
+    asks(romeo, chat.assistant, "/pause-agent assistant", "paused")
+    assert "paused" in asks(juliet, chat.assistant, "Hello?", "paused")
+    asks(romeo, chat.assistant, "/resume-agent assistant", "answers again")
+    chat.model.answers(Text("Hello."))
+    asks(juliet, chat.assistant, "Hello?", "Hello.")
+    assert "do not know" in asks(juliet, chat.assistant, "/pause-agent assistant", "know")
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_an_outage_is_one_plain_sentence_and_loses_nothing(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Refuse(503), Text("Now I can."))
+    say(juliet, chat.assistant, "The word is rosemary.")
+    excuse = body(heard(juliet))
+    assert "503" not in excuse
+    assert excuse.endswith(".")
+    asks(juliet, chat.assistant, "Can you now?", "Now I can.")
+    assert "rosemary" in shown(chat.model.requests[-1])
+
+
+def test_killed_in_the_middle_of_a_turn(chat: Chat, juliet: SlixClient) -> None:
+    begun = len(chat.effects())
+    chat.model.answers(Calls(("weather", {"city": "Mantua"}), ("lookup", {"run": "crash"})))
+    say(juliet, chat.assistant, "Look it up for me.")
+    while len(chat.model.requests) < 1:
+        asks(juliet, chat.assistant, "/ping", "pong")
+    chat.again()
+    chat.model.answers(Text("Found."))
+    chat.open_gate("crash")
+    assert body(heard(juliet, "Found")) == "Found."
+    assert len(chat.effects()) == begun
+    asked = [m["content"] for m in chat.model.requests[-1].messages if m["role"] == "user"]
+    assert asked == ["Look it up for me."]
+
+
+def test_killed_while_it_waits_for_a_word(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Calls(("wipe", {"disk": "sdx"})))
+    say(juliet, chat.assistant, "Wipe sdx!")
+    heard(juliet, "sdx")
+    chat.again()
+    chat.model.answers(Text("sdx is clean."))
+    say(juliet, chat.assistant, "yes")
+    heard(juliet, "sdx is clean")
+    assert chat.effects().count("wiped sdx") == 1
+
+
+# -- budgets -------------------------------------------------------------------------------------
+
+
+def test_a_budget_stops_it_before_the_call(make_prosody: ServerFactory, tmp_path: Path) -> None:
+    server = make_prosody()
+    limits = {"budgets__per_principal__tokens": 6000, "llm__max_tokens_per_request": 1000}
+    with chatting(server, tmp_path, **limits) as chat, login(server) as juliet:
+        answered = 0
+        chat.model.otherwise = Text("word " * 700)
+        while "budget" not in asks(juliet, chat.assistant, "Go on.", ""):
+            answered += 1
+            assert answered < 20
+        assert len(chat.model.requests) == answered > 0
+        assert "of 6,000" in asks(juliet, chat.assistant, "/usage", "tokens")
