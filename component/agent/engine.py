@@ -112,7 +112,6 @@ class Engine:
         self._models = models
         self._tools = tools
         self._builtin = list(builtin)
-        self._budgets = budgets
         self._recall = recall
         self._scanner = scanner
         self._record = record
@@ -357,8 +356,6 @@ class Engine:
             cost_usd=usage.cost_usd,
         )
         await run.journal.add([line], sync=True)
-        if run.ask.paid_by is None:
-            self._budgets.ended(run.ask.id)
         return Answered(answer, excused, line.taints)
 
     async def excuse(self, run: Run, sentence: str) -> Answered:
@@ -396,8 +393,6 @@ class Engine:
             lines.append(journal.resulted(ask.id, call.id, stopped))
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
-        if ask.paid_by is None:
-            self._budgets.ended(ask.id)
         return given_up
 
 

@@ -23,6 +23,11 @@ _log = structlog.get_logger("component.audit")
 
 _GATHER_S: Final = 0.02
 """For so long events are gathered: at most fifty times a second is the disk waited for."""
+_PATIENCE_S: Final = 1.0
+"""For so long what ran at once and may run again waits for others: to wake up for the disk costs
+far more than to run it."""
+_ENOUGH: Final = 4096
+"""So many do not wait for more."""
 _ANCHOR_S: Final = 1.0
 _SLICE: Final = 256
 """Lines made between two looks at what else there is to do: about half a millisecond."""
@@ -64,9 +69,10 @@ class Figures(msgspec.Struct, frozen=True):
 class Audit:
     """Implements `component.audit.protocol.Recorder`; made by `Audit.open`.
 
-    What is recorded waits for twentieths of a second and is then written and synced together. What
-    was recorded before is on disk after `settled`. The database learns once a second how far that
-    is, by which a record that was cut off is found out (`heads`).
+    What is recorded waits for hundredths of a second and is then written and synced together; that
+    a skill ran at once, which may run again, waits up to a second. What was recorded before is on
+    disk after `settled`. The database learns once a second how far that is, by which a record that
+    was cut off is found out (`heads`).
 
     Nothing is lost in silence. While the disk refuses, events wait in memory and are tried again;
     when there are too many, `full` says why nothing new can be taken on, or they are counted and
@@ -105,6 +111,7 @@ class Audit:
         """Whether a file was begun, and nobody has looked since what is too old."""
         self._asleep = False
         self._wake = anyio.Event()
+        self._hurry = anyio.Event()
         self._committing = anyio.Lock()
         self._thread = anyio.CapacityLimiter(1)
         for event in opened.news:
@@ -146,6 +153,8 @@ class Audit:
         if self._asleep:
             self._asleep = False
             self._wake.set()
+        if event.kind != "execute" or event.task or len(waiting) == _ENOUGH:
+            self._hurry.set()
 
     async def settled(self) -> None:
         """Wait until everything recorded so far is on disk.
@@ -199,7 +208,11 @@ class Audit:
                     self._wake = anyio.Event()
                     self._asleep = True
                     await self._wake.wait()
+                if self._failure is None and len(self._waiting) < _ENOUGH:
+                    with anyio.move_on_after(_PATIENCE_S):
+                        await self._hurry.wait()
                 await anyio.sleep(_GATHER_S if self._failure is None else wait)
+                self._hurry = anyio.Event()
                 await self._commit(raising=False)
                 if self._begun:
                     self._begun = False

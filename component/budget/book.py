@@ -27,6 +27,8 @@ T = TypeVar("T")
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
 _AGAIN_S: Final = 1.0
+_GATHER_S: Final = 0.05
+"""For so long what is spent is gathered: the calls of a turn share a commit."""
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -191,6 +193,7 @@ class BudgetBook:
         task_status.started()
         while True:
             await self._work.wait()
+            await anyio.sleep(_GATHER_S)
             self._work = anyio.Event()
             try:
                 await self.flush()

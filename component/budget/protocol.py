@@ -49,13 +49,10 @@ class BudgetExceededError(Exception):
 
 
 class Budgets(Protocol):
-    """No method waits: what is spent is known in memory and written down behind it."""
+    """Neither method waits: what is spent is known in memory and written down behind it."""
 
     def reserve(self, who: Spender, most: Amount) -> Reservation:
         """Set aside what a call can cost at most. Raises BudgetExceededError."""
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
         """Say what it has cost; nothing if it was never made."""
-
-    def ended(self, task: str) -> None:
-        """A turn or a durable task is over: what it has spent need not be known any longer."""

@@ -15,6 +15,8 @@ COMMANDS = {
     "audit": Lazy("component.cli.audit:audit", "See what was done and decided, and verify it."),
     "pause": Lazy("component.cli.admin:pause", "Take on no new work for the time being."),
     "resume": Lazy("component.cli.admin:resume", "Take on new work again."),
+    "agents": Lazy("component.cli.agents:agents", "See the agents, pause and end them."),
+    "budget": Lazy("component.cli.agents:budget", "What was spent on models, by whom."),
     "demo": Lazy("component.cli.demo:demo", "See it all work, with a server of its own."),
 }
 

@@ -134,7 +134,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
             Storage.open(path, postgres=postgres) as storage,
             watching(settings, storage) as watches,
         ):
-            return await run(_commands(settings, storage, watches.recorder), request)
+            return await run(await _commands(settings, storage, watches.recorder), request)
 
     try:
         return anyio.run(performed, backend=settings.backend)
@@ -144,18 +144,32 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
         raise ConfigFault(str(error)) from None
 
 
-def _commands(settings: "Settings", storage: "Storage", recorder: "Recorder") -> "Commands":
+async def _commands(settings: "Settings", storage: "Storage", recorder: "Recorder") -> "Commands":
     """What can be done without a running service."""
+    from component.agent.registry import Agents  # noqa: PLC0415
+    from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands.admin import AdminCommands  # noqa: PLC0415
+    from component.commands.agents import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
+    from component.service.options import (  # noqa: PLC0415
+        DEFAULT_AGENT,
+        agent_entries,
+        budget_limits,
+    )
     from component.tasks.ledger import Ledger  # noqa: PLC0415
 
+    agents = Agents(agent_entries(settings), storage, recorder)
+    await agents.load()
     ledger = Ledger(storage, round(settings.tasks.retention_s * 1000))
     commands = (
         *TaskCommands(ledger).commands(),
         *AdminCommands(lambda: _vitals(settings), ledger).commands(),
+        *AgentCommands(agents).commands(),
+        *SpendingCommands(
+            BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
+        ).commands(),
     )
     return Commands(recorded(commands, recorder))
 

@@ -24,6 +24,7 @@ from xep.delay import Delay
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
 from xep.stanza import Message, Presence
+from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.message")
 
@@ -67,6 +68,7 @@ class MessageHandler:
         answers: takes answers to questions, which come before all else.
         agents: who is talked with; None where no model is set up.
         default_agent: the localpart of the agent that answers for the domain.
+        let_in: raises StanzaError if nothing new of this principal is taken on now.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class MessageHandler:
         answers: Answers | None = None,
         agents: Listener | None = None,
         default_agent: str = "assistant",
+        let_in: Callable[[JID], None] = lambda _: None,
     ) -> None:
         self._name = name
         self._send = send
@@ -86,6 +89,7 @@ class MessageHandler:
         self._clock = clock
         self._agents = agents
         self._default_agent = default_agent
+        self._let_in = let_in
         self._hinted: OrderedDict[JID, float] = OrderedDict()
         self._latest: dict[JID, anyio.Event] = {}
 
@@ -170,7 +174,10 @@ class MessageHandler:
             chat_states=any(name.startswith(_STATE) for name in stanza.payload_names),
         )
         try:
+            self._let_in(request.principal)
             await self._agents.received(incoming)
+        except StanzaError as error:
+            self._answer(request, error.text)
         except StorageError as error:
             _log.error("a message could not be taken in", reason=str(error))
             self._answer(request, _AT_FAULT)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 
+from component.budget import book as spending
 from component.connection.options import TLS, ConnectionOptions
 from component.handlers.disco import Facts
 from component.memory.knowledge import Knowledge
@@ -12,7 +13,7 @@ from component.policy.admins import read_admins
 from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
-from component.settings.agents import AgentEntry
+from component.settings.agents import AgentEntry, Budget
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
@@ -173,3 +174,19 @@ def task_limits(settings: Settings) -> Limits:
         drain_s=settings.server.drain_s,
         result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
     )
+
+
+def budget_limits(settings: Settings) -> spending.Limits:
+    """Every budget that is set."""
+    budgets = settings.budgets
+    return spending.Limits(
+        agents={entry.name: _limit(entry.budget) for entry in agent_entries(settings)},
+        principal=_limit(budgets.per_principal),
+        task=_limit(budgets.per_task),
+        day=_limit(budgets.total),
+        alert=budgets.alert,
+    )
+
+
+def _limit(budget: Budget) -> spending.Limit:
+    return spending.Limit(budget.tokens, budget.usd)

@@ -195,6 +195,7 @@ class Rooms:
                 answers=ChatAnswers(self.tasks),
                 agents=None if self.talk is None else self.talk.conversations,
                 default_agent=DEFAULT_AGENT,
+                let_in=self.intake.check,
             ),
             self.presence,
         )

@@ -18,17 +18,16 @@ from component.agent.protocol import Tools, Voice
 from component.agent.registry import Agents
 from component.agent.scanner import PatternScanner
 from component.audit.protocol import Recorder
-from component.budget.book import BudgetBook, Limit, Limits
+from component.budget.book import BudgetBook
 from component.commands.agents import AgentCommands, SpendingCommands
 from component.commands.conversation import ConversationCommands, Told
 from component.commands.definition import AnyCommand
 from component.memory.lines import SessionKey
 from component.models.building import Models
 from component.models.protocol import Model
-from component.service.options import DEFAULT_AGENT, agent_entries, agents
+from component.service.options import DEFAULT_AGENT, agent_entries, agents, budget_limits
 from component.service.remembering import Memories
 from component.settings import Settings
-from component.settings.agents import Budget
 from component.settings.llm import Tier
 from component.storage import Storage, StorageError
 from xep.jid import JID
@@ -111,6 +110,7 @@ class Talk:
             home=home,
             voice=voice,
             loop=settings.loop,
+            over=self.budgets.ended,
         )
 
     def model(self, tier: Tier) -> Model:
@@ -239,19 +239,3 @@ class Talk:
             sources=character.sources,
             idle_timeout_mins=self._settings.session.idle_timeout_mins,
         )
-
-
-def budget_limits(settings: Settings) -> Limits:
-    """Every budget that is set."""
-    budgets = settings.budgets
-    return Limits(
-        agents={entry.name: _limit(entry.budget) for entry in agent_entries(settings)},
-        principal=_limit(budgets.per_principal),
-        task=_limit(budgets.per_task),
-        day=_limit(budgets.total),
-        alert=budgets.alert,
-    )
-
-
-def _limit(budget: Budget) -> Limit:
-    return Limit(budget.tokens, budget.usd)

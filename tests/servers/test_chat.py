@@ -16,8 +16,14 @@ pytestmark = [pytest.mark.servers]
 
 
 @pytest.fixture(scope="module")
-def chat(prosody_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with chatting(prosody_server, tmp_path_factory.mktemp("chat")) as chat:
+def chat_server(prosody_server: Server) -> Server:
+    """Where a module has its service, unless it says otherwise."""
+    return prosody_server
+
+
+@pytest.fixture(scope="module")
+def chat(chat_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    with chatting(chat_server, tmp_path_factory.mktemp("chat")) as chat:
         yield chat
 
 

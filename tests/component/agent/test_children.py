@@ -84,7 +84,6 @@ async def test_it_spends_from_the_budget_above_it(tmp_path: Path) -> None:
     (child,) = [chain for chain in chains if len(chain) == 2]
     assert child[1] == "assistant"
     assert {who.task for who in family.purse.who} == {"m1"}
-    assert family.purse.over == ["m1"]
 
 
 async def test_it_has_less_than_the_one_above_it_and_never_more(tmp_path: Path) -> None:

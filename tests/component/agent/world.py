@@ -189,7 +189,6 @@ class Purse:
         self.open: dict[int, Reservation] = {}
         self.spent: list[Amount] = []
         self.who: list[Spender] = []
-        self.over: list[str] = []
 
     def reserve(self, who: Spender, most: Amount) -> Reservation:
         if most.tokens > self.left:
@@ -203,9 +202,6 @@ class Purse:
         del self.open[reservation.id]
         self.spent.append(spent)
         self.left -= spent.tokens
-
-    def ended(self, task: str) -> None:
-        self.over.append(task)
 
 
 class Book:

@@ -11,7 +11,9 @@ from component.commands.definition import Answer, Asking, Commands, NoParams, Ou
 from component.handlers.message import MessageHandler
 from component.storage import StorageError
 from tests.component.router.wire import AGENT, DOMAIN, Bench, until
+from xep.jid import JID
 from xep.stanza import Message, Presence
+from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +44,7 @@ class Talk:
         self.listener = Listener()
         self.sent: list[Message | Presence] = []
         self.asked: list[str] = []
+        self.refuses = False
 
         async def note(_asking: Asking, _params: NoParams) -> Answer:
             self.asked.append("note")
@@ -49,9 +52,15 @@ class Talk:
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         handler = MessageHandler(
-            "Assistant", self.sent.append, Commands([outline.done_by(note)]), agents=self.listener
+            *("Assistant", self.sent.append, Commands([outline.done_by(note)])),
+            agents=self.listener,
+            let_in=self._let_in,
         )
         self.bench = Bench(handler.routes())
+
+    def _let_in(self, _principal: JID) -> None:
+        if self.refuses:
+            raise StanzaError("resource-constraint", "Nothing new is taken on for now.")
 
     def says(self, body: str, inner: str = "", to: str = AGENT, from_: str = JULIET) -> None:
         self.bench.receive(
@@ -124,3 +133,15 @@ async def test_a_message_that_cannot_be_kept_is_told_so() -> None:
     (answer,) = talk.sent
     assert isinstance(answer, Message)
     assert "fault on my side" in (answer.body or "")
+
+
+async def test_nothing_new_is_begun_while_nothing_is_taken_on() -> None:
+    talk = Talk()
+    talk.refuses = True
+    async with talk.bench.running():
+        talk.says("Hello")
+        await until(lambda: len(talk.sent) == 1)
+    (answer,) = talk.sent
+    assert isinstance(answer, Message)
+    assert answer.body == "Nothing new is taken on for now."
+    assert talk.listener.heard == []
