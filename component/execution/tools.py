@@ -36,6 +36,7 @@ class ToolRoad:
         view: the skills that a principal sees and may execute.
         flows: what data of strangers may reach.
         recorder: where calls and refusals are recorded.
+        timeout_s: seconds that one call may run at most.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class ToolRoad:
         view: Callable[[JID], View],
         flows: Flows,
         recorder: Recorder,
+        timeout_s: float | None = None,
     ) -> None:
         self._road = road
         self._tasks = tasks
         self._view = view
         self._flows = flows
         self._recorder = recorder
+        self._timeout_s = timeout_s
         self._described: dict[bytes, Tool] = {}
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
@@ -121,7 +124,7 @@ class ToolRoad:
                 session=f"{caller.turn} {caller.agent} {call_id}",
                 origin="tool",
                 lang=said.lang,
-                hand=Hand(caller.agent, asker, tuple(sorted(caller.taints))),
+                hand=Hand(caller.agent, asker, tuple(sorted(caller.taints)), self._timeout_s),
             )
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill, error.condition)

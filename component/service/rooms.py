@@ -234,7 +234,10 @@ class Rooms:
             self._storage,
             home,
             memories,
-            ToolRoad(self._road, self.tasks, self._view, flows, watching.recorder),
+            ToolRoad(
+                *(self._road, self.tasks, self._view, flows, watching.recorder),
+                settings.loop.tool_timeout_s,
+            ),
             Speech(
                 self.outbox.put,
                 lambda: self.connected_since is not None,

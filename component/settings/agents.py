@@ -55,7 +55,8 @@ class Loop(Section):
         default=3, ge=2, description="Calls with the same arguments that count as a loop."
     )
     tool_timeout_s: Seconds = Field(
-        default=120, description="Seconds for one call of a tool; what takes longer is a task."
+        default=120,
+        description="Seconds that one call of a tool may run at most; its skill may allow less.",
     )
     tool_result_tokens: Count = Field(
         default=4000, description="Most tokens of a tool's result that the model is shown."

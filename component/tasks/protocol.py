@@ -28,12 +28,14 @@ or one that was shown what strangers wrote, so that what it wants may be theirs.
 
 class Hand(msgspec.Struct, frozen=True):
     """By which agent's hand a skill is run: of the one that was asked, or of one whose model wants
-    it, having been shown what those in `taints` wrote.
+    it, having been shown what those in `taints` wrote. `timeout_s` bounds the run, in seconds, if
+    it is less than the skill's own time-out.
     """
 
     agent: str
     asker: Asker = "caller"
     taints: tuple[Taint, ...] = ()
+    timeout_s: float | None = None
 
 
 class Confirmation(msgspec.Struct, frozen=True):

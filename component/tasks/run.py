@@ -218,6 +218,7 @@ class Run:
                 call.arguments,
                 context,
                 self._keeper.threads.share(context.principal),
+                timeout=call.hand.timeout_s,
             )
             return result_of(call.skill, made)
         except (InvalidParam, SkillFailed, SkillTimeout) as error:

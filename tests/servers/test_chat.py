@@ -247,8 +247,16 @@ def test_killed_while_it_waits_for_a_word(chat: Chat, juliet: SlixClient) -> Non
 
 def test_a_budget_stops_it_before_the_call(make_prosody: ServerFactory, tmp_path: Path) -> None:
     server = make_prosody()
-    limits = {"budgets__per_principal__tokens": 6000, "llm__max_tokens_per_request": 1000}
-    with chatting(server, tmp_path, **limits) as chat, login(server) as juliet:
+    limits = {
+        "budgets__per_principal__tokens": 6000,
+        "budgets__alert": 0.01,
+        "llm__max_tokens_per_request": 1000,
+    }
+    with (
+        chatting(server, tmp_path, **limits) as chat,
+        login(server) as juliet,
+        login(server, "romeo") as admin,
+    ):
         answered = 0
         chat.model.otherwise = Text("word " * 700)
         while "budget" not in asks(juliet, chat.assistant, "Go on.", ""):
@@ -256,3 +264,4 @@ def test_a_budget_stops_it_before_the_call(make_prosody: ServerFactory, tmp_path
             assert answered < 20
         assert len(chat.model.requests) == answered > 0
         assert "of 6,000" in asks(juliet, chat.assistant, "/usage", "tokens")
+        heard(admin, "% of the budget of", server.jid("juliet"))

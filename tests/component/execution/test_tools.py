@@ -69,11 +69,18 @@ class Book:
 class Desk:
     """Tools over the road of a world."""
 
-    def __init__(self, *skills: AnySkill, flows: Sequence[Flow] = (), **options: Any) -> None:
+    def __init__(
+        self,
+        *skills: AnySkill,
+        flows: Sequence[Flow] = (),
+        timeout_s: float | None = None,
+        **options: Any,
+    ) -> None:
         self.world = World(skills, **options)
         self.book = Book()
         self.tools = ToolRoad(
-            self.world.road, self.world.room, self.world.view, Flows(flows), self.book
+            *(self.world.road, self.world.room, self.world.view, Flows(flows), self.book),
+            timeout_s,
         )
 
     async def call(
@@ -289,6 +296,19 @@ async def test_what_takes_long_goes_on_as_a_task() -> None:
         await until(lambda: desk.world.tools_ended == [waiting.task])
         found = await desk.tools.outcome(a_caller(), SLOW, waiting.task)
         assert found == ToolResult("at last")
+
+
+async def test_what_takes_too_long_is_ended() -> None:
+    @skill(read_only=True, open_world=False)
+    async def endless() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    desk = Desk(endless, timeout_s=0.05)
+    async with desk.world.running():
+        found = await desk.call("endless")
+    assert isinstance(found, ToolResult)
+    assert found.is_error
 
 
 async def test_given_up() -> None:
