@@ -48,17 +48,21 @@ def instructions(
     now: datetime,
     scan: Callable[[str], str | None],
 ) -> str:
-    """The first message of the prompt. What changes from turn to turn stands at its end."""
+    """The first message of the prompt.
+
+    What changes from turn to turn stands at its end: the word of the fences, memories, the time.
+    What is before that, a provider or a local model need not read again.
+    """
     title = profile.title or profile.agent
     parts = [
         profile.identity.strip() or _IDENTITY.format(title=title),
         profile.personality.strip() or _PERSONALITY,
         profile.instructions.strip() or _INSTRUCTIONS,
         _DIRECTIVES,
-        fence.explained(),
     ]
     if profile.context.strip():
         parts += ["What you know of your field:", profile.context.strip()]
+    parts.append(fence.explained())
     if profile.user.strip():
         parts += ["What is known of the person:", fence.around(profile.user.strip(), "our notes")]
     if profile.memory.strip():

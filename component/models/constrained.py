@@ -107,7 +107,9 @@ def constrain(request: ModelRequest, *, answer_only: bool = False) -> ModelReque
         return msgspec.structs.replace(request, messages=tuple(messages))
     told = _HOW + "".join(_line(tool) for tool in request.tools)
     if messages and messages[0].role == "system":
-        messages[0] = ChatMessage("system", f"{messages[0].content}\n\n{told}")
+        # First, since the end of the instructions changes from turn to turn: what is before that is
+        # not read again.
+        messages[0] = ChatMessage("system", f"{told}\n\n{messages[0].content}")
     else:
         messages.insert(0, ChatMessage("system", told))
     return msgspec.structs.replace(

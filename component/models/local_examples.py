@@ -38,7 +38,7 @@ _COMMON = re.compile(
 
 
 class Shown:
-    """A model that is shown examples before the conversation. Its attributes are those of Model."""
+    """A model that is shown examples before each question. Its attributes are those of Model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -51,9 +51,9 @@ class Shown:
         """Ask the model; see Model.complete. After a result of a tool nothing is shown."""
         messages = request.messages
         if request.tools and messages and messages[-1].role == "user":
-            start = int(messages[0].role == "system")
+            # Behind what was said before, which it would rather imitate than the examples.
             shown = examples(request.tools, messages[-1].content)
-            messages = (*messages[:start], *shown, *messages[start:])
+            messages = (*messages[:-1], *shown, messages[-1])
             request = msgspec.structs.replace(request, messages=messages)
         return await self._model.complete(request, on_text)
 
@@ -63,7 +63,7 @@ class Shown:
 
 
 def examples(tools: Sequence[Tool], question: str) -> list[ChatMessage]:
-    """Make the exchanges for a question, as a conversation that ends before it."""
+    """Make the exchanges that are shown before a question."""
     tool = fitting(tools, question)
     if tool is None:
         return [

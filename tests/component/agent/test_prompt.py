@@ -80,6 +80,17 @@ async def test_fences_are_new_in_each_turn(tmp_path: Path) -> None:
     assert len(words) == 2
 
 
+async def test_what_changes_from_turn_to_turn_stands_behind_what_does_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.profile = Profile(agent="assistant", context="The library is closed on Mondays.")
+    world.memories.found = [Recalled("k", "", "x")]
+    await answered(world, "one", "two")
+    one, two = (request.messages[0].content for request in world.brain.asked)
+    same = one[: next(at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)]
+    assert "[[silent]]" in same
+    assert "closed on Mondays." in same
+
+
 async def test_what_looks_like_orders_is_recorded_once_and_flagged_for_good(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.shop.taint = "web"

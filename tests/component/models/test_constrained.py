@@ -110,12 +110,12 @@ def test_without_tools_the_schema_of_the_request_is_kept() -> None:
 # -- the prompt ---------------------------------------------------------------------------------
 
 
-def test_the_tools_are_told_behind_the_instructions() -> None:
+def test_the_tools_are_told_before_the_instructions() -> None:
     constrained = constrain(asking(ChatMessage("system", "Be kind."), ChatMessage("user", "Hi")))
     assert constrained.tools == ()
     system, user = constrained.messages
     assert system.role == "system"
-    assert system.content.startswith("Be kind.\n\n")
+    assert system.content.endswith("\n\nBe kind.")
     assert user == ChatMessage("user", "Hi")
     for each in TOOLS:
         assert f'- {each.description} {{"tool": "{each.name}", "arguments": ' in system.content

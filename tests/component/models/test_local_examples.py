@@ -1,11 +1,13 @@
 """Which examples a very small model is shown before a question."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.local_examples import examples, fitting
-from component.models.protocol import Tool
+from component.models.local_examples import Shown, examples, fitting
+from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool
+from tests.component.models.scripted import Scripted
 
 
 def a_tool(name: str, description: str, **properties: object) -> Tool:
@@ -36,6 +38,21 @@ def test_a_question_for_no_tool_is_shown_answers() -> None:
     shown = examples((_CLOCK, _EMPTY), "Hello, how are you?")
     assert shown
     assert all(message.content and not message.tool_calls for message in shown)
+
+
+@pytest.mark.anyio
+async def test_they_stand_behind_what_was_said_before() -> None:
+    before = (
+        ChatMessage("system", "Be kind."),
+        ChatMessage("user", "Hello!"),
+        ChatMessage("assistant", "Hi."),
+    )
+    question = ChatMessage("user", "Empty the folder Archive.")
+    inner = Scripted(Completion(text=""))
+    await Shown(inner).complete(ModelRequest(messages=(*before, question), tools=(_EMPTY,)))
+    shown = tuple(examples((_EMPTY,), question.content))
+    assert shown
+    assert inner.asked[0].messages == (*before, *shown, question)
 
 
 @given(
