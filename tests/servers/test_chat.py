@@ -249,7 +249,7 @@ def test_a_budget_stops_it_before_the_call(make_prosody: ServerFactory, tmp_path
     server = make_prosody()
     limits = {
         "budgets__per_principal__tokens": 6000,
-        "budgets__alert": 0.01,
+        "budgets__alert": 0.001,
         "llm__max_tokens_per_request": 1000,
     }
     with (
