@@ -1,0 +1,134 @@
+"""The guide to agents that talk: its configuration runs, and its conversation takes place."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from component.agent.guard import Limits
+from component.agent.live import RESTARTS
+from component.settings import load
+from component.settings.agents import Loop
+from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
+from tests.servers.agent_process import AgentProcess
+from tests.servers.base import Server
+from tests.servers.chatting import asks, body, heard, say
+from tests.servers.guides import ADDRESS, DOCS, HOST, PORT, block, fill
+from tests.servers.talk import login
+
+GUIDE = DOCS / "agents.md"
+# What a model would find by itself: which tool it calls before it answers.
+CALLS = {
+    "What do I have on Friday?": Calls(("diary_look", {"day": "Friday"})),
+    "Cancel it, please.": Calls(("diary_cancel", {"day": "Friday"})),
+}
+OURS = ("May I run", "Approved.", "Today (UTC)")
+"""How answers begin that no model writes."""
+
+
+NOT_IN_HELP = {"approve", "deny", "answer"}
+"""Ways to answer a question."""
+
+
+def commands_told() -> set[str]:
+    """The slash commands in the table of the guide."""
+    table = re.search(r"^\| command \|.*?\n\n", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert table is not None
+    return set(re.findall(r"`/([a-z-]+)", table[0]))
+
+
+def conversation() -> list[tuple[str, str]]:
+    """Who says what in the guide, in order."""
+    said: list[tuple[str, str]] = []
+    for line in block(GUIDE, "conversation").splitlines():
+        who, colon, text = line.partition(": ")
+        if colon and not line.startswith(" "):
+            said.append((who, text))
+        else:
+            last, before = said.pop()
+            said.append((last, f"{before}\n{line.strip()}"))
+    return said
+
+
+def configuration(server: Server) -> str:
+    """The guide's agent.toml for a server of the tests."""
+    values = {HOST: server.host, ADDRESS: server.address, PORT: str(server.component_port)}
+    return fill(block(GUIDE, "agent.toml"), values)
+
+
+@pytest.fixture
+def model() -> Iterator[Endpoint]:
+    with in_thread() as endpoint:
+        endpoint.key = "sk-of-the-guide"
+        yield endpoint
+
+
+def script(model: Endpoint) -> None:
+    """Let the model say what the guide has it say."""
+    for who, text in conversation():
+        if who == "juliet" and text in CALLS:
+            model.answers(CALLS[text])
+        elif who == "butler" and not text.startswith(OURS):
+            model.answers(Text(text))
+
+
+@pytest.mark.servers
+def test_the_conversation_of_the_guide_takes_place(
+    prosody_server: Server, model: Endpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "diary.py").write_text(block(GUIDE, "diary.py"))
+    (tmp_path / "agent.env").write_text(f"OPENAI_API_KEY={model.key}\n")
+    script(model)
+    toml = configuration(prosody_server)
+    agent = AgentProcess(prosody_server, tmp_path, toml=toml, llm__base_url=model.url)
+    with agent, login(prosody_server) as juliet, login(prosody_server, "romeo") as romeo:
+        agent.connected()
+        for who, text in conversation():
+            if who == "juliet":
+                say(juliet, f"assistant@{agent.domain}", text)
+            else:
+                pattern = ".*".join(map(re.escape, text.split("…")))
+                answer = body(heard(juliet))
+                assert re.fullmatch(pattern, answer), answer
+        assert model.left == 0
+        assert model.requests[0].tools == [
+            *("spawn_agent", "diary_cancel", "diary_look"),
+            *("memory_forget", "memory_recall", "memory_search", "memory_store", "time"),
+        ]
+        assert model.requests[0].body["model"] == "gpt-4.1-mini"
+        # The other agent uses the other model, with the key and at the address of the first.
+        model.answers(Text("Let me think."))
+        say(juliet, f"researcher@{agent.domain}", "Why is the sky blue?")
+        assert body(heard(juliet, "think")) == "Let me think."
+        assert model.requests[-1].body["model"] == "gpt-4.1"
+        there = [asks(who, agent.domain, "/help", "/help") for who in (juliet, romeo)]
+        assert commands_told() == {*re.findall(r"/([a-z-]+)", "".join(there)), *NOT_IN_HELP}
+    record = "".join(path.read_text() for path in (tmp_path / "data" / "audit").glob("*.jsonl"))
+    kinds = {json.loads(line)["kind"] for line in record.splitlines()}
+    assert {"model", "tool-call", "confirmation"} <= kinds
+
+
+@pytest.mark.parametrize(
+    "text", re.findall(r"^```toml\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+)
+def test_every_piece_of_configuration_is_read(text: str, tmp_path: Path) -> None:
+    if "[server]" not in text:
+        text = f'[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n{text}'
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    settings = load(path, {"AGENT_SECRET": "x", "OPENAI_API_KEY": "y"})
+    assert settings.notice is None
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    text = " ".join(GUIDE.read_text().split())
+    loop = Loop()
+    words = {3: "Three", 8: "eight", 4: "four"}
+    assert (
+        f"{words[loop.same_call]} calls with the same arguments, the same tool"
+        f" {words[loop.same_tool]} rounds in a row, two tools in turn {words[loop.ping_pong]} times"
+    ) in text
+    assert Limits(max_iterations=loop.max_iterations) == Limits()
+    assert f"dropped ({words[RESTARTS].lower()} times in a turn at most)" in text
