@@ -24,6 +24,7 @@ NAMES = (
     "turn",
     "conversations",
     "recall",
+    "scanner",
 )
 
 Measure = Callable[[int], Iterator[Line]]
