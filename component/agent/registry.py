@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -12,10 +12,9 @@ from anyio.abc import TaskStatus
 
 from component.audit.protocol import Event, Recorder
 from component.settings.agents import AgentEntry
-from component.storage.database import Database
+from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
 
-T = TypeVar("T")
 _log = structlog.get_logger("component.agent")
 
 State = Literal["created", "active", "idle", "paused", "killed"]
@@ -35,16 +34,6 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     created: datetime
     changed: datetime
     description: str = ""
-
-
-class Storage(Protocol):
-    """Runs operations inside transactions. See `component.storage.Storage`."""
-
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """Return what an operation reads."""
-
-    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
-        """Return what an operation gives, once all it changed is on disk."""
 
 
 class AgentError(Exception):
@@ -67,7 +56,7 @@ class Agents:
     def __init__(
         self,
         entries: Iterable[AgentEntry],
-        storage: Storage,
+        storage: Transactions,
         recorder: Recorder,
         stopped: Callable[[str], None] = lambda _: None,
         idle_s: float = 300.0,

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import anyio
 import msgspec
@@ -19,11 +19,10 @@ from component.budget.protocol import (
     Spender,
 )
 from component.budget.rows import TASKS, Key, More, Row, add, forget, open_tasks, rows_of
-from component.storage.database import Database
+from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
 from xep.jid import JID
 
-T = TypeVar("T")
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
 _AGAIN_S: Final = 1.0
@@ -60,16 +59,6 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     limit_usd: float | None = None
 
 
-class Storage(Protocol):
-    """Runs operations inside transactions. See `component.storage.Storage`."""
-
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """Return what an operation reads."""
-
-    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
-        """Return what an operation gives, once all it changed is on disk."""
-
-
 class _Account:
     """What one has spent and set aside, and how much of it is not on disk yet."""
 
@@ -99,7 +88,7 @@ class BudgetBook:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Transactions,
         limits: Limits,
         recorder: Recorder,
         alert: Callable[[str], None] = lambda _: None,

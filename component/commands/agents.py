@@ -1,7 +1,7 @@
 """Commands about the agents themselves, and about what is spent on models."""
 
-from collections.abc import Sequence
-from typing import Annotated, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 
@@ -14,8 +14,12 @@ from component.commands.definition import (
     CommandError,
     NoParams,
     Outline,
+    Run,
 )
 from xep.jid import JID
+
+Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
+"""Changes an agent's state, in somebody's name. Raises AgentError, StorageError."""
 
 
 class Spending(Protocol):
@@ -103,9 +107,17 @@ class AgentCommands:
         """All that can be done."""
         return (
             AGENTS.done_by(self._list),
-            PAUSE_AGENT.done_by(self._pause),
-            RESUME_AGENT.done_by(self._resume),
-            KILL_AGENT.done_by(self._kill),
+            PAUSE_AGENT.done_by(
+                self._changed_by(
+                    self._agents.pause, "It finishes what it is at, and answers nobody after that."
+                )
+            ),
+            RESUME_AGENT.done_by(self._changed_by(self._agents.resume, "It answers again.")),
+            KILL_AGENT.done_by(
+                self._changed_by(
+                    self._agents.kill, "It has ended for good. Its memory stays on disk."
+                )
+            ),
         )
 
     async def _list(self, _asking: Asking, _params: NoParams) -> Answer:
@@ -116,26 +128,16 @@ class AgentCommands:
         ]
         return Answer("\n".join(lines), found)
 
-    async def _pause(self, asking: Asking, params: NameParams) -> Answer:
-        try:
-            found = await self._agents.pause(params.name, _by(asking))
-        except AgentError as error:
-            raise CommandError(str(error), "name") from None
-        return _answer(found, "It finishes what it is at, and answers nobody after that.")
+    def _changed_by(self, change: Change, said: str) -> Run[NameParams]:
+        async def run(asking: Asking, params: NameParams) -> Answer:
+            by = "operator" if asking.principal is None else str(asking.principal)
+            try:
+                found = await change(params.name, by)
+            except AgentError as error:
+                raise CommandError(str(error), "name") from None
+            return Answer(f"{found.name} is {found.state}. {said}", found)
 
-    async def _resume(self, asking: Asking, params: NameParams) -> Answer:
-        try:
-            found = await self._agents.resume(params.name, _by(asking))
-        except AgentError as error:
-            raise CommandError(str(error), "name") from None
-        return _answer(found, "It answers again.")
-
-    async def _kill(self, asking: Asking, params: NameParams) -> Answer:
-        try:
-            found = await self._agents.kill(params.name, _by(asking))
-        except AgentError as error:
-            raise CommandError(str(error), "name") from None
-        return _answer(found, "It has ended for good. Its memory stays on disk.")
+        return run
 
 
 class SpendingCommands:
@@ -169,14 +171,6 @@ class SpendingCommands:
             return Answer("Nothing was spent.", ())
         lines = [f"{row.scope} {row.of}: {_told(row)}" for row in found]
         return Answer("\n".join(lines), found)
-
-
-def _by(asking: Asking) -> str:
-    return "operator" if asking.principal is None else str(asking.principal)
-
-
-def _answer(state: AgentState, sentence: str) -> Answer:
-    return Answer(f"{state.name} is {state.state}. {sentence}", state)
 
 
 def _told(row: Spent) -> str:

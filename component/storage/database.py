@@ -1,7 +1,9 @@
 """What work inside one transaction may do, on either database."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Value: TypeAlias = str | int | float | bytes | None
 Dialect: TypeAlias = Literal["sqlite", "postgresql"]
@@ -44,3 +46,16 @@ class Database(Protocol):
 
         Nothing on SQLite, where there is no other process.
         """
+
+
+class Transactions(Protocol):
+    """Runs operations inside transactions: what most rooms need of `component.storage.Storage`.
+
+    Both raise StorageError if the database refuses.
+    """
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """Return what an operation reads."""
+
+    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
+        """Return what an operation gives, once all it changed is on disk."""
