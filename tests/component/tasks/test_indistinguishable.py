@@ -299,10 +299,10 @@ async def test_what_is_not_there_takes_the_same_time(open_storage: Open, what: s
 
         asking = {reason: asks(identifier) for reason, identifier in identifiers.items()}
         asking["never, and 100 µs"] = asks(NEVER, 2 * SEEN_S)
-        for attempt in range(3):
+        for attempt in range(6):
             found = await differences(asking)
             seen = found.pop("never, and 100 µs")
-            # A machine so busy that it hides 100 µs says nothing; nor does one odd run of three.
+            # A machine so busy that it hides 100 µs says nothing; nor does one odd run of several.
             if seen > SEEN_S and all(abs(one) < SEEN_S for one in found.values()):
                 break
-            assert attempt < 2, (seen, found)
+            assert attempt < 5, (seen, found)
