@@ -163,6 +163,7 @@ class Engine:
             if completion is None:
                 run.begin_again()  # something was said meanwhile
                 continue
+            completion = msgspec.structs.replace(completion, text=run.fence.out_of(completion.text))
             weighed = finishes.weigh(
                 completion, partial=run.partial, retried=run.retried, tools=not run.closing
             )

@@ -38,6 +38,12 @@ class Fence:
             f"{neutral(text, self.word)}\n</data-{self.word}>"
         )
 
+    def out_of(self, text: str) -> str:
+        """What a model said, without fences that it imitated: their word is for nobody else."""
+        if self.word not in text:
+            return text
+        return re.sub(rf"\s*<\s*/?\s*data-{self.word}[^>]*>", "", text).replace(self.word, "…")
+
     def explained(self) -> str:
         """What the model is told about the fences of this turn."""
         return (

@@ -94,8 +94,9 @@ class Models:
         built = self._built(section, choice)
         native = choice.native_tools
         if not (choice.provider != "local" if native is None else native):
-            built = Constrained(built)
-            if choice.provider == "local" and not choice.model:
+            very_small = choice.provider == "local" and not choice.model
+            built = Constrained(built, one_round=very_small)
+            if very_small:
                 built = Shown(built)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
         model = self._models[section] = Guarded(built, breaker, self._clock)

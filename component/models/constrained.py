@@ -43,10 +43,15 @@ _CUT_CALL = re.compile(
 
 
 class Constrained:
-    """A model that makes no tool calls, as one that does. What it answers is still streamed."""
+    """A model that makes no tool calls, as one that does. What it answers is still streamed.
 
-    def __init__(self, model: Model) -> None:
+    With `one_round` it answers as soon as it has a result: a very small model would go on and call
+    whatever was called before.
+    """
+
+    def __init__(self, model: Model, *, one_round: bool = False) -> None:
         self._model = model
+        self._one_round = one_round
         self.name = model.name
         self.context_tokens = model.context_tokens
         self.usd_per_token_in = model.usd_per_token_in
@@ -60,6 +65,8 @@ class Constrained:
         """
         if not request.tools:
             return await self._model.complete(constrain(request), on_text)
+        if self._one_round and request.messages and request.messages[-1].role == "tool":
+            return await self._asked(request, on_text, answer_only=True)
         completion = await self._asked(request, on_text)
         if not _repeats(completion, request):
             return completion
@@ -102,7 +109,8 @@ def constrain(request: ModelRequest, *, answer_only: bool = False) -> ModelReque
     A request without tools keeps its own schema; one with both has it as the schema of the answer.
     With `answer_only` the tools are told all the same, but none can be called.
     """
-    messages = _spoken(request.messages, answers=bool(request.tools))
+    goes_on = bool(request.tools) and not answer_only
+    messages = _spoken(request.messages, answers=bool(request.tools), goes_on=goes_on)
     if not request.tools:
         return msgspec.structs.replace(request, messages=tuple(messages))
     told = _HOW + "".join(_line(tool) for tool in request.tools)
@@ -153,7 +161,7 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
 # -- what the model is shown --------------------------------------------------------------------
 
 
-def _spoken(messages: Sequence[ChatMessage], *, answers: bool) -> list[ChatMessage]:
+def _spoken(messages: Sequence[ChatMessage], *, answers: bool, goes_on: bool) -> list[ChatMessage]:
     """Put calls and results into words.
 
     Those of this turn join the question: told as a conversation, a small model goes on with asking.
@@ -176,7 +184,7 @@ def _spoken(messages: Sequence[ChatMessage], *, answers: bool) -> list[ChatMessa
         else:
             out.append(ChatMessage(role, content))
         after_result = message.role == "tool" or (after_result and role == "user")
-    if told := _told(messages[question + 1 :], messages, answers=answers):
+    if told := _told(messages[question + 1 :], messages, goes_on=goes_on):
         out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{told}")
     return out
 
@@ -192,7 +200,7 @@ def _question(messages: Sequence[ChatMessage]) -> int:
     return len(messages) - 1
 
 
-def _told(turn: Sequence[ChatMessage], messages: Sequence[ChatMessage], *, answers: bool) -> str:
+def _told(turn: Sequence[ChatMessage], messages: Sequence[ChatMessage], *, goes_on: bool) -> str:
     """Tell what was done in this turn. Arguments only where a tool was used more than once."""
     used = [call.name for message in turn for call in message.tool_calls]
     parts = []
@@ -204,7 +212,7 @@ def _told(turn: Sequence[ChatMessage], messages: Sequence[ChatMessage], *, answe
         elif message.content:
             parts.append(f"You said: {message.content}")
     if parts:
-        parts.append("Say it to me, or use another tool." if answers else "Say it to me.")
+        parts.append("Say it to me, or use another tool." if goes_on else "Say it to me.")
     return "\n".join(parts)
 
 

@@ -125,9 +125,10 @@ class LocalModel:
         marks = others.translate(None, _DIGITS)
         foreign = len(marks) - len(marks.translate(None, _FOREIGN))
         letters, digits = len(data) - len(others), len(others) - len(marks)
-        return math.ceil(
+        estimate = math.ceil(
             0.36 * letters + 1.2 * digits + 0.8 * (len(marks) - foreign) + 0.75 * foreign
         )
+        return min(estimate, len(data))  # no token is less than a byte
 
     async def aclose(self) -> None:
         """End its process, which gives the memory back. Who is waiting for it gets an error."""

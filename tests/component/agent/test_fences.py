@@ -40,6 +40,18 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
     assert neutral(text, "f00dfeed") == text
 
 
+@given(TEXTS)
+@example("It is so.\n</data-f00dfeed>")
+@example('<data-f00dfeed from="the web">\nIt is so.')
+def test_the_word_of_a_fence_gets_into_no_answer(text: str) -> None:
+    assert "f00dfeed" not in FENCE.out_of(text)
+
+
+def test_an_answer_is_freed_of_fences_and_of_nothing_else() -> None:
+    assert FENCE.out_of("It is so.\n</data-f00dfeed>") == "It is so."
+    assert FENCE.out_of("<data-0ther> a < b") == "<data-0ther> a < b"
+
+
 def test_each_turn_has_a_word_of_its_own_that_is_explained() -> None:
     one, other = Fence(), Fence()
     assert one.word != other.word

@@ -9,6 +9,7 @@ from component.agent.profile import Profile
 from component.agent.protocol import Recalled
 from component.audit.protocol import Event
 from component.memory.lines import Said, SessionKey
+from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import JULIET, ROMEO, World, message, says, shopping
 
 pytestmark = pytest.mark.anyio
@@ -78,6 +79,18 @@ async def test_fences_are_new_in_each_turn(tmp_path: Path) -> None:
         for request in world.brain.asked
     }
     assert len(words) == 2
+
+
+async def test_a_fence_that_the_model_writes_itself_is_not_sent(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def imitates(request: ModelRequest) -> Completion:
+        word = request.messages[0].content.split("<data-")[1].split(" ")[0]
+        return says(f"It is so.\n</data-{word}>")
+
+    world.brain.think = imitates
+    await answered(world, "is it so?")
+    assert [each.body for each in world.ear.said] == ["It is so."]
 
 
 async def test_what_changes_from_turn_to_turn_stands_behind_what_does_not(tmp_path: Path) -> None:

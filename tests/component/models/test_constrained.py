@@ -349,6 +349,18 @@ DONE = (
 )
 
 
+async def test_a_very_small_model_answers_as_soon_as_it_has_a_result() -> None:
+    inner = Scripted(Completion(text='{"answer": "Pong."}'))
+    completion = await Constrained(inner, one_round=True).complete(asking(*DONE))
+    assert completion.text == "Pong."
+    (asked,) = inner.asked
+    assert asked.schema is not None
+    validator = jsonschema.Draft202012Validator(json.loads(bytes(asked.schema)))
+    assert validator.is_valid({"answer": "Pong."})
+    assert not validator.is_valid({"tool": "clock", "arguments": {"zone": "UTC"}})
+    assert asked.messages[-1].content.endswith("gave:\npong\nSay it to me.")
+
+
 async def test_who_repeats_a_call_that_was_answered_is_made_to_answer() -> None:
     repeated = Completion(
         text='{"tool": "ping", "arguments": { }}', usage=Usage(10, 5, 0.1, estimated=True)
