@@ -5,7 +5,8 @@ a record; what such data may reach is decided by where it comes from (`component
 
 Words stand for ideas (`scanner_words`), ideas that follow each other in a sentence for something
 suspicious (`scanner_rules`), and a text is looked at without its disguises too (`scanner_folds`).
-Each step takes time in proportion to the text, whoever wrote it.
+Each step takes time in proportion to the text, whoever wrote it. Of a text of more than 262,144
+signs only the beginning and the end are read: its middle is not what a model is shown of it.
 """
 
 import re
@@ -25,6 +26,7 @@ DISGUISED: Final = "disguised letters"
 
 _NEAR: Final = 3  # sentences that are judged together
 _LONGEST: Final = 32  # letters of a word that may be known
+_MOST: Final = 256 * 1024  # signs that are read of a text
 _KNOWN: Final = 8192
 _TALKED: Final = 5  # points that a text loses which speaks of attacks
 _HIDDEN: Final = 6
@@ -82,6 +84,8 @@ class PatternScanner:
 
     def scan(self, text: str) -> str | None:
         """What is suspicious about a text, in a few words, or None. Never waits."""
+        if len(text) > _MOST:
+            text = f"{text[: _MOST - _MOST // 3]}\n\n{text[-(_MOST // 3) :]}"
         points = self._points(text)
         if sum(points.values()) < ALARM:
             return None
