@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.models.endpoint import Calls, Refuse, Request, Stall, Text
+from tests.component.models.endpoint import Answer, Calls, Refuse, Request, Stall, Text
 from tests.servers.base import Server
 from tests.servers.chatting import CONFIRM, STATES, Chat, asks, body, chatting, heard, say
 from tests.servers.clients import SlixClient
@@ -201,6 +201,72 @@ def test_an_admin_pauses_an_agent(chat: Chat, juliet: SlixClient, romeo: SlixCli
     chat.model.answers(Text("Hello."))
     asks(juliet, chat.assistant, "Hello?", "Hello.")
     assert "do not know" in asks(juliet, chat.assistant, "/pause-agent assistant", "know")
+
+
+def test_a_persona_from_the_files(chat: Chat, juliet: SlixClient) -> None:
+    folder = chat.agent.directory / "data" / "memory" / "personas" / "poet"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "persona.toml").write_text('[persona]\nid = "poet"\nname = "Poet"\n')
+    (folder / "identity.md").write_text("You are a poet of the Renaissance.")
+    assert "poet" in asks(juliet, chat.assistant, "/persona list", "Personas")
+    asks(juliet, chat.assistant, "/persona poet", "From now on")
+    chat.model.answers(Text("A rose by any other name."), Text("Plainly, then."))
+    asks(juliet, chat.assistant, "What is in a name?", "rose")
+    assert "poet of the Renaissance" in shown(chat.model.requests[0])
+    asks(juliet, chat.assistant, "/persona reset", "myself again")
+    asks(juliet, chat.assistant, "And plainly?", "Plainly")
+    assert "poet of the Renaissance" not in shown(chat.model.requests[1])
+
+
+# -- several at once -----------------------------------------------------------------------------
+
+
+def test_sub_agents_do_a_part_each(chat: Chat, juliet: SlixClient) -> None:
+    def think(request: Request) -> Answer:
+        text = shown(request)
+        if "a sub-agent of" in text:
+            city = "Verona" if "Verona" in text else "Mantua"
+            if request.messages[-1]["role"] == "tool":
+                return Text(f"{city}: {request.messages[-1]['content']}")
+            return Calls(("weather", {"city": city}))
+        if request.messages[-1]["role"] == "tool":
+            return Text("Both are sunny.")
+        spawned = [{"task": f"How is the weather in {city}?"} for city in ("Verona", "Mantua")]
+        return Calls(*(("spawn_agent", one) for one in spawned))
+
+    chat.model.otherwise = think
+    try:
+        asks(juliet, chat.assistant, "How is it in Verona and Mantua?", "Both are sunny.")
+    finally:
+        chat.model.otherwise = None
+    results = [m["content"] for m in chat.model.requests[-1].messages if m["role"] == "tool"]
+    assert len(results) == 2
+    assert "Sunny in Verona." in results[0]
+    assert "Sunny in Mantua." in results[1]
+
+
+def test_what_is_said_in_the_middle_is_answered_with_it(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Stall(), Text("Verona, by train."))
+    say(juliet, chat.assistant, "How do I get there?")
+    while not chat.model.requests:
+        asks(juliet, chat.assistant, "/ping", "pong")
+    say(juliet, chat.assistant, "To Verona, I mean.")
+    heard(juliet, "by train")
+    said = [m["content"] for m in chat.model.requests[1].messages if m["role"] == "user"]
+    assert said == ["How do I get there?", "To Verona, I mean."]
+
+
+def test_a_message_for_another_agent_of_the_component(
+    make_prosody: ServerFactory, tmp_path: Path
+) -> None:
+    server = make_prosody()
+    agents = [{"name": "researcher", "identity": "You find things out.", "skills": ["weather"]}]
+    with chatting(server, tmp_path, agents=agents) as chat, login(server) as juliet:
+        chat.model.answers(Text("I looked."))
+        asks(juliet, f"researcher@{chat.agent.domain}", "Look!", "I looked.")
+        (request,) = chat.model.requests
+        assert "You find things out." in shown(request)
+        assert [name for name in request.tools if name != "spawn_agent"] == ["weather"]
 
 
 # -- what goes wrong -----------------------------------------------------------------------------
