@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from component.agent.live import RESTARTS
 from component.settings import load
 from component.settings.agents import Loop
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
-from tests.servers.agent_process import AgentProcess
+from tests.servers.agent_process import PROGRAM, TIMEOUT, AgentProcess, environment
 from tests.servers.base import Server
 from tests.servers.chatting import asks, body, heard, say
 from tests.servers.guides import ADDRESS, DOCS, HOST, PORT, block, fill
@@ -74,6 +75,20 @@ def script(model: Endpoint) -> None:
             model.answers(Text(text))
 
 
+def operator(agent: AgentProcess, command: str) -> str:
+    """What the command line prints, on the machine of the service."""
+    return subprocess.run(
+        [PROGRAM, *command.split()],
+        cwd=agent.directory,
+        env={**environment(), "AGENT_SECRET": agent.secret},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    ).stdout
+
+
 @pytest.mark.servers
 def test_the_conversation_of_the_guide_takes_place(
     prosody_server: Server, model: Endpoint, tmp_path: Path
@@ -103,6 +118,15 @@ def test_the_conversation_of_the_guide_takes_place(
         say(juliet, f"researcher@{agent.domain}", "Why is the sky blue?")
         assert body(heard(juliet, "think")) == "Let me think."
         assert model.requests[-1].body["model"] == "gpt-4.1"
+        for command, words in (
+            ("agents list", ("assistant", "researcher", "Thinks longer")),
+            ("agents pause researcher", ("researcher", "paused")),
+            ("agents resume researcher", ("researcher", "idle")),
+            ("budget", ("principal", prosody_server.jid("juliet"), "200000")),
+        ):
+            assert f"xmpp-agent {command}" in GUIDE.read_text()
+            printed = operator(agent, command)
+            assert all(word in printed for word in words), printed
         there = [asks(who, agent.domain, "/help", "/help") for who in (juliet, romeo)]
         assert commands_told() == {*re.findall(r"/([a-z-]+)", "".join(there)), *NOT_IN_HELP}
     record = "".join(path.read_text() for path in (tmp_path / "data" / "audit").glob("*.jsonl"))
