@@ -1,10 +1,6 @@
-"""What `xmpp-agent demo` shows: scene by scene, each stanza as it goes and as it comes."""
+"""What `xmpp-agent demo` shows of the protocol, scene by scene."""
 
-from xml.etree.ElementTree import fromstring
-
-import click
-
-from component.cli.xml_view import layout
+from component.cli.demo_screen import came, sent, step
 from component.devserver.visitor import Visitor
 from component.tasks.states import TERMINAL
 from xep.binding import Payload, encode
@@ -20,46 +16,46 @@ from xep.stanza import Incoming
 
 async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
     """Discovery, execution, and what is wrong with some of it."""
-    _step("Juliet", "looks at what the server has")
+    step("Juliet", "looks at what the server has")
     await _get(juliet, server, ItemsQuery())
-    _step("Juliet", "asks what that component is")
+    step("Juliet", "asks what that component is")
     await _get(juliet, agent, InfoQuery())
-    _step("Juliet", "discovers its skills")
+    step("Juliet", "discovers its skills")
     await _get(juliet, agent, SkillsQuery())
-    _step("Juliet", "executes one")
+    step("Juliet", "executes one")
     await _set(juliet, agent, _execute("echo", text="hello, agent"))
-    _step("Juliet", "executes another")
+    step("Juliet", "executes another")
     await _set(juliet, agent, _execute("time", zone="Europe/Paris"))
-    _step("Juliet", "leaves a parameter out, and is told which")
+    step("Juliet", "leaves a parameter out, and is told which")
     await _set(juliet, agent, _execute("echo"))
-    _step("Juliet", "asks for a skill that is not there, or not for her: nobody can tell which")
+    step("Juliet", "asks for a skill that is not there, or not for her: nobody can tell which")
     await _set(juliet, agent, _execute("launch-missiles"))
-    _step("Juliet", "writes to it as a person would")
+    step("Juliet", "writes to it as a person would")
     await _say(juliet, agent, "/help")
 
 
 async def a_task(juliet: Visitor, agent: str) -> None:
     """Work that outlives its request, and a message for each of its changes."""
-    _step("Juliet", "wants something done, does not wait for it, and is told of each change")
+    step("Juliet", "wants something done, does not wait for it, and is told of each change")
     task = await _begin(juliet, agent, Execute(skill="compose", mode="async", params=_TOPIC))
     await _told(juliet, task)
-    _step("Juliet", "asks what she has missed since a revision, as who was offline would")
+    step("Juliet", "asks what she has missed since a revision, as who was offline would")
     await _get(juliet, agent, Events(id=task, since=4))
 
 
 async def a_confirmation(juliet: Visitor, agent: str) -> None:
     """A destructive skill: denied in words first, then allowed by IQ."""
     wanted = Execute(skill="empty-folder", thread="tidy-up", params=_FOLDER)
-    _step("Juliet", "wants something destructive, and is asked first: any client shows the words")
+    step("Juliet", "wants something destructive, and is asked first: any client shows the words")
     task = await _begin(juliet, agent, wanted)
     await _asked(juliet, task)
-    _step("Juliet", "says no, and why, with a client that knows nothing of this")
+    step("Juliet", "says no, and why, with a client that knows nothing of this")
     await _say(juliet, agent, "No, because Romeo still needs it.", "tidy-up")
     await _told(juliet, task)
-    _step("Juliet", "wants it again")
+    step("Juliet", "wants it again")
     task = await _begin(juliet, agent, wanted)
     question = await _asked(juliet, task)
-    _step("Juliet", "approves by IQ what she was shown, and only that: so says the digest")
+    step("Juliet", "approves by IQ what she was shown, and only that: so says the digest")
     await _set(juliet, agent, Decision(id=question.id, value="approve", hash=question.hash))
     await _told(juliet, task)
 
@@ -67,14 +63,14 @@ async def a_confirmation(juliet: Visitor, agent: str) -> None:
 async def a_form(juliet: Visitor, agent: str) -> None:
     """A skill as an ad-hoc command, for clients that know forms and nothing else of this."""
     node = "skill/trip-cost"
-    _step("Juliet", "runs a skill from a menu of her client: it begins with a form")
+    step("Juliet", "runs a skill from a menu of her client: it begins with a form")
     answer = await _set(juliet, agent, Command(node=node, action="execute"))
     session = answer.require(Command).sessionid
     for what, kilometres in (
         ("fills it in wrong, and gets it back with the reason at the field", "far"),
         ("fills it in right", "450"),
     ):
-        _step("Juliet", what)
+        step("Juliet", what)
         given = {"kilometres": kilometres, "by": "train", "people": "2"}
         fields = tuple([Field(var=var, values=(value,)) for var, value in given.items()])
         filled = Form(type="submit", fields=fields)
@@ -83,7 +79,7 @@ async def a_form(juliet: Visitor, agent: str) -> None:
 
 async def a_stranger(mallory: Visitor, agent: str) -> None:
     """Somebody whom policy refuses."""
-    _step("Mallory", "is not in allowed_jids, and is refused whatever he asks")
+    step("Mallory", "is not in allowed_jids, and is refused whatever he asks")
     await _get(mallory, agent, SkillsQuery())
 
 
@@ -106,16 +102,16 @@ async def _set(who: Visitor, to: str, payload: Payload) -> Incoming:
 
 
 async def _iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
-    sent, answer = await who.iq(type_, to, encode(payload))
-    _sent(sent)
-    _came(answer)
+    xml, answer = await who.iq(type_, to, encode(payload))
+    sent(xml)
+    came(answer)
     return answer
 
 
 async def _say(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
     """A chat message, and the next that is chat, too."""
-    _sent(await who.say(to, body, thread))
-    _came(await who.hear(lambda one: one.kind == "message" and one.type == "chat"))
+    sent(await who.say(to, body, thread))
+    came(await who.hear(lambda one: one.kind == "message" and one.type == "chat"))
 
 
 async def _begin(who: Visitor, to: str, execute: Execute) -> str:
@@ -128,7 +124,7 @@ async def _told(who: Visitor, task: str) -> None:
     state = None
     while state not in TERMINAL:
         event = await who.hear(lambda one: (_task_in(one) or Task(id="")).id == task)
-        _came(event)
+        came(event)
         state = event.require(Task).state
 
 
@@ -142,32 +138,10 @@ async def _asked(who: Visitor, task: str) -> Confirm:
                 and ((_task_in(one) or Task(id="")).id == task or one.payload(Confirm) is not None)
             )
         )
-        _came(message)
+        came(message)
         found = message.payload(Confirm)
     return found
 
 
 def _task_in(stanza: Incoming) -> Task | None:
     return stanza.payload(Task) if stanza.kind == "message" else None
-
-
-def _step(who: str, what: str) -> None:
-    click.echo("\n" + click.style(f"{who} {what}", fg="cyan", bold=True))
-
-
-def _sent(xml: str) -> None:
-    _show("→", "green", xml)
-
-
-def _came(stanza: Incoming) -> None:
-    _show("←", "yellow", stanza.forward())
-
-
-def _show(arrow: str, colour: str, xml: str) -> None:
-    whole = fromstring(xml)  # noqa: S314 - what our own encoder wrote
-    # The namespace of a stanza goes without saying.
-    namespace = whole.tag[1:].rpartition("}")[0] if whole.tag.startswith("{") else ""
-    lines = list(layout(whole, parent_namespace=namespace))
-    click.echo(click.style(f"  {arrow} ", fg=colour, bold=True) + lines[0])
-    for line in lines[1:]:
-        click.echo("    " + line)

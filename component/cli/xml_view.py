@@ -37,14 +37,15 @@ def layout(element: Element, width: int = 100, parent_namespace: str = "") -> It
     yield f"</{local}>"
 
 
-def _wrapped(line: str, width: int) -> Iterator[str]:
-    if len(line) <= width or "\n" in line:
-        yield from line.split("\n")
-        return
-    yield from textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=_INDENT * 2,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    for line in text.split("\n"):
+        if len(line) <= width:
+            yield line
+            continue
+        yield from textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=_INDENT * 2,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )

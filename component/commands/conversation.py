@@ -375,7 +375,7 @@ def _status_lines(about: About) -> Sequence[str]:
     if about.idle_timeout_mins:
         lines.append(f"After {about.idle_timeout_mins} minutes of silence we begin anew.")
     if about.sources:
-        lines.append(f"What shapes me: {', '.join(about.sources)}.")
+        lines.append(f"What shapes me: {', '.join(dict.fromkeys(about.sources))}.")
     return lines
 
 

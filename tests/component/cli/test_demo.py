@@ -3,7 +3,7 @@ import pty
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
@@ -13,16 +13,19 @@ import pytest
 from component.cli.exit_codes import ExitCode
 from component.cli.xml_view import layout
 from tests.component.cli.embedded import Embedded
+from tests.component.models.endpoint import Calls, Endpoint, Request, Text, in_thread
 from tests.servers.agent_process import PROGRAM, environment
 from tests.servers.clients import SlixClient
 from tests.servers.talk import condition, execute, from_, output
 from tests.servers.watchdog import Watchdog
 
 LIMIT = 60.0
+PATIENCE = 400.0  # for the small model on a busy machine; it takes half a minute otherwise
 ANY_PORT = ("--port", "0")
+QUICK = (*ANY_PORT, "--no-model")
 
 
-def show(*arguments: str, **options: str) -> str:
+def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
     """What `demo --once` prints into a pipe."""
     done = subprocess.run(
         [PROGRAM, "demo", "--once", *ANY_PORT, *arguments],
@@ -30,7 +33,7 @@ def show(*arguments: str, **options: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=LIMIT,
+        timeout=limit,
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert done.stderr == ""
@@ -106,32 +109,166 @@ SHOWN = (
 )
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_the_show(backend: str) -> None:
-    text = show("--backend", backend)
-    assert "\x1b" not in text
-    at = 0
-    for shown in SHOWN:
-        at = text.find(shown, at)
-        assert at >= 0, shown
-    # Every step asks for something and has its answer: an IQ's result or error, or a message.
-    for step in re.split(r"\n(?=Juliet |Mallory )", text)[1:]:
+def steps(text: str) -> list[str]:
+    """The steps of what is shown.
+
+    Every one asks for something and has its answer: an IQ's result or error, or a message.
+    """
+    found = re.split(r"\n(?=Juliet |Mallory )", text)[1:]
+    for step in found:
         assert step.count("\n  → ") == 1, step
         assert "\n  ← " in step, step
         assert step.count("\n  → <iq ") == step.count("\n  ← <iq "), step
+    return found
+
+
+def holds_in_order(text: str, shown: Iterable[str]) -> None:
+    at = 0
+    for each in shown:
+        at = text.find(each, at)
+        assert at >= 0, each
+
+
+QUESTION = '<body>May I run empty-folder? folder: "Archive", older_than_days: 30. Please answer yes'
+EMPTIED = "Archive: nothing is older than 30 days any more."
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_show(backend: str) -> None:
+    text = show("--backend", backend, "--no-model")
+    assert "\x1b" not in text
+    holds_in_order(text, SHOWN)
+    assert steps(text)
     assert all(len(line) <= 110 for line in text.splitlines())
     assert "Log in with a client of your own" not in text
+    assert "language model" not in text
+
+
+def test_a_conversation_with_the_small_model() -> None:
+    text = show(limit=PATIENCE)
+    found = steps(text)
+    _, _, talk = text.partition("In plain words")
+    assert "SmolLM2-135M" in talk
+    first = next(step for step in found if "<body>Hello!</body>" in step)
+    assert re.search(r"  ← (.|\n)*<body>[^<]*\w[^<]*</body>", first), first
+    # It is asked about, whatever the model has made of the words; and it is this that runs.
+    holds_in_order(
+        talk,
+        (
+            "<body>Please empty the folder Archive.</body>",
+            QUESTION,
+            "<action type='empty-folder'",
+            "<body>yes</body>",
+            '<body>Approved. empty-folder: folder: "Archive"',
+            "<body>/usage</body>",
+            "tokens",
+            "<body>/status</body>",
+            "Model: SmolLM2-135M-Instruct",
+        ),
+    )
+
+
+@contextmanager
+def scripted(answer: Callable[[list[str], list[str]], Calls | Text]) -> Iterator[Endpoint]:
+    """A model that answers by what was said so far, and what tools gave."""
+
+    def step(request: Request) -> Calls | Text:
+        by_role: dict[str, list[str]] = {"user": [], "tool": []}
+        for message in request.messages:
+            by_role.setdefault(message["role"], []).append(str(message.get("content")))
+        return answer(by_role["user"], by_role["tool"])
+
+    with in_thread() as endpoint:
+        endpoint.otherwise = step
+        yield endpoint
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
+    """It wants another folder first, which is denied, and then does not call anything."""
+
+    def answer(said: list[str], given: list[str]) -> Calls | Text:
+        if "nothing is older" in "".join(given[-1:]):
+            return Text("It is empty now.")
+        if said[-1] == "Please empty the folder Archive.":
+            return Text("You said no.") if given else Calls(("empty-folder", {"folder": "Drafts"}))
+        if said[-1].startswith("Use empty-folder"):
+            return Text("Which folder?")
+        if said[-1] == "empty-folder Archive":
+            return Calls(("empty-folder", {"folder": "Archive"}))
+        return Text(f"You said: {said[-1]}")
+
+    with scripted(answer) as model:
+        text = show("--backend", backend, "--model-url", model.url, "--model", "tiny")
+    steps(text)
+    holds_in_order(
+        text,
+        (
+            "In plain words, with the language model tiny",
+            "<body>You said: Hello!</body>",
+            "<body>Please empty the folder Archive.</body>",
+            'folder: "Drafts"',
+            "did not mean",
+            "<body>no, I meant the folder Archive</body>",
+            "<body>Denied. ",
+            "<body>You said no.</body>",
+            "<body>Which folder?</body>",
+            "<body>empty-folder Archive</body>",
+            QUESTION,
+            "<body>yes</body>",
+            "<body>Approved. ",
+            "<body>It is empty now.</body>",
+            "Model: tiny",
+        ),
+    )
+    assert {"time", "empty-folder", "trip-cost"} == set(model.requests[0].tools)
+
+
+def test_a_model_that_never_does_what_was_asked() -> None:
+    with scripted(lambda said, given: Text("I would rather not.")) as model:
+        text = show("--model-url", model.url, "--model", "tiny")
+    steps(text)
+    assert text.count("<body>I would rather not.</body>") == 6
+    holds_in_order(text, ("nothing was emptied", "<body>/usage</body>"))
+    assert QUESTION not in text.partition("In plain words")[2]
+
+
+def test_without_the_small_model_the_rest_is_shown(tmp_path: Path) -> None:
+    # What is not installed cannot be imported, and this makes it so for one process.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: (\n"
+        "    None if name == 'xllamacpp' else found(name, *more))\n"
+    )
+    text = show(PYTHONPATH=str(tmp_path))
+    holds_in_order(text, SHOWN)
+    assert "pip install 'xmpp-agent-component[local]'" in text
+    assert "<body>Hello!</body>" not in text
+
+
+def test_a_model_of_ones_own_has_an_address_and_a_name() -> None:
+    done = subprocess.run(
+        [PROGRAM, "demo", "--once", "--model", "tiny"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
+    assert done.returncode == ExitCode.USAGE
+    assert "--model-url and --model belong together" in done.stderr
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    show(TMPDIR=str(tmp_path))
+    show("--no-model", TMPDIR=str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_colours_are_for_terminals() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [PROGRAM, "demo", "--once", *ANY_PORT],
+        [PROGRAM, "demo", "--once", *QUICK],
         env={**environment(), "TERM": "xterm"},
         stdout=theirs,
         stderr=theirs,
@@ -154,7 +291,7 @@ def test_colours_are_for_terminals() -> None:
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signals) -> None:
-    with staying("--backend", backend, *ANY_PORT) as process:
+    with staying("--backend", backend, *QUICK) as process:
         text = read_up_to(process, "Ctrl-C ends it")
         told = dict(
             re.findall(r"^  (account|password|server|trust|write to)\s+(.*)$", text, re.MULTILINE)
@@ -178,7 +315,7 @@ def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signa
 
 
 def test_whoever_it_does_not_name_is_refused() -> None:
-    with staying(*ANY_PORT) as process:
+    with staying(*QUICK) as process:
         text = read_up_to(process, "Ctrl-C ends it")
         port = int(re.findall(r"port (\d+), STARTTLS", text)[0])
         with SlixClient("mallory@localhost", "demo", "127.0.0.1", port) as mallory:
@@ -187,13 +324,13 @@ def test_whoever_it_does_not_name_is_refused() -> None:
 
 
 def test_a_port_that_is_taken_is_no_reason_to_fail(embedded: Embedded) -> None:
-    with staying("--port", str(embedded.port)) as process:
+    with staying("--no-model", "--port", str(embedded.port)) as process:
         text = read_up_to(process, "Ctrl-C ends it")
         assert f"port {embedded.port}," not in text
 
 
 def test_whoever_reads_may_stop_reading() -> None:
-    with staying(*ANY_PORT) as process:
+    with staying(*QUICK) as process:
         read_up_to(process, "Juliet discovers")
         assert process.stdout is not None
         process.stdout.close()
@@ -203,7 +340,7 @@ def test_whoever_reads_may_stop_reading() -> None:
 def test_xml_is_laid_out_for_people() -> None:
     xml = (
         "<a xmlns='urn:a' note='&quot;&lt;&apos;'><b/><c xmlns='urn:c' xml:lang='en'>t &amp; u"
-        f"<c/></c><b>{'long words ' * 7}</b><b>{'x' * 70}</b></a>"
+        f"<c/></c><b>{'long words ' * 7}</b><b>{'x' * 70}</b><b>one\n{'two ' * 20}</b></a>"
     )
     assert list(layout(fromstring(xml), 60)) == [
         "<a xmlns='urn:a' note='&quot;&lt;&apos;'>",
@@ -215,5 +352,8 @@ def test_xml_is_laid_out_for_people() -> None:
         "  <b>long words long words long words long words long words",
         "      long words long words</b>",
         f"  <b>{'x' * 70}</b>",
+        "  <b>one",
+        f"  {'two ' * 13}two",
+        "      two two two two two two</b>",
         "</a>",
     ]

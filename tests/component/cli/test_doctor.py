@@ -42,7 +42,7 @@ def test_all_is_well(command: RunCommand, embedded: Embedded) -> None:
     assert verdicts(result) == dict.fromkeys(ALL, "ok")
     found = checks(result)
     assert found["policy"][1] == "everybody of localhost may use the agent"
-    assert found["skills"][1] == "2 skills are offered"
+    assert found["skills"][1] == "6 skills are offered"
     assert found["connection"][1] == (
         f"127.0.0.1:{embedded.port} accepted the handshake of agent.localhost"
     )

@@ -37,7 +37,8 @@ def test_the_table(command: RunCommand) -> None:
 
 
 def test_nothing_is_connected_and_nothing_kept(command: RunCommand) -> None:
-    assert names(command, server__port=1) == ["echo", "time"]
+    memory = ["memory_forget", "memory_recall", "memory_search", "memory_store"]
+    assert names(command, server__port=1) == ["echo", *memory, "time"]
     assert not Path("data").exists()
 
 
