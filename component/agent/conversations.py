@@ -209,6 +209,8 @@ class Conversations:
     async def _turn(self, lane: Lane, live: Live) -> str:
         turn = live.turn
         profile = await self._profiles(lane.key)
+        if isinstance(profile, Away) and turn.resumed:
+            profile = profile.begun or profile
         if isinstance(profile, Away):
             self._outlet.say(turn, profile.sentence)
             return "away"

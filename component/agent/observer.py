@@ -10,7 +10,8 @@ class Observer(Protocol):
     """Counts, measures and traces. Nothing here waits or raises. Seconds throughout."""
 
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """A turn is over: answered, silent, excused, parked, stopped, failed."""
+        """A turn is over: answered, silent, delayed, excused, parked, stopped, away,
+        postponed, failed."""
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
         """A model was asked: done, dropped, overflow, unavailable, refused, broke."""

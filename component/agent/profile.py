@@ -39,9 +39,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Away(msgspec.Struct, frozen=True):
-    """The agent does not answer now: it is paused, killed or unknown. `sentence` says so."""
+    """The agent does not answer now: it is paused, killed or unknown. `sentence` says so.
+
+    `begun` is how it is for what it has begun before, if it may finish that.
+    """
 
     sentence: str
+    begun: Profile | None = None
 
 
 Profiles: TypeAlias = Callable[[SessionKey], Awaitable[Profile | Away]]

@@ -24,12 +24,13 @@ HIDDEN: Final = "hidden text"
 ENCODED: Final = "encoded instructions"
 DISGUISED: Final = "disguised letters"
 
-_NEAR: Final = 3  # sentences that are judged together
+_NEAR: Final = 2  # sentences that are judged together
 _LONGEST: Final = 32  # letters of a word that may be known
 _MOST: Final = 256 * 1024  # signs that are read of a text
 _KNOWN: Final = 8192
 _TALKED: Final = 5  # points that a text loses which speaks of attacks
 _HIDDEN: Final = 6
+_SOME: Final = 6  # points that one thing alone must have: much of little is no sign in a long text
 _HINT: Final = 4  # points of a hidden piece from which hiding it counts
 _CLEAR: Final = 8  # points of something decoded from which it is no accident
 _TALK: Final = "-"
@@ -87,7 +88,7 @@ class PatternScanner:
         if len(text) > _MOST:
             text = f"{text[: _MOST - _MOST // 3]}\n\n{text[-(_MOST // 3) :]}"
         points = self._points(text)
-        if sum(points.values()) < ALARM:
+        if sum(points.values()) < ALARM or max(points.values()) < _SOME:
             return None
         found = sorted(
             (each for each in points.items() if each[0] and each[1] > 0), key=lambda each: -each[1]

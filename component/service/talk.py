@@ -28,6 +28,7 @@ from component.models.protocol import Model
 from component.service.options import DEFAULT_AGENT, agent_entries, agents, budget_limits
 from component.service.remembering import Memories
 from component.settings import Settings
+from component.settings.agents import AgentEntry
 from component.settings.llm import Tier
 from component.storage import Storage, StorageError
 from xep.jid import JID
@@ -118,15 +119,21 @@ class Talk:
         return self._models.get(tier)
 
     async def profile(self, key: SessionKey) -> Profile | Away:
-        """How an agent is for a person: as declared, and by the files and persona that it has.
-
-        Raises StorageError.
-        """
+        """How an agent is for a person. Raises StorageError."""
         entry = self.agents.entries.get(key.agent)
         away = self.agents.away(key.agent)
-        if entry is None or away is not None:
+        if entry is None:
             return Away(away or "There is no such agent.")
-        await self.agents.heard(key.agent)
+        if away is None:
+            await self.agents.heard(key.agent)
+            return await self._profile(key, entry)
+        known = self.agents.get(key.agent)
+        if known is not None and known.state == "paused":
+            return Away(away, begun=await self._profile(key, entry))
+        return Away(away)
+
+    async def _profile(self, key: SessionKey, entry: AgentEntry) -> Profile:
+        """As it is declared, and by the files and the persona that it has."""
         persona = await self._memories.personas.active(key.agent, key.who)
         character = await self._memories.workspace.read(
             key, persona=None if persona is None else persona.folder, declared=entry
@@ -218,10 +225,11 @@ class Talk:
             wait = min(wait * 2, _LONGEST_WAIT_S)
 
     async def _told(self, agent: str, who: JID) -> Told:
-        profile = await self.profile(SessionKey(agent, who))
-        tier: Tier = "standard" if isinstance(profile, Away) else profile.tier
-        persona = await self._memories.personas.active(agent, who)
         entry = self.agents.entries.get(agent)
+        tier: Tier = "standard"
+        if entry is not None:
+            tier = (await self._profile(SessionKey(agent, who), entry)).tier
+        persona = await self._memories.personas.active(agent, who)
         character = await self._memories.workspace.read(
             SessionKey(agent, who),
             persona=None if persona is None else persona.folder,

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from component.agent import sentences
+from component.agent.profile import Away
 from component.agent.protocol import ToolResult, Waiting
 from component.memory.lines import Note, Resulted, SessionKey
 from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
@@ -232,3 +233,24 @@ async def test_a_turn_that_waits_is_gone_on_with_however_much_was_said_since(
         assert [one.content for one in last[2:5]] == ["an order", "", "it is here"]
         assert len(world.shop.made) == 1
         await world.settled()
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+async def test_who_is_paused_finishes_what_waits_and_who_is_killed_does_not(
+    tmp_path: Path, finishes: bool
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+        world.away = Away("I am away.", begun=world.profile if finishes else None)
+        (task,) = world.shop.tasks
+        world.shop.tasks[task] = ToolResult("yes")
+        await conversations.ended(task)
+        await world.ear.hears(1)
+        await conversations.received(message("m2", "and now?"))
+        await world.ear.hears(2)
+    first, second = world.ear.bodies
+    assert first == ("re: go: yes" if finishes else "I am away.")
+    assert second == "I am away."
