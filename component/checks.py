@@ -41,6 +41,8 @@ async def check_all(settings: Settings) -> AsyncIterator[Check]:
     for check in (_notice(settings), _policy(settings), _skills(settings)):
         if check is not None:
             yield check
+    async for check in _models(settings):
+        yield check
     storage = await _storage(settings)
     yield storage
     if storage.verdict == "warning":
@@ -88,6 +90,18 @@ def _skills(settings: Settings) -> Check:
     except (SkillLoadError, DuplicateSkillError) as error:
         return Check("skills", "failed", str(error))
     return Check("skills", "ok", f"{len(registry)} skills are offered")
+
+
+async def _models(settings: Settings) -> AsyncIterator[Check]:
+    if settings.llm is None:
+        yield Check("model", "ok", "there is none: agents answer commands, not words")
+        return
+    # Who has none need not load what asks them.
+    from component.models.looking import look  # noqa: PLC0415
+
+    async for found in look(settings.llm):
+        name = "model" if found.section == "llm" else f"model {found.section}"
+        yield Check(name, found.verdict, found.text)
 
 
 async def _storage(settings: Settings) -> Check:

@@ -23,6 +23,16 @@ class _Closing(Protocol):
     async def aclose(self) -> None: ...
 
 
+def choices(llm: LLM) -> dict[str, ModelChoice]:
+    """Every model of the section by where it stands, with what it inherits: the main one first."""
+    found: dict[str, ModelChoice] = {"llm": llm}
+    found |= {f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()}
+    found |= {
+        f"llm.fallback[{i}]": _inheriting(choice, llm) for i, choice in enumerate(llm.fallback)
+    }
+    return found
+
+
 class Models:
     """The models of `[llm]`, each built when first used: `get(tier)`.
 
@@ -45,13 +55,7 @@ class Models:
     ) -> None:
         self._llm = llm
         self._sleep, self._clock = sleep, clock
-        self._choices: dict[str, ModelChoice] = {"llm": llm}
-        self._choices |= {
-            f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()
-        }
-        self._choices |= {
-            f"llm.fallback[{i}]": _inheriting(choice, llm) for i, choice in enumerate(llm.fallback)
-        }
+        self._choices = choices(llm)
         self._targets: Mapping[str, Target] = {
             section: resolve(choice, section)
             for section, choice in self._choices.items()

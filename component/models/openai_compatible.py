@@ -60,6 +60,34 @@ def require_sdk(provider: str) -> None:
         raise ModelRefusedError(f"models of the provider {provider} need the extra llm: {_INSTALL}")
 
 
+def connect(target: Target) -> "openai.AsyncOpenAI":
+    """Load the SDK, for half a second and more, and make a client for a model.
+
+    Raises ModelRefusedError: the SDK is not installed.
+    """
+    require_sdk(target.choice.provider)
+    import httpx2  # noqa: PLC0415 - see above
+    import openai  # noqa: PLC0415
+
+    url = urlsplit(target.base_url)
+    silent_s = target.choice.timeout_s / 2
+    return openai.AsyncOpenAI(
+        base_url=target.base_url,
+        # One it has to have, or it takes that of OpenAI out of the environment.
+        api_key=target.where.key or "none",
+        max_retries=0,
+        timeout=httpx2.Timeout(silent_s, connect=min(_CONNECT_S, silent_s)),
+        http_client=openai.DefaultAsyncHttpxClient(
+            # A proxy of the environment knows nothing of this machine.
+            trust_env=not (url.hostname or "").startswith(_LOOPBACK),
+            # The key goes where the settings say and nowhere else.
+            follow_redirects=False,
+            # Reading all certificates takes long, and without TLS there are none to check.
+            verify=url.scheme == "https",
+        ),
+    )
+
+
 class OpenAICompatible:
     """One model of one provider. Attributes and methods are those of Model, and `aclose`.
 
@@ -144,32 +172,8 @@ class OpenAICompatible:
         async with self._connecting:
             if self._client is None:
                 # In a thread: the import would hold up everybody for more than half a second.
-                self._client = await anyio.to_thread.run_sync(self._connect)
+                self._client = await anyio.to_thread.run_sync(connect, self._target)
             return self._client
-
-    def _connect(self) -> "openai.AsyncOpenAI":
-        require_sdk(self._target.choice.provider)
-        import httpx2  # noqa: PLC0415 - see above
-        import openai  # noqa: PLC0415
-
-        url = urlsplit(self._target.base_url)
-        return openai.AsyncOpenAI(
-            base_url=self._target.base_url,
-            # One it has to have, or it takes that of OpenAI out of the environment.
-            api_key=self._where.key or "none",
-            max_retries=0,
-            timeout=httpx2.Timeout(
-                self._timeout_s / 2, connect=min(_CONNECT_S, self._timeout_s / 2)
-            ),
-            http_client=openai.DefaultAsyncHttpxClient(
-                # A proxy of the environment knows nothing of this machine.
-                trust_env=not (url.hostname or "").startswith(_LOOPBACK),
-                # The key goes where the settings say and nowhere else.
-                follow_redirects=False,
-                # Reading all certificates takes long, and without TLS there are none to check.
-                verify=url.scheme == "https",
-            ),
-        )
 
     # -- the request -----------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from click.testing import Result
 from component.cli.exit_codes import ExitCode
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
+from tests.component.models.endpoint import Endpoint, in_thread
 from tests.servers.agent_process import PROGRAM, AgentProcess, environment
 
-ALL = ["policy", "skills", "storage", "connection", "probe", "service discovery"]
+ALL = ["policy", "skills", "model", "storage", "connection", "probe", "service discovery"]
 
 
 def checks(result: Result) -> dict[str, tuple[str, str]]:
@@ -160,7 +161,7 @@ def test_nobody_listens(command: RunCommand) -> None:
     name, text = the_one_that_failed(result)
     assert name == "connection"
     assert text.startswith(f"127.0.0.1:{port} refuses connections: start the XMPP server")
-    assert list(checks(result)) == ALL[:4]
+    assert list(checks(result)) == ALL[: ALL.index("probe")]
 
 
 def test_a_wrong_secret(command: RunCommand) -> None:
@@ -187,7 +188,7 @@ def test_a_service_that_runs_keeps_its_stream(
         verdict, text = checks(result)["storage"]
         assert verdict == "warning"
         assert f"is in use by process {service.pid}" in text
-        assert list(checks(result)) == ["policy", "skills", "storage"]
+        assert list(checks(result)) == ALL[: ALL.index("connection")]
 
         # With another data directory only the server can tell.
         result = command("doctor", "--json")
@@ -209,3 +210,104 @@ def test_what_a_later_release_will_read(command: RunCommand) -> None:
         "not served by this release and left unread: rooms",
     )
     assert "the key of the room" not in result.output
+
+
+# The language models, which are asked nothing.
+
+
+def of_model(command: RunCommand, endpoint: Endpoint, **options: object) -> tuple[str, str]:
+    """What is found of a model at the endpoint."""
+    given = {"llm__provider": "openai", "llm__model": "tiny", "llm__base_url": endpoint.url}
+    found = checks(command("doctor", "--json", **{**given, **options}))
+    assert all(request.method == "GET" for request in endpoint.requests)
+    return found["model"]
+
+
+def test_a_service_without_a_model(command: RunCommand) -> None:
+    verdict, text = checks(command("doctor", "--json"))["model"]
+    assert (verdict, text) == ("ok", "there is none: agents answer commands, not words")
+
+
+def test_the_small_model_is_there(command: RunCommand) -> None:
+    verdict, text = checks(command("doctor", "--json", llm__provider="local"))["model"]
+    assert verdict == "ok"
+    assert text == "SmolLM2-135M-Instruct is there, with a context of 8,192 tokens"
+
+
+def test_a_file_that_is_no_model(command: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_text("not really")
+    result = command("doctor", "--json", llm__provider="local", llm__model=str(path))
+    name, text = the_one_that_failed(result)
+    assert name == "model"
+    assert "is not a GGUF file" in text
+    assert list(checks(result)) == ALL
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_provider_that_has_the_model(command: RunCommand, backend: str) -> None:
+    with in_thread() as endpoint:
+        endpoint.models = ["other", "tiny"]
+        found = of_model(command, endpoint, backend=backend)
+        assert found == ("ok", f"{endpoint.url} answers, and has tiny")
+        endpoint.models = ["tiny:latest"]
+        assert of_model(command, endpoint)[0] == "ok"
+
+
+def test_a_provider_that_has_another_model(command: RunCommand) -> None:
+    with in_thread() as endpoint:
+        endpoint.models = ["other"]
+        verdict, text = of_model(command, endpoint)
+        assert verdict == "warning"
+        assert text == f"{endpoint.url} answers, and does not list tiny: is llm.model right?"
+
+
+def test_a_provider_that_does_not_list_its_models(command: RunCommand) -> None:
+    with in_thread() as endpoint:
+        verdict, text = of_model(command, endpoint)
+        assert (verdict, text) == ("ok", f"{endpoint.url} answers, and does not tell its models")
+
+
+def test_a_key_that_is_wrong(command: RunCommand) -> None:
+    with in_thread() as endpoint:
+        endpoint.models, endpoint.key = ["tiny"], "right"
+        assert of_model(command, endpoint, llm__api_key="right")[0] == "ok"
+        verdict, text = of_model(command, endpoint, llm__api_key="sesame")
+        assert verdict == "failed"
+        assert text == f"{endpoint.url} does not accept the key: mend llm.api_key"
+
+
+def test_a_key_that_is_missing(command: RunCommand) -> None:
+    result = command("doctor", "--json", llm__provider="openai", llm__model="gpt-4.1-mini")
+    name, text = the_one_that_failed(result)
+    assert name == "model"
+    assert text.startswith("llm.api_key is missing, which openai needs")
+
+
+def test_a_provider_that_is_not_there(command: RunCommand) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and not listening
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = command(
+            "doctor", "--json", llm__provider="vllm", llm__model="tiny", llm__base_url=url
+        )
+    name, text = the_one_that_failed(result)
+    assert name == "model"
+    assert text == f"{url} cannot be reached: does it run, and is llm.base_url right?"
+
+
+def test_each_model_of_the_settings_is_looked_at(command: RunCommand) -> None:
+    with in_thread() as endpoint:
+        endpoint.models = ["tiny"]
+        tier = {"provider": "openai", "model": "large", "base_url": endpoint.url}
+        result = command(
+            "doctor",
+            "--json",
+            llm__provider="local",
+            llm__tiers={"heavy": tier},
+            llm__fallback=[tier | {"model": "tiny"}],
+        )
+    found = verdicts(result)
+    assert found["model"] == "ok"
+    assert found["model llm.tiers.heavy"] == "warning"
+    assert found["model llm.fallback[0]"] == "ok"

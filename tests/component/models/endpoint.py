@@ -96,12 +96,14 @@ class Endpoint:
 
     Set `key` and only requests with that key are answered; `otherwise` is the answer when the
     script is at its end; `hung_up` counts the clients that left in the middle of an answer.
+    `models` are the names that it lists; with None it has no list.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.key: str | None = None
         self.otherwise: Step | None = None
+        self.models: list[str] | None = None
         self.requests: list[Request] = []
         self.connections = 0
         self.hung_up = 0
@@ -127,10 +129,14 @@ class Endpoint:
         self._changed = anyio.Event()
 
     def _next(self, request: Request) -> Answer:
-        if not request.path.partition("?")[0].endswith("/chat/completions"):
+        path = request.path.partition("?")[0]
+        listing = path.endswith("/models") and self.models is not None
+        if not (listing or path.endswith("/chat/completions")):
             return Refuse(404, f"There is nothing at {request.path}.")
         if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
             return Refuse(401, "Incorrect API key provided.", code="invalid_api_key")
+        if listing:
+            return Refuse(200, body={"data": [{"id": name} for name in self.models or ()]})
         step = self._script.popleft() if self._script else self.otherwise
         if step is None:
             return Refuse(500, "The script is at its end.")
