@@ -167,7 +167,7 @@ class Audit:
 
     def full(self) -> str | None:
         """Why no new work can be taken on now, as a sentence for whoever asks; None if it can."""
-        if self._loses or len(self._waiting) < self._most:
+        if len(self._waiting) < self._most or self._loses:
             return None
         return "What is done here cannot be recorded at the moment; try again later."
 

@@ -39,9 +39,10 @@ class Intake:
         """
         if self.paused and principal not in self._admins:
             raise self._refusal(principal, "New work is not taken on at the moment.", "paused")
-        full = self._full()
-        if full is not None:
-            raise self._refusal(principal, full, "the record cannot be written")
+        full = self._full
+        why = full()
+        if why is not None:
+            raise self._refusal(principal, why, "the record cannot be written")
 
     def _refusal(self, principal: JID, text: str, why: str) -> StanzaError:
         self._refused(str(principal), why)

@@ -8,10 +8,11 @@ from typing import Final, Protocol
 
 from component.audit.protocol import Event, Recorder
 from component.audit.refusals import Refusals
-from component.metrics.counters import BOUNDS_S, Counters
+from component.metrics.counters import BOUNDS_S, Counters, Durations
 from xep.jid import JID
 
 _REMEMBERED: Final = 4096
+_SHORTEST_S: Final = BOUNDS_S[0]
 _LONGEST_NAME: Final = 64
 """Characters of a skill's name that are recorded where no skill has it."""
 
@@ -46,6 +47,23 @@ class NoNotes:
         """Nothing is noted."""
 
 
+class _Known(dict[tuple[JID, str, str], tuple[Event, list[int], list[float]]]):
+    """By principal, skill and outcome the event of requests that differ in nothing, and where they
+    are counted.
+    """
+
+    def __init__(self, executes: Durations) -> None:
+        self._executes = executes
+
+    def __missing__(self, key: tuple[JID, str, str]) -> tuple[Event, list[int], list[float]]:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        principal, skill, outcome = key
+        event = Event(kind="execute", outcome=outcome, principal=str(principal), subject=skill)
+        self[key] = known = (event, *self._executes.cell((skill, outcome)))
+        return known
+
+
 class RecordedNotes:
     """Writes them into the record, and counts them.
 
@@ -60,28 +78,15 @@ class RecordedNotes:
         self._refusals = refusals
         self._executes = counters.executes
         self._refused = counters.refusals.add
-        self._known: dict[tuple[JID, str, str], tuple[Event, list[int], list[float]]] = {}
+        self._known = _Known(counters.executes)
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
         """See `Notes`."""
-        known = self._known.get((principal, skill, outcome))
-        if known is None:
-            known = self._get_known(principal, skill, outcome)
-        event, counts, total = known
-        counts[bisect_left(BOUNDS_S, seconds)] += 1
+        event, counts, total = self._known[principal, skill, outcome]
+        counts[0 if seconds <= _SHORTEST_S else bisect_left(BOUNDS_S, seconds)] += 1
         total[0] += seconds
-        self._record(event)
-
-    def _get_known(
-        self, principal: JID, skill: str, outcome: str
-    ) -> tuple[Event, list[int], list[float]]:
-        """The event of requests that differ in nothing, and where they are counted."""
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        event = Event(kind="execute", outcome=outcome, principal=str(principal), subject=skill)
-        known = (event, *self._executes.cell((skill, outcome)))
-        self._known[principal, skill, outcome] = known
-        return known
+        record = self._record
+        record(event)
 
     def went_on(
         self, principal: JID, skill: str, outcome: str, seconds: float, task: str, detail: str

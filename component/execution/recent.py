@@ -101,7 +101,8 @@ class Recent:
                 self._size -= size
                 return
             self._turn(size)
-        self._young[key] = (execute, answer, self._clock() + self._window_s)
+        clock = self._clock
+        self._young[key] = (execute, answer, clock() + self._window_s)
 
     def went_elsewhere(self, key: Key) -> None:
         """Remember that a request of this key goes to the durable work, which has its record."""

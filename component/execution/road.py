@@ -115,7 +115,9 @@ class Road:
         """
         if execute.request is not None or execute.context is not None or execute.earlier:
             _check_identifiers(execute)
-        skill = self._view(principal).get(execute.skill)
+        view, let_in = self._view, self._let_in
+        find = view(principal).get
+        skill = find(execute.skill)
         if skill is None:
             raise self._unknown(principal, execute)
         if execute.request is None:
@@ -131,9 +133,14 @@ class Road:
             ):
                 if execute.deadline is not None:
                     self._check_deadline(execute.deadline)
-                arguments = _arguments(skill, execute)
-                self._let_in(principal)
-                began = perf_counter()
+                if execute.json_params is None:
+                    try:
+                        arguments = prepare_texts(skill, execute.params)
+                    except InvalidParam as error:
+                        raise error_of(skill, error) from error
+                else:
+                    arguments = _arguments(skill, execute)
+                let_in(principal)
                 written = self._writing.get(skill.name) or self._written(skill)
                 context = None
                 if written.wants_context:
@@ -141,9 +148,9 @@ class Road:
                 answer = written.run(arguments, context)
                 recent.put(key, execute, size, answer)
                 if isinstance(answer, StanzaError):
-                    self._notes.ran(principal, skill.name, "failed", perf_counter() - began)
+                    self._notes.ran(principal, skill.name, "failed", written.seconds)
                     raise again(answer)
-                self._notes.ran(principal, skill.name, "done", perf_counter() - began)
+                self._notes.ran(principal, skill.name, "done", written.seconds)
                 return answer
             if known is not None and known != "elsewhere":
                 return known

@@ -236,7 +236,8 @@ class Router:
                 payload = stanza.sole_decoded(door.decode)
             except ContentError as error:
                 raise errors.malformed(str(error)) from error
-            answer = door.handler(
+            handler = door.handler
+            answer = handler(
                 Request(stanza, door.requester, door.principal, door.to, door.home, payload)
             )
         except StanzaError as error:

@@ -42,6 +42,7 @@ class Service:
         settings: the settings; read once, here.
 
     Attributes:
+        view: gives the skills that a principal sees and may execute.
         established: set when the first handshake has been accepted.
 
     Raises:
@@ -53,13 +54,11 @@ class Service:
         self.policy = make_policy(settings)
         self._memories: Memories | None = None
         self.registry = load_skills(settings, lambda: self._opened.knowledge)
+        self.view: Callable[[JID], View] = self.registry.viewer(
+            self.policy.view_key, self.policy.may_use
+        )
         self.established = anyio.Event()
         self._stopping = anyio.Event()
-
-    def view(self, principal: JID) -> View:
-        """The skills that a principal sees and may execute."""
-        key = self.policy.view_key(principal)
-        return self.registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
 
     @property
     def _opened(self) -> Memories:

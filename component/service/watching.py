@@ -1,6 +1,6 @@
 """What is recorded, counted and traced of a service; rooms are told of it one by one."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
 
@@ -31,6 +31,7 @@ class Watching:
         recorder: the record, as rooms use it.
         refusals: those who are refused, of whom there may be a flood.
         counters: the figures.
+        full: gives why no new work can be taken on; None if it can.
         notes: takes what became of requests to execute a skill.
     """
 
@@ -41,6 +42,7 @@ class Watching:
         self.counters = Counters()
         self.notes = RecordedNotes(self.recorder, self.refusals, self.counters)
         self._tracer = tracer or NoTracer()
+        self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
         self.turn = self.counters.turn
         self.tool_call = self.counters.tool_call
 
@@ -51,10 +53,6 @@ class Watching:
                 await group.start(self.audit.run)
             group.start_soon(self.refusals.run)
             task_status.started()
-
-    def full(self) -> str | None:
-        """Why no new work can be taken on; None if it can."""
-        return None if self.audit is None else self.audit.full()
 
     def turned_away(self, principal: str) -> None:
         """Somebody sent something whom policy does not admit."""
@@ -77,6 +75,10 @@ class Watching:
         """Send the traces that are left."""
         with anyio.CancelScope(shield=True):
             await self._tracer.close()
+
+
+def _never_full() -> None:
+    """Where nothing is recorded."""
 
 
 def audit_options(settings: Settings) -> AuditOptions:

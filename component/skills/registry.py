@@ -11,13 +11,16 @@ import weakref
 from collections import OrderedDict
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from component.skills.declare import AnySkill, Skill, skill
 from component.skills.errors import DuplicateSkillError, SearchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+A = TypeVar("A", bound="Hashable")
+K = TypeVar("K", bound="Hashable")
 
 MOST_WORDS = 16
 
@@ -40,6 +43,7 @@ class Registry:
         self._most_views = views
         self._views: OrderedDict[Hashable, View] = OrderedDict()
         self._listings: weakref.WeakValueDictionary[str, _Listing] = weakref.WeakValueDictionary()
+        self._forget: list[Callable[[], None]] = []
         for each in skills:
             self.add(each)
 
@@ -62,6 +66,8 @@ class Registry:
         self._skills[declared.name] = declared
         self._ordered = None
         self._views.clear()
+        for forget in self._forget:
+            forget()
 
     def get(self, name: str) -> AnySkill | None:
         """Return a skill whoever asks. For the service itself; callers go through a view."""
@@ -84,6 +90,23 @@ class Registry:
             views.popitem(last=False)
         return found
 
+    def viewer(
+        self, key_of: Callable[[A], K], may_use: Callable[[K, str], bool]
+    ) -> Callable[[A], View]:
+        """Return what gives the view of each asker; the latest askers are remembered.
+
+        `key_of` gives the key of an asker, which must stay the same; `may_use` says whether askers
+        of a key see the skill of a name.
+        """
+
+        def view_of(asker: A) -> View:
+            key = key_of(asker)
+            return self.view(key, lambda declared: may_use(key, declared.name))
+
+        remembering = lru_cache(self._most_views)(view_of)
+        self._forget.append(remembering.cache_clear)
+        return remembering
+
     def _in_order(self) -> tuple[AnySkill, ...]:
         if self._ordered is None:
             self._ordered = tuple(sorted(self._skills.values(), key=_name))
@@ -99,10 +122,32 @@ class Registry:
         return listing
 
 
-class View:
-    """What one asker sees. Made by `Registry.view`."""
+class _Seen(dict[str, "AnySkill"]):
+    """Skills that were asked for and seen, by name: there are no more of them than skills."""
 
-    __slots__ = ("_list", "_listing", "_skills", "_visible")
+    __slots__ = ("_skills", "_visible")
+
+    def __init__(self, skills: Mapping[str, AnySkill], visible: Callable[[AnySkill], bool]) -> None:
+        self._skills = skills
+        self._visible = visible
+
+    def __missing__(self, name: str) -> AnySkill | None:
+        found = self._skills.get(name, _absent)
+        if not self._visible(found) or found.hidden:
+            return None
+        self[name] = found
+        return found
+
+
+class View:
+    """What one asker sees. Made by `Registry.view`.
+
+    Attributes:
+        get: gives the skill of a name; None when it is not there or not for this asker. Both take
+            the same path, so neither the answer nor its time tells them apart.
+    """
+
+    __slots__ = ("_list", "_listing", "_visible", "get")
 
     def __init__(
         self,
@@ -111,19 +156,11 @@ class View:
         list_seen: Callable[[Callable[[AnySkill], bool]], _Listing],
     ) -> None:
         """Take all skills by name, the decision about each, and what lists those seen."""
-        self._skills = skills
         # Decided once for each skill: the key of a view stands for the decisions.
         self._visible = lru_cache(maxsize=None)(visible)
         self._list = list_seen
         self._listing: _Listing | None = None
-
-    def get(self, name: str) -> AnySkill | None:
-        """Return the skill of this name, None when it is not there or not for this asker.
-
-        Both take the same path, so neither the answer nor its time tells them apart.
-        """
-        found = self._skills.get(name, _absent)
-        return found if self._visible(found) and not found.hidden else None
+        self.get: Callable[[str], AnySkill | None] = _Seen(skills, self._visible).__getitem__
 
     @property
     def version(self) -> str:

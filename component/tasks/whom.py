@@ -64,7 +64,8 @@ class Whom:
 
     def needed(self, principal: JID, skill: AnySkill, asker: Asker = "caller") -> bool:
         """Whether somebody may have to be asked before this skill runs. Never waits."""
-        return skill.annotations.destructive or asker == "misled model" or self._always(skill.name)
+        always = self._always
+        return skill.annotations.destructive or asker == "misled model" or always(skill.name)
 
     async def whom(
         self,

@@ -55,8 +55,9 @@ def test_it_is_what_the_encoder_writes(text: str, duration: float) -> None:
 
 
 def test_a_plain_text_is_written_and_what_is_to_be_escaped_is_not() -> None:
-    assert isinstance(run(giving("plain, with 'quotes' and a snowman \u2603")), Encoded)
-    for text in ("", "a & b", "a < b", "a > b", "a\nb", "a\x00b", "a\ud800b", "a\ue000b"):
+    for text in ("plain, with 'quotes' and a snowman \u2603", "two\nlines", "a\ue000b"):
+        assert isinstance(run(giving(text)), Encoded), text
+    for text in ("", "a & b", "a < b", "a > b", "a\rb", "a\x00b", "a\ud800b", "a\ufffeb"):
         assert isinstance(run(giving(text)), Result), text
 
 

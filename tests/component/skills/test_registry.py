@@ -81,6 +81,25 @@ def test_views_are_kept_by_key_and_bounded() -> None:
     assert registry.view(2, only()).get("a") is None
 
 
+def test_who_looks_again_has_the_view_of_those_with_the_same_rights() -> None:
+    registry = Registry([made("a"), made("b")])
+    asked: list[str] = []
+
+    def key_of(asker: str) -> int:
+        asked.append(asker)
+        return len(asker)
+
+    view = registry.viewer(key_of, lambda key, name: key == 5 or name == "a")
+    assert view("romeo").get("b") is registry.get("b")
+    assert view("julia") is view("romeo")
+    assert view("mallory").get("b") is None
+    assert view("mallory").get("a") is registry.get("a")
+    assert asked == ["romeo", "julia", "mallory"]
+    registry.add(made("c"))
+    assert view("romeo").names() == ("a", "b", "c")
+    assert view("mallory").names() == ("a",)
+
+
 def test_an_added_skill_is_in_the_next_view() -> None:
     registry = Registry([made("a")])
     before = registry.view("k", everything)
