@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -76,13 +77,21 @@ class Chain:
         seq, link = self.seq, self.hash
         pieces: list[bytes] = []
         before: Event | None = None
+        same = b""
         for ns, event in zip(times, events, strict=True):
-            if ns // 1_000_000 != ms:
-                ms = ns // 1_000_000
-                line.time = timestamp(ms)
             seq += 1
+            now = ns // 1_000_000
+            if event is before and now == ms and same:
+                # Bursts are often of one kind: nothing else in such a line is new.
+                content = b'{"seq":%d%b%b"' % (seq, same, link.encode())
+                link = sha256(content + b"}").hexdigest()
+                pieces.append(b'%b,"hash":"%b"}\n' % (content, link.encode()))
+                continue
+            if now != ms:
+                ms = now
+                line.time = timestamp(ms)
             line.seq = seq
-            if event is not before:  # bursts are often of one kind, and made once
+            if event is not before:
                 line.kind = event.kind
                 line.outcome = event.outcome
                 line.principal = event.principal
@@ -99,6 +108,8 @@ class Chain:
                 content = encode(_shortened(line))
             if len(content) > _LONGEST:
                 content = encode(_shortened(line))
+            head = len(b'{"seq":%d' % seq)
+            same = content[head : -len(link) - 2] if len(content) < _LONGEST // 2 else b""
             link = sha256(content).hexdigest()
             pieces.append(content[:-1])
             pieces.append(b',"hash":"%b"}\n' % link.encode())
@@ -124,8 +135,12 @@ def _cut(text: str) -> str:
 
 def timestamp(ms: int) -> str:
     """A time in milliseconds since 1970 as lines have it."""
-    moment = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+    return f"{_second(ms // 1000)}.{ms % 1000:03}Z"
+
+
+@lru_cache(1)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def read_line(raw: bytes) -> Sealed | None:
