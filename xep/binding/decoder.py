@@ -63,6 +63,7 @@ class _Source:
             "ContentError": ContentError,
         }
         self.arguments: list[str] = []
+        self.after_required = 0
         self.count = 0
 
     def name(self, value: Any) -> str:
@@ -74,6 +75,7 @@ class _Source:
 
     def lines(self) -> list[str]:
         body = self._attributes()
+        body[self.after_required : self.after_required] = self._shortcut()
         body += self._children()
         if self.plan.text is not None:
             body += self._text(self.plan.text)
@@ -112,12 +114,49 @@ class _Source:
         lines = ["attributes = element.attrib"]
         for field in required:
             lines += self._attribute(field)
+        self.after_required = len(lines)
         if others:
             lines.append(f"if len(attributes) > {len(required)}:")
             lines += [f"    {line}" for field in others for line in self._attribute(field)]
             lines.append("else:")
             lines += [f"    f_{field.name} = {self._value(field.default)}" for field in others]
         return lines
+
+    def _shortcut(self) -> list[str]:
+        """Nearly always there are no other attributes than must be there and no other children than
+        those that repeat: then the rest is not looked at, and the class knows its own defaults.
+        """
+        plan = self.plan
+        fields = [field for _, field in plan.children]
+        repeats = [each for each in fields if each.many and len(each.payloads) == 1]
+        if (
+            not repeats
+            or not plan.attributes
+            or plan.text is not None
+            or plan.rest is not None
+            or any(
+                each.required or each.at_least or each.at_most is not None or each.drop_malformed
+                for each in fields
+            )
+        ):
+            return []
+        field = repeats[0]
+        payload = field.payloads[0]
+        local = f"f_{field.name}"
+        required = [each.name for each in plan.attributes if each.required]
+        given = "".join([f"{name}=f_{name}, " for name in required])
+        put = _put(local, field, "")
+        return [
+            f"if len(attributes) == {len(required)}:",
+            f"    {local} = None",
+            "    for child in element:",
+            f"        if child.tag != {payload.xml.tag!r}:",
+            "            break",
+            f"        value = {self._decoder(payload)}(child)",
+            *(f"        {line}" for line in put),
+            "    else:",
+            f"        return cls({given}{field.name}=() if {local} is None else tuple({local}))",
+        ]
 
     def _attribute(self, field: Field) -> list[str]:
         local = self._local(field)

@@ -6,8 +6,8 @@ from xep.binding.errors import EncodingError
 
 _FORBIDDEN = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
 _forbidden = re.compile(f"[{_FORBIDDEN}]")
-_text_special = re.compile(f"[&<>\r{_FORBIDDEN}]").search
-# The first character that cannot stand as it is; None for nearly every value there is.
+# The first character that cannot stand as it is; None for nearly every text or value there is.
+text_special = re.compile(f"[&<>\r{_FORBIDDEN}]").search
 attribute_special = re.compile(f"[&<>'\"\t\r\n{_FORBIDDEN}]").search
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _ATTRIBUTE = _TEXT | {ord("'"): "&apos;", ord('"'): "&quot;", ord("\t"): "&#9;", ord("\n"): "&#10;"}
@@ -19,7 +19,7 @@ def escape_text(text: str) -> str:
     Raises:
         EncodingError: it holds a character that XML 1.0 §2.2 does not allow.
     """
-    if _text_special(text) is None:
+    if text_special(text) is None:
         return text
     _refuse_forbidden(text)
     return text.translate(_TEXT)

@@ -94,7 +94,18 @@ class Wrapped(Payload, frozen=True, kw_only=True):
     count: Annotated[int | None, Text()] = None
 
 
-both = pytest.mark.parametrize("cls", [Everything, Holder, Wrapped])
+class Row(Payload, frozen=True, kw_only=True):
+    """Has an attribute that must be there and children that repeat, and little else."""
+
+    xml = Name("urn:test", "row")
+
+    name: Annotated[str, Attr()]
+    spare: Annotated[int, Attr()] = 3
+    leaves: Annotated[tuple[Leaf, ...], Child()] = ()
+    stranger: Annotated[Stranger | None, Child()] = None
+
+
+both = pytest.mark.parametrize("cls", [Everything, Holder, Row, Wrapped])
 
 
 def read(cls: type[Any], xml: str, *, strict: bool = True) -> Any:
@@ -209,6 +220,25 @@ def test_text_after_a_kept_element_is_the_parents_not_its_own() -> None:
     found = read(Holder, xml, strict=False)
     assert [(kept.tail, kept.children[0].tail) for kept in found.rest] == [("", "inside")]
     assert read(Holder, encode(found)) == found
+
+
+@given(
+    st.lists(st.sampled_from(("<leaf id='1'/>", "<leaf id='2'/>", "<other xmlns='u'/>"))),
+    st.sampled_from(("", " spare='4'", " more='5'")),
+    st.booleans(),
+)
+def test_what_repeats_is_read_whatever_stands_beside_it(
+    children: list[str], more: str, strange: bool
+) -> None:
+    ids = [int(child[10]) for child in children if child.startswith("<leaf")]
+    stranger = "<leaf xmlns='urn:test:elsewhere'>x</leaf>" if strange else ""
+    xml = f"<row xmlns='urn:test' name='n'{more}>{''.join(children)}{stranger}</row>"
+    assert read(Row, xml, strict=False) == Row(
+        name="n",
+        spare=4 if "spare" in more else 3,
+        leaves=tuple([Leaf(id=each) for each in ids]),
+        stranger=Stranger(text="x") if strange else None,
+    )
 
 
 def test_own_text_is_joined_around_children() -> None:
