@@ -18,6 +18,7 @@ from typing import Any, cast
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
 from component.service import Service
+from component.service.remembering import Memories
 from component.service.rooms import Rooms
 from component.service.service import agent_at
 from component.service.watching import Watching
@@ -61,6 +62,8 @@ class InProcess:
             storage,
             contacts,
             Watching(),
+            cast("Memories", None),  # for agents, of which there are none
+            home="benchmark",
         )
         change(rooms)
         self._outbox = rooms.outbox

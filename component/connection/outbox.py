@@ -34,7 +34,7 @@ class Outbox:
     Attributes:
         waiting_bytes: what the kernel has not taken yet.
         dropped: stanzas dropped so far because too much waited.
-        taken: stanzas put in so far.
+        congested: more waits than should; refuse new work until the server has caught up.
         stopped: no stream takes anything now; what is put waits for the next `start`.
         on_put: called after each `put`; the connection hooks in here.
         held: whoever puts now sends it, too, so `on_put` is not called.
@@ -47,8 +47,9 @@ class Outbox:
         self._bound_bytes = 2 * limit_bytes
         self.held = False
         self.waiting_bytes = 0
+        self.congested = False
         self.dropped = 0
-        self.taken = 0
+        self._gone = 0  # that wait no more: sent or dropped
         self.on_put: Callable[[], None] = _nothing
         self.on_full: Callable[[], None] = _nothing
         self._entries: deque[bytes] = deque()
@@ -56,9 +57,9 @@ class Outbox:
         self.stopped = True
 
     @property
-    def congested(self) -> bool:
-        """More waits than should: refuse new work until the server has caught up."""
-        return self.waiting_bytes > self.limit_bytes
+    def taken(self) -> int:
+        """Stanzas put in so far."""
+        return self._gone + len(self._entries)
 
     @property
     def over_bound(self) -> bool:
@@ -68,12 +69,10 @@ class Outbox:
     def put(self, xml: str) -> None:
         """Queue one whole stanza. Never blocks; sent by the next flush."""
         data = xml.encode()
-        self.taken += 1
         self._entries.append(data)
-        self.waiting_bytes += len(data)
-        if self.waiting_bytes > self._bound_bytes:
-            self.on_full()
-            self._drop_oldest()
+        self.waiting_bytes = waiting = self.waiting_bytes + len(data)
+        if waiting > self.limit_bytes:
+            self._much()
         if not self.held:
             self.on_put()
 
@@ -81,6 +80,7 @@ class Outbox:
         """A new stream is established: what was cut off is to be sent whole."""
         self.waiting_bytes += self._offset
         self._offset = 0
+        self.congested = self.waiting_bytes > self.limit_bytes
         self.stopped = False
 
     def stop(self) -> None:
@@ -121,15 +121,24 @@ class Outbox:
 
     def _taken(self, count: int) -> None:
         self.waiting_bytes -= count
+        self.congested = self.waiting_bytes > self.limit_bytes
         entries = self._entries
         if not self.waiting_bytes:
+            self._gone += len(entries)
             entries.clear()
             self._offset = 0
             return
         count += self._offset
         while entries and count >= len(entries[0]):
             count -= len(entries.popleft())
+            self._gone += 1
         self._offset = count
+
+    def _much(self) -> None:
+        if self.waiting_bytes > self._bound_bytes:
+            self.on_full()
+            self._drop_oldest()
+        self.congested = self.waiting_bytes > self.limit_bytes
 
     def _drop_oldest(self) -> None:
         entries = self._entries
@@ -141,4 +150,5 @@ class Outbox:
         while len(entries) > oldest and self.over_bound:
             self.waiting_bytes -= len(entries[oldest])
             del entries[oldest]
+            self._gone += 1
             self.dropped += 1
