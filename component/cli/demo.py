@@ -94,11 +94,16 @@ def demo(
 
     logs.configure("warning", "human")
     llm = None if no_model or fixtures else _llm(model_url, model)
+    interrupted = False
     try:
         anyio.run(_show, once, port, fixtures, llm, backend=backend)
+    except* KeyboardInterrupt:
+        interrupted = True  # the show takes long enough for somebody to have seen what they wanted
     except* BrokenPipeError:
         # Whoever reads has had enough; click ends quietly when it is told without the group.
         raise BrokenPipeError(errno.EPIPE, "nobody reads any more") from None
+    if interrupted:
+        raise click.Abort
 
 
 async def _show(once: bool, port: int, fixtures: bool, llm: "LLM | str | None") -> None:

@@ -13,7 +13,7 @@ import pytest
 from component.cli.exit_codes import ExitCode
 from component.cli.xml_view import layout
 from tests.component.cli.embedded import Embedded
-from tests.component.models.endpoint import Calls, Endpoint, Request, Text, in_thread
+from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
 from tests.servers.agent_process import PROGRAM, environment
 from tests.servers.clients import SlixClient
 from tests.servers.talk import condition, execute, from_, output
@@ -231,6 +231,19 @@ def test_a_model_that_never_does_what_was_asked() -> None:
     assert text.count("<body>I would rather not.</body>") == 6
     holds_in_order(text, ("nothing was emptied", "<body>/usage</body>"))
     assert QUESTION not in text.partition("In plain words")[2]
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_who_has_seen_enough_ends_it(backend: str) -> None:
+    with in_thread() as endpoint:
+        endpoint.otherwise = Stall()
+        model = ("--model-url", endpoint.url, "--model", "tiny")
+        with staying("--backend", backend, *ANY_PORT, *model) as process:
+            read_up_to(process, "the model reads")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT) == ExitCode.FAILURE
+            assert process.stdout is not None
+            assert "Traceback" not in process.stdout.read()
 
 
 def test_without_the_small_model_the_rest_is_shown(tmp_path: Path) -> None:
