@@ -70,7 +70,20 @@ class Written:
         try:
             value = invoke(arguments, context)
             self.seconds = seconds = perf_counter() - started
-            if type(value) is str and value and text_special(value) is None:
+            # What is looked at first is the quickest, and nearly always enough.
+            if (
+                type(value) is str
+                and value
+                and (
+                    (
+                        value.isprintable()
+                        and "&" not in value
+                        and "<" not in value
+                        and ">" not in value
+                    )
+                    or text_special(value) is None
+                )
+            ):
                 if seconds < _NO_MS:
                     return Encoded(f"{self._before}{value}{self._at_once}")
                 ms = round(seconds * 1000)
