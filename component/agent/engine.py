@@ -18,10 +18,11 @@ from component.agent.journal import Sessions
 from component.agent.observer import NoObserver, Observer
 from component.agent.protocol import Recall, Scanner, ToolResult, Tools, Waiting
 from component.agent.run import Ask, Run
+from component.agent.suspicion import Suspicion
 from component.agent.thinking import Thinking
 from component.audit.protocol import Event, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
-from component.memory.lines import Called, Line, Note, Said
+from component.memory.lines import Called, Line, Note, Resulted, Said
 from component.models.call_ids import distinct
 from component.models.protocol import (
     Completion,
@@ -113,7 +114,7 @@ class Engine:
         self._tools = tools
         self._builtin = list(builtin)
         self._recall = recall
-        self._scanner = scanner
+        self._suspicion = Suspicion(scanner)
         self._record = record
         self._loop = loop
         self._room = Room(history_tokens, max_tokens, loop.tool_result_tokens)
@@ -180,7 +181,7 @@ class Engine:
 
     def _run(self, ask: Ask) -> Run:
         model = self._models(ask.profile.tier)
-        return Run(ask, model, self.sessions, self._scanner, self._loop)
+        return Run(ask, model, self.sessions, self._suspicion, self._loop)
 
     async def _session(self, run: Run) -> None:
         ask = run.ask
@@ -191,6 +192,13 @@ class Engine:
             resumed=[one.id for one in ask.messages] if ask.resumed else (),
         )
         await run.journal.heard(ask.messages)
+        await self._suspicion.look(
+            [
+                line.content
+                for line in run.journal.lines
+                if isinstance(line, Resulted) and line.taint is not None
+            ]
+        )
         for one in ask.messages:
             self._suspect(run, one.body, one.taint if one.taint != "person" else None)
         run.count_rounds()
@@ -214,6 +222,7 @@ class Engine:
             if task is not None:
                 source = run.toolbox.source(call.name)
                 results[call.id] = await source.outcome(caller, _tool_call(call), task)
+        await self._look(results.values())
         return await self._resulted(run, [call for call, _ in waiting], results)
 
     async def _resulted(
@@ -309,6 +318,7 @@ class Engine:
         await run.journal.add(lines)
         run.begin_again()
         results = await run.toolbox.round(run.caller(), calls)
+        await self._look(results)
         for result in results:
             self._suspect_result(run, result)
         parked = _parked(results, run.rounds)
@@ -320,6 +330,16 @@ class Engine:
             sync=parked is not None,
         )
         return parked
+
+    async def _look(self, results: Iterable[ToolResult | Waiting]) -> None:
+        """Look at long results beside the event loop."""
+        await self._suspicion.look(
+            [
+                result.content
+                for result in results
+                if isinstance(result, ToolResult) and result.taint is not None
+            ]
+        )
 
     def _suspect_result(self, run: Run, result: ToolResult | Waiting) -> None:
         if isinstance(result, ToolResult):

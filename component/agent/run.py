@@ -89,7 +89,6 @@ class Run:
         self.toolbox: Toolbox
         self._has_tools = False
         self._scanner = scanner
-        self._scanned: dict[str, str | None] = {}
         self._again = ""
         self._told = False
         self._view: View | None = None
@@ -126,10 +125,8 @@ class Run:
         )
 
     def scan(self, text: str) -> str | None:
-        """What is suspicious about a text, which is looked at once."""
-        if text not in self._scanned:
-            self._scanned[text] = self._scanner.scan(text)
-        return self._scanned[text]
+        """What is suspicious about a text."""
+        return self._scanner.scan(text)
 
     def view(self, result_tokens: int) -> View:
         """How lines are shown; the same one as long as nothing about that changes, and none of the
