@@ -137,7 +137,11 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
         async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
             audit.record(Event(kind="execute", outcome="done", subject="followed"))
 
-    main = "from component.cli.main import main; main()"
+    # Whoever started the tests in the background may have had the signal ignored.
+    main = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from component.cli.main import main; main()"
+    )
     command = [sys.executable, "-c", main, "audit", "tail", "-f", "-n", "1"]
     with subprocess.Popen(
         [*command, "--config", str(recorded)],
@@ -145,13 +149,16 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
-        assert process.stdout is not None
-        assert "record closed" in process.stdout.readline()
-        anyio.run(more)
-        assert "record opened" in process.stdout.readline()
-        assert process.stdout.readline().endswith("execute done followed\n")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        try:
+            assert process.stdout is not None
+            assert "record closed" in process.stdout.readline()
+            anyio.run(more)
+            assert "record opened" in process.stdout.readline()
+            assert process.stdout.readline().endswith("execute done followed\n")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
 
 
 def test_the_kinds_on_the_command_line_are_those_of_events() -> None:
