@@ -71,6 +71,8 @@ def thread() -> str:
     return "done"
 '''
 
+BUILTIN = ("echo", "memory_forget", "memory_recall", "memory_search", "memory_store", "time")
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Change:
@@ -180,19 +182,20 @@ def test_skills_come_from_modules_and_fixtures_from_the_switch(
     def names(**sections: object) -> tuple[str, ...]:
         return load_skills(settings(**sections)).view("all", lambda _skill: True).names()
 
-    assert names() == ("echo", "time")
+    assert names() == BUILTIN
     assert "conformance.add" in names(conformance=Conformance(enabled=True))
     (tmp_path / "gate.py").write_text(GATE)
     found = names(skills=Skills(modules=(str(tmp_path / "gate.py"),)))
-    assert set(found) == {"echo", "time", "wait", "wait_in_thread", "open_gate", "thread"}
+    assert set(found) == {*BUILTIN, "wait", "wait_in_thread", "open_gate", "thread"}
 
 
 def test_what_a_principal_sees(settings: Change) -> None:
     rules = (Rule(skills=("time",), allowed_jids=("romeo@localhost",)),)
     agent = Agent(allowed_jids=("romeo@localhost", "juliet@localhost"))
     service = Service(settings(agent=agent, policy=Policy(rules=rules)))
-    assert service.view(JID.parse("romeo@localhost")).names() == ("echo", "time")
-    assert service.view(JID.parse("juliet@localhost")).names() == ("echo",)
+    assert service.view(JID.parse("romeo@localhost")).names() == BUILTIN
+    juliet = service.view(JID.parse("juliet@localhost")).names()
+    assert juliet == tuple(name for name in BUILTIN if name != "time")
     assert service.view(JID.parse("mallory@localhost")).names() == ()
 
 

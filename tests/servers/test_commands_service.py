@@ -104,7 +104,8 @@ def test_the_commands_are_the_skills_of_the_view(
     mine = nodes(caller, desk.assistant)
     assert {n.removeprefix("skill/") for n in mine if n.startswith("skill/")} == names
     admins = nodes(other, desk.assistant)
-    assert admins - mine == {f"command/{name}" for name in ("status", "pause", "resume", "retry")}
+    for_admins = ("status", "pause", "resume", "retry", "audit")
+    assert admins - mine == {f"command/{name}" for name in for_admins}
     assert mine - admins == set()
     for node in sorted(mine):
         info = result(caller.iq(desk.assistant, query(INFO, f"node='{node}'")))

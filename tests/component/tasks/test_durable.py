@@ -452,7 +452,7 @@ async def test_work_past_its_deadline_is_ended(
             stopped.append(True)
 
     async with living(open_storage, slow) as world:
-        deadline = datetime.now(UTC) + timedelta(milliseconds=300)
+        deadline = datetime.now(UTC) + timedelta(milliseconds=700)
         if mode == "async":
             task = await world.task("slow", deadline=deadline)
             ended = await world.ear.ended(task)
