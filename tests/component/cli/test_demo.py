@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
@@ -49,6 +50,8 @@ def staying(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Whoever started the tests in the background may have had the signal ignored.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no lock
     ) as process:
         watchdog = Watchdog(process.pid)
         try:
