@@ -57,6 +57,9 @@ class Ear:
                 awaited.set()
         return True
 
+    async def sent(self) -> None:
+        """Everything has gone."""
+
     async def stopped(self, task: str) -> Task:
         """The event with which a task has ended, or asks; each is given once."""
         if task not in self._stopped:

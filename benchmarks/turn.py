@@ -3,13 +3,17 @@
 The model is a scripted endpoint on a socket that answers at once. Ours takes the message in
 durably, keeps the session, recalls memories, guards, pays and records; the bare loop is the openai
 SDK and nothing else; the two frameworks run their agents with one tool and no memory. Each side is
-a process of its own, and they take turns.
+a process of its own, and they take turns, a few turns of talk at a time: so what a machine does
+besides slows all of them.
+
+Then ten thousand people have talked with ours, and a hundred of them talk at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +24,10 @@ from benchmarks import processes
 from benchmarks.durable import Worker
 from benchmarks.report import Line, Target
 
-_TURNS = 200
+_TURNS = 30  # at a time
+_BLOCKS = 10  # in a run
+_KNOWN = 10_000
+_ACTIVE = 100
 _SCRIPT = [{"calls": [["lookup", {"word": "tide"}]]}, {"text": "The tide is high at noon."}]
 _BOUND = 1.5
 
@@ -31,10 +38,10 @@ def measure(runs: int) -> Iterator[Line]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = _endpoint(stack, directory)
         names = (
-            ("ours", "asyncio"),
             ("ours", "trio"),
-            ("bare", "asyncio"),
             ("bare", "trio"),
+            ("ours", "asyncio"),
+            ("bare", "asyncio"),
             ("streamed", "asyncio"),
             ("agents", "asyncio"),
             ("pydantic", "asyncio"),
@@ -45,11 +52,20 @@ def measure(runs: int) -> Iterator[Line]:
         }
         took: dict[tuple[str, str], list[float]] = {name: [] for name in names}
         for worker in sides.values():
-            worker.do("turns", count=_TURNS // 2)  # to warm up
+            worker.do("turns", count=3 * _TURNS)  # to warm up
         for _ in range(runs):
-            for name, worker in sides.items():
-                took[name].append(worker.do("turns", count=_TURNS))
-        idle = [sides["ours", "asyncio"].do("idle", sessions=1_000, active=150)]
+            blocks: dict[tuple[str, str], list[float]] = {name: [] for name in names}
+            for _ in range(_BLOCKS):
+                for name, worker in sides.items():
+                    blocks[name].append(worker.do("turns", count=_TURNS))
+            for name in names:
+                took[name].append(statistics.median(blocks[name]))
+        ours = sides["ours", "asyncio"]
+        ours.do("active", sessions=_ACTIVE)
+        before = [ours.do("active", sessions=_ACTIVE) for _ in range(runs)]
+        idle = [ours.do("idle", sessions=_KNOWN)]
+        ours.do("active", sessions=_ACTIVE)
+        after = [ours.do("active", sessions=_ACTIVE) for _ in range(runs)]
     for loop in ("asyncio", "trio"):
         yield Line(
             f"turn: 2 model calls, 1 tool call · bare openai SDK loop · {loop}",
@@ -72,10 +88,16 @@ def measure(runs: int) -> Iterator[Line]:
             bound,
         )
     yield Line(
-        "memory per idle session · 1,000 known, 150 others before them",
+        f"memory per idle session · {_KNOWN:,} known",
         "bytes",
         idle,
         target=Target(4096, "at most", of="ours"),
+    )
+    yield Line(
+        f"turn: {_ACTIVE} sessions active · {_KNOWN:,} known · beside those alone",
+        "ms",
+        after,
+        before,
     )
 
 

@@ -190,6 +190,9 @@ class _Tools:
 
         return ToolResult(lookup(**json.loads(arguments)))
 
+    def refused(self, caller: Any, name: str) -> None:
+        raise NotImplementedError
+
     async def outcome(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
@@ -199,15 +202,26 @@ class _Tools:
 
 class _Voice:
     def __init__(self) -> None:
-        self.heard = anyio.Event()
-        self.last = ""
+        self.waited_for: dict[str, anyio.Event] = {}
+        self.said: dict[str, str] = {}
 
     def say(self, reply: Any) -> bool:
-        self.last = reply.body
-        self.heard.set()
+        self.said[reply.to.id] = reply.body
+        self.waited_for[reply.to.id].set()
         return True
 
+    async def answer(self, turn: str) -> str:
+        await self.waited_for[turn].wait()
+        del self.waited_for[turn]
+        return self.said.pop(turn)
+
     def composing(self, to: Any, on: bool) -> None:
+        pass
+
+    def waits(self) -> bool:
+        return False
+
+    async def sent(self) -> None:
         pass
 
 
@@ -249,11 +263,11 @@ class _Ours:
     async def turn(self, person: int | None = None) -> str:
         number = next(self._numbers)
         name = f"person{number % _PEOPLE if person is None else person}"
-        voice = self._voice
-        voice.heard = anyio.Event()
+        turn = f"turn-{number}"
+        self._voice.waited_for[turn] = anyio.Event()
         await self._conversations.received(
             self._new(
-                id=f"turn-{number}",
+                id=turn,
                 agent="assistant",
                 principal=self._jid(name, "example.org"),
                 requester=self._jid(name, "example.org", "phone"),
@@ -261,14 +275,19 @@ class _Ours:
                 body=QUESTION,
             )
         )
-        await voice.heard.wait()
-        return voice.last
+        return await self._voice.answer(turn)
 
-    async def idle(self, *, sessions: int, active: int) -> float:
+    async def active(self, *, sessions: int) -> float:
+        """Milliseconds for each of so many turns, of different people, that run at once."""
+        began = perf_counter()
+        async with anyio.create_task_group() as group:
+            for person in range(sessions):
+                group.start_soon(self.turn, 100_000 + person)
+        return (perf_counter() - began) / sessions * 1000
+
+    async def idle(self, *, sessions: int) -> float:
         """Bytes that a session takes that is known and has nothing to do."""
-        self._model[0] = _Instant()
-        for person in range(active):
-            await self.turn(100_000 + person)
+        model, self._model[0] = self._model[0], _Instant()
         gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
@@ -277,6 +296,7 @@ class _Ours:
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
+        self._model[0] = model
         return (after - before) / sessions
 
 
@@ -361,7 +381,13 @@ async def main(side: str, url: str, directory: Path) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     if side == "ours":
         async with _ours(url, directory) as ours:
-            await _serve({"turns": lambda count: _turns(ours.turn, count=count), "idle": ours.idle})
+            await _serve(
+                {
+                    "turns": lambda count: _turns(ours.turn, count=count),
+                    "active": ours.active,
+                    "idle": ours.idle,
+                }
+            )
         return
     makers = {"bare": _bare, "streamed": _streamed, "agents": _agents, "pydantic": _pydantic}
     turn = makers[side](url)

@@ -1,11 +1,10 @@
 """What `xmpp-agent doctor` looks at: each thing that can be wrong, one after the other."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal
 
 import anyio
-import msgspec
 
+from component.checks_of_agents import Check, check_agents, check_watching
 from component.connection.connection import ComponentConnection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
@@ -21,16 +20,7 @@ from xep.disco import INFO, InfoQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-Verdict = Literal["ok", "warning", "failed"]
 _ANSWER_S = 10.0
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at: its name, how it stands, and what there is to say."""
-
-    name: str
-    verdict: Verdict
-    text: str
 
 
 async def check_all(settings: Settings) -> AsyncIterator[Check]:
@@ -45,8 +35,13 @@ async def check_all(settings: Settings) -> AsyncIterator[Check]:
         yield check
     storage = await _storage(settings)
     yield storage
+    if storage.verdict != "failed" or settings.memory.path is not None:
+        async for check in check_agents(settings):
+            yield check
     if storage.verdict == "warning":
         return
+    async for check in check_watching(settings):
+        yield check
     connection, established = await _connection(settings)
     yield connection
     if established is not None:
@@ -98,8 +93,9 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         return
     # Who has none need not load what asks them.
     from component.models.looking import look  # noqa: PLC0415
+    from component.service.options import own_models  # noqa: PLC0415
 
-    async for found in look(settings.llm):
+    async for found in look(settings.llm, own_models(settings)):
         name = "model" if found.section == "llm" else f"model {found.section}"
         yield Check(name, found.verdict, found.text)
 

@@ -102,6 +102,7 @@ class Children:
         try:
             spawn = msgspec.json.decode(arguments, type=Spawn)
         except msgspec.DecodeError as error:
+            self.refused(caller, NAME)
             return ToolResult(f"No sub-agent was made: {error}.", is_error=True)
         for what, asked, had in (
             ("tool", spawn.skills, caller.skills),
@@ -120,12 +121,16 @@ class Children:
             outcome = await self._engine.turn(ask)
         return self._told(caller, ask, outcome)
 
+    def refused(self, caller: Caller, _name: str) -> None:
+        """Record that no sub-agent was made."""
+        self._record(caller, caller.agent, "refused", "what it is to do cannot be read")
+
     async def outcome(self, caller: Caller, call: ToolCall, _task: str) -> ToolResult | Waiting:
         """Let a sub-agent go on whose task is over."""
         return await self.call(caller, call.id, call.name, call.arguments)
 
-    async def give_up(self, caller: Caller, call: ToolCall, _task: str) -> None:
-        """End a sub-agent, and all that it waits for."""
+    async def give_up(self, caller: Caller, call: ToolCall, _task: str | None) -> None:
+        """End a sub-agent, and all that it is at or waits for."""
         try:
             spawn = msgspec.json.decode(call.arguments, type=Spawn)
         except msgspec.DecodeError:
@@ -203,6 +208,7 @@ def _profile(caller: Caller, agent: str, spawn: Spawn, above: tuple[str, ...]) -
         personality="Answer to the point, with everything that was asked for and nothing more.",
         instructions=spawn.instructions,
         tier=spawn.tier or caller.tier,
+        model_of="" if spawn.tier else caller.model_of,
         capabilities=spawn.capabilities or caller.capabilities,
         skills=spawn.skills or caller.skills,
         above=above,

@@ -28,6 +28,8 @@ class Compaction:
     async def look(self, run: Run) -> None:
         """Sum up what is more than may be shown, before it has to be left out."""
         most = self._room.earlier(run.model)
+        if run.journal.tokens <= most:
+            return
         lines = [line for line in run.journal.lines if _turn(line) not in run.journal.ids]
         if sum(tokens_of(line, run.model.tokens) for line in lines) > most:
             await self.shrink(run, most // 2)

@@ -27,6 +27,7 @@ from component.memory.lines import SessionKey
 from component.memory.sessions import Forgotten
 from component.settings.agents import Loop
 from component.storage import Storage, StorageError
+from component.storage.database import Database
 from component.storage.sqlite import process_clock
 from xep.jid import JID
 
@@ -34,6 +35,8 @@ _log = structlog.get_logger("component.agent")
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
+_TOLD_AT_TRY: Final = 2
+"""Whoever waits for a disk hears of it once it has refused so often."""
 
 
 class Doing(msgspec.Struct, frozen=True):
@@ -98,12 +101,13 @@ class Conversations:
         turn = Turn(incoming)
         # It has its place before it is on disk, so that those of one session keep their order.
         lane = self._lanes.add(key, turn)
-        stored = False
+        stored, written, answered = False, False, self._outlet.take()
         try:
-            stored = await self._storage.write(
-                partial(turns.insert, home=self._home, key=key, incoming=incoming)
-            )
+            stored = await self._storage.write(partial(self._insert, key, incoming, answered))
+            written = True
         finally:
+            if not written:
+                self._outlet.put_back(answered)
             if not stored:
                 self._lanes.remove(lane, turn)
         if not stored:
@@ -114,6 +118,12 @@ class Conversations:
         if live is not None:
             live.said_more()
         self._go()
+
+    def _insert(
+        self, key: SessionKey, incoming: Incoming, answered: Sequence[str], db: Database
+    ) -> bool:
+        turns.delete(db, answered)
+        return turns.insert(db, self._home, key, incoming)
 
     def connected(self) -> None:
         """There is a stream again: say what could not be said."""
@@ -212,6 +222,9 @@ class Conversations:
         if isinstance(profile, Away) and turn.resumed:
             profile = profile.begun or profile
         if isinstance(profile, Away):
+            if turn.resumed:  # what it has begun before, a person may still be asked about
+                gone = Profile(agent=lane.key.agent)
+                await self._engine.stop(self._ask(lane.key, turn, gone))
             self._outlet.say(turn, profile.sentence)
             return "away"
         self._outlet.composing(turn, True)
@@ -252,6 +265,8 @@ class Conversations:
         wait = min(_FIRST_WAIT_S * 2**turn.tries, _LONGEST_WAIT_S)
         _log.warning("a turn has to wait", turn=turn.incoming.id, reason=str(error), seconds=wait)
         turn.tries += 1
+        if turn.tries == _TOLD_AT_TRY:
+            self._outlet.mention(turn.incoming, "no-disk", sentences.NO_DISK)
         turn.resumed = True
         turn.stored = False
         self._lanes.add(lane.key, turn, first=True)
@@ -302,14 +317,25 @@ class Conversations:
         self._parked.add(turn.incoming.id, key, parked.tasks)
         self._outlet.composing(turn, False)
         if not live.ended.isdisjoint(parked.tasks):
-            self._soon(self._wake, turn.incoming.id)
+            self._soon(self._keep_waking, turn.incoming.id)
         elif parked.new and not parked.question:
             what = f"waits-{parked.round}"
             self._outlet.mention(turn.incoming, what, sentences.STILL_AT_IT)
 
     async def _later(self, turn: str, until: int) -> None:
         await anyio.sleep(max(0, until - self._clock()) / 1000)
-        await self._wake(turn)
+        await self._keep_waking(turn)
+
+    async def _keep_waking(self, turn: str) -> None:
+        """Go on with a parked turn, however long the disk refuses."""
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                return await self._wake(turn)
+            except StorageError as error:
+                _log.warning("a turn has to wait", turn=turn, reason=str(error), seconds=wait)
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
 
     async def _wake(self, turn: str) -> None:
         """Go on with a parked turn."""

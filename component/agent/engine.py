@@ -16,11 +16,13 @@ from component.agent.asking import Room, request
 from component.agent.compaction import Compaction
 from component.agent.journal import Sessions
 from component.agent.observer import NoObserver, Observer
+from component.agent.profile import Profile
 from component.agent.protocol import Recall, Scanner, ToolResult, Tools, Waiting
 from component.agent.run import Ask, Run
 from component.agent.suspicion import Suspicion
 from component.agent.thinking import Thinking
-from component.audit.protocol import Event, Recorder
+from component.agent.witness import Witness
+from component.audit.protocol import Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
 from component.memory.lines import Called, Line, Note, Resulted, Said
 from component.models.call_ids import distinct
@@ -35,12 +37,11 @@ from component.models.protocol import (
 )
 from component.policy.taint import Taint
 from component.settings.agents import Loop
-from component.settings.llm import Tier
 from component.storage.errors import StorageError
 
 _log = structlog.get_logger("component.agent")
 
-Models: TypeAlias = Callable[[Tier], Model]
+Models: TypeAlias = Callable[[Profile], Model]
 
 _SHORT_WAIT_S: Final = 20.0
 """Seconds for which a turn waits for a model that says when it can be had; once."""
@@ -77,7 +78,7 @@ class Engine:
     """Runs turns.
 
     Args:
-        models: the model of a tier.
+        models: the model that an agent uses.
         tools: the skills.
         builtin: tools of the loop itself, such as those for sub-agents.
         sessions: the conversations on disk.
@@ -115,7 +116,7 @@ class Engine:
         self._builtin = list(builtin)
         self._recall = recall
         self._suspicion = Suspicion(scanner)
-        self._record = record
+        self._witness = Witness(record)
         self._loop = loop
         self._room = Room(history_tokens, max_tokens, loop.tool_result_tokens)
         self._recalled = recalled
@@ -180,7 +181,7 @@ class Engine:
     # 1: the session.
 
     def _run(self, ask: Ask) -> Run:
-        model = self._models(ask.profile.tier)
+        model = self._models(ask.profile)
         return Run(ask, model, self.sessions, self._suspicion, self._loop)
 
     async def _session(self, run: Run) -> None:
@@ -199,8 +200,7 @@ class Engine:
                 if isinstance(line, Resulted) and line.taint is not None
             ]
         )
-        for one in ask.messages:
-            self._suspect(run, one.body, one.taint if one.taint != "person" else None)
+        self._witness.heard(run, ask.messages)
         run.count_rounds()
 
     async def _unfinished(self, run: Run) -> Parked | None:
@@ -249,17 +249,19 @@ class Engine:
 
     async def _remember(self, run: Run) -> None:
         run.open_toolbox(self._tools, self._builtin, self.observer)
+        self._witness.notes(run)
         if self._recall is None or not self._recalled:
             return
         incoming = run.ask.messages[-1]
         try:
             run.recalled = await self._recall.recall(
-                run.ask.profile.agent, incoming.principal, incoming.body, self._recalled
+                *(run.ask.profile.agent, incoming.principal, incoming.body, self._recalled),
+                trace=run.ask.id,
             )
         except StorageError as error:
             _log.warning("nothing can be recalled", turn=run.ask.id, reason=str(error))
         for one in run.recalled:
-            self._suspect(run, one.body, one.taint)
+            self._witness.suspect(run, one.body, one.taint)
             if one.taint is not None:
                 run.taints.add(one.taint)
 
@@ -270,8 +272,7 @@ class Engine:
         attention = run.ask.attention
         if attention.more():
             messages = await attention.take()
-            for one in messages:
-                self._suspect(run, one.body, one.taint if one.taint != "person" else None)
+            self._witness.heard(run, messages)
             await run.journal.heard(messages)
 
     async def _think(self, run: Run) -> Completion | None:
@@ -343,23 +344,7 @@ class Engine:
 
     def _suspect_result(self, run: Run, result: ToolResult | Waiting) -> None:
         if isinstance(result, ToolResult):
-            self._suspect(run, result.content, result.taint)
-
-    def _suspect(self, run: Run, text: str, taint: str | None) -> None:
-        """Record what looks like orders in data; the fence says so to the model."""
-        finding = None if taint is None else run.scan(text)
-        if finding is not None:
-            self._record.record(
-                Event(
-                    kind="injection",
-                    outcome="found",
-                    principal=str(run.ask.key.who),
-                    agent=run.ask.profile.agent,
-                    trace=run.ask.id,
-                    subject=str(taint),
-                    detail=finding,
-                )
-            )
+            self._witness.suspect(run, result.content, result.taint)
 
     # 7 and 8: the answer, on disk.
 
@@ -406,10 +391,9 @@ class Engine:
         given_up = 0
         lines: list[Line] = []
         for call, task in waiting:
-            if task is not None:
-                source = run.toolbox.source(call.name)
-                await source.give_up(run.caller(), _tool_call(call), task)
-                given_up += 1
+            source = run.toolbox.source(call.name)
+            await source.give_up(run.caller(), _tool_call(call), task)
+            given_up += task is not None
             stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
             lines.append(journal.resulted(ask.id, call.id, stopped))
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))

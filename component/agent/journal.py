@@ -47,12 +47,14 @@ class Journal:
     Attributes:
         summary: stands for what is above `lines`.
         lines: the end of the conversation, what this turn adds included.
+        tokens: about how many that end had when it was read.
         ids: the turn, and the messages that it answers too.
     """
 
     def __init__(self, sessions: Sessions, key: SessionKey, turn: str) -> None:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
+        self.tokens = 0
         self.ids: list[str] = [turn]
         self._sessions = sessions
         self._key = key
@@ -67,7 +69,7 @@ class Journal:
         """
         read = self._sessions.open if may_archive else self._sessions.read
         found = await read(self._key, tokens=tokens, count=count)
-        self.summary, self.lines = found.summary, list(found.lines)
+        self.summary, self.lines, self.tokens = found.summary, list(found.lines), found.tokens
         there = {id(line) for line in self.lines}
         for turn in resumed:
             for line in await self._sessions.turn(self._key, turn):

@@ -1,8 +1,9 @@
 """What the loop tells about itself, for metrics and traces. Nobody has to listen."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from component.metrics.traces import NOTHING, Span
 from component.models.protocol import Usage
 
 
@@ -19,11 +20,8 @@ class Observer(Protocol):
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         """A tool was called: done, failed, waits, unknown, malformed, storage, broke."""
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """A part of a trace, for the time of the context: invoke_agent, chat, execute_tool."""
-
-
-_NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class NoObserver:
@@ -38,6 +36,6 @@ class NoObserver:
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         """Nothing is counted."""
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """Nothing is traced."""
-        return _NOTHING
+        return NOTHING

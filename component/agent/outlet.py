@@ -1,4 +1,4 @@
-"""What is said, and that it was said: an answer's row goes when its answer is on its way."""
+"""What is said, and that it was said: an answer's row goes when its answer has gone."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +16,8 @@ from component.storage import Storage, StorageError
 
 _log = structlog.get_logger("component.agent")
 
+_GATHER_S: Final = 0.02
+"""For so long rows wait for a message that takes them along in its own transaction."""
 _LAST_WORDS_S: Final = 5.0
 """Seconds in which what was said is written down when the service ends."""
 
@@ -34,11 +36,15 @@ class Outlet:
         self._storage = storage
         self._over = over
         self._unsaid: deque[tuple[Reply, Sequence[str]]] = deque()
+        self._answered: list[str] = []
+        self._any_answered = anyio.Event()
         self._group: TaskGroup | None = None
 
     def open(self, group: TaskGroup | None) -> None:
-        """From now on rows are deleted by tasks of this group; None: nothing is said any more."""
+        """From now on rows are deleted by a task of this group; None: nothing is said any more."""
         self._group = group
+        if group is not None:
+            group.start_soon(self._clear)
 
     def say(self, turn: Turn, sentence: str) -> None:
         """Say the answer of a turn: its row stays until that is done."""
@@ -69,17 +75,43 @@ class Outlet:
         """A turn is over: its rows go, the turn's own first."""
         self._over(ids[0])
         # Nobody waits for this: if it comes to nothing the answer is said again, under its id.
-        if self._group is not None:
-            self._group.start_soon(self._delete, ids)
+        self._answered += ids
+        self._any_answered.set()
 
-    async def _delete(self, ids: Sequence[str]) -> None:
-        delete = partial(turns.delete, turns=ids)
+    def take(self) -> list[str]:
+        """The rows that may go, for who writes now anyway and takes them along."""
+        if self._voice.waits():
+            return []
+        taken, self._answered = self._answered, []
+        return taken
+
+    def put_back(self, taken: Sequence[str]) -> None:
+        """They could not be written away."""
+        self._answered[:0] = taken
+        self._any_answered.set()
+
+    async def _clear(self) -> None:
         try:
-            await self._storage.write(delete, keep_trying=True)
-        except anyio.get_cancelled_exc_class():
+            while True:
+                await self._any_answered.wait()
+                self._any_answered = anyio.Event()
+                await anyio.sleep(_GATHER_S)
+                await self._delete(keep_trying=True)
+        finally:
             with anyio.move_on_after(_LAST_WORDS_S, shield=True):
                 try:
-                    await self._storage.write(delete)
+                    await self._delete(keep_trying=False)
                 except StorageError as error:
-                    _log.warning("answers will be said again", turns=ids, reason=str(error))
+                    _log.warning("answers will be said again", reason=str(error))
+
+    async def _delete(self, *, keep_trying: bool) -> None:
+        if not self._answered:
+            return
+        taken, self._answered = self._answered, []
+        try:
+            # An answer that waits for a slow server would be lost with this process.
+            await self._voice.sent()
+            await self._storage.write(partial(turns.delete, turns=taken), keep_trying=keep_trying)
+        except BaseException:
+            self.put_back(taken)
             raise

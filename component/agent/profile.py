@@ -17,7 +17,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `instructions` are texts for the model, from the declaration, the workspace or a persona;
     empty ones have a default. `context` is what it knows of its field, `user` and `memory` are what
     it keeps in files about the person. `max_iterations` replaces that of the settings, `max_tokens`
-    bounds an answer below theirs. `spawn` says whether it may have sub-agents.
+    bounds an answer below theirs. `model_of` names the agent whose own model it uses, if it is none
+    of a tier. `spawn` says whether it may have sub-agents.
     """
 
     agent: str
@@ -29,6 +30,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     memory: str = ""
     tier: Tier = "standard"
+    model_of: str = ""
     temperature: float | None = None
     capabilities: tuple[str, ...] = ("*",)
     skills: tuple[str, ...] = ("*",)

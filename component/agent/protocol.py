@@ -52,6 +52,12 @@ class Voice(Protocol):
     def composing(self, to: Incoming, on: bool) -> None:
         """Show, where a client can, that an answer is being written (XEP-0085)."""
 
+    def waits(self) -> bool:
+        """Whether something is on its way that would be lost if this process ended now."""
+
+    async def sent(self) -> None:
+        """Wait until nothing is that was said before."""
+
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf, and within what, a tool is called.
@@ -60,7 +66,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     `skills` those of the names it is offered. `turn` is the turn, which is the trace too. `taints`
     are those of everything the model has been shown in this conversation. `paid_by` is the turn
     whose budget it all counts against, `spawn` whether the agent may have sub-agents, `tier` the
-    kind of model it uses.
+    kind of model it uses, `model_of` the agent whose own it uses instead.
     """
 
     incoming: Incoming
@@ -72,6 +78,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     paid_by: str = ""
     spawn: bool = True
     tier: Tier = "standard"
+    model_of: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -107,18 +114,31 @@ class Tools(Protocol):
         wrong, with the arguments or the skill, is a result for the model. Raises StorageError.
         """
 
+    def refused(self, caller: Caller, name: str) -> None:
+        """Record that a call was not made: no such tool is offered, or its arguments cannot be
+        read. Never waits.
+        """
+
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """What became of a task that a call goes on as. Raises StorageError."""
 
-    async def give_up(self, caller: Caller, call: ToolCall, task: str) -> None:
-        """The task that a call goes on as is no longer wanted. Raises StorageError."""
+    async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
+        """A call is no longer wanted: end what it goes on as, which is `task` if that is known.
+
+        One that nobody waits for any more may be under way all the same. Raises StorageError.
+        """
 
 
 class Recall(Protocol):
     """Finds memories."""
 
-    async def recall(self, agent: str, principal: JID, words: str, most: int) -> Sequence[Recalled]:
-        """The memories of one principal (and those shared with it) that bear on these words."""
+    async def recall(
+        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
+    ) -> Sequence[Recalled]:
+        """The memories of one principal (and those shared with it) that bear on these words.
+
+        `trace` is the turn.
+        """
 
 
 class Scanner(Protocol):

@@ -119,6 +119,7 @@ class Run:
             paid_by=self.ask.paid_by or self.ask.id,
             spawn=profile.spawn,
             tier=profile.tier,
+            model_of=profile.model_of,
             capabilities=profile.capabilities,
             skills=profile.skills,
             taints=frozenset(self.taints),

@@ -19,6 +19,10 @@ TOO_MANY: Final = (
     "You have {count} messages waiting here, and I can keep no more. Write again when I have"
     " answered some."
 )
+NO_DISK: Final = (
+    "I cannot write down what we say: my disk refuses. Your message is kept, and I answer as"
+    " soon as that is mended."
+)
 BROKE: Final = "Something went wrong here, and I have no answer. It was written down to be mended."
 EMPTY: Final = "I have no answer to that. Try to say it in other words."
 FILTERED: Final = "The provider of my language model does not let me answer that."

@@ -87,9 +87,14 @@ class Thinking:
         completion: Completion | None = None
         outcome, began, spent = "dropped", monotonic(), None
         try:
-            with self._observer.span("chat", model=model.name), attention.thinking():
+            with self._observer.span("chat", model=model.name) as span, attention.thinking():
                 completion = await model.complete(request, pieces.append)
-                outcome = "done"
+                outcome, usage = "done", completion.usage
+                span.tell(
+                    answered_by=completion.model or model.name,
+                    tokens_in=usage.tokens_in,
+                    tokens_out=usage.tokens_out,
+                )
         except ContextOverflowError:
             outcome, spent = "overflow", _NOTHING
             raise

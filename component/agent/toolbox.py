@@ -80,6 +80,7 @@ class Toolbox:
         if not again:
             wrong = self._wrong(call)
             if wrong:
+                self.source(call.name).refused(caller, call.name)
                 self._observer.tool_call(
                     call.name, "unknown" if call.name not in self._sources else "malformed", 0.0
                 )

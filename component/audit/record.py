@@ -214,6 +214,9 @@ class Audit:
                 await anyio.sleep(_GATHER_S if self._failure is None else wait)
                 self._hurry = anyio.Event()
                 await self._commit(raising=False)
+                if not self._anchored:
+                    # The database knows of a record from its first lines on, whenever it is copied.
+                    await self._guarded(self._anchor)
                 if self._begun:
                     self._begun = False
                     await self._guarded(self._retire)

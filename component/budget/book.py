@@ -178,7 +178,9 @@ class BudgetBook:
             return [*rows_of(database, today), *open_tasks(database)]
 
         for row in await self._storage.read(op):
-            self._accounts[row.key] = _Account(row.tokens, row.usd, row.calls)
+            account = self._accounts[row.key] = _Account(row.tokens, row.usd, row.calls)
+            # That was told before this life of the process.
+            account.alerted = self._part(row.key, account) >= self._limits.alert
         task_status.started()
         while True:
             await self._work.wait()
@@ -267,12 +269,16 @@ class BudgetBook:
         )
         raise BudgetExceededError(_sentence(scope), scope, of)
 
-    def _watch(self, key: Key, account: _Account) -> None:
+    def _part(self, key: Key, account: _Account) -> float:
+        """The part of a budget that is spent."""
         limit = self._limit(key)
-        part = max(
+        return max(
             account.tokens / limit.tokens if limit.tokens else 0.0,
             account.usd / limit.usd if limit.usd else 0.0,
         )
+
+    def _watch(self, key: Key, account: _Account) -> None:
+        part = self._part(key, account)
         if account.alerted or part < self._limits.alert or key[1] == "task":
             return
         account.alerted = True
@@ -281,7 +287,14 @@ class BudgetBook:
         said = f"{round(part * 100)} % of the budget of {whose} is spent: {_told(row)}."
         _log.warning("a budget is nearly spent", scope=key[1], of=key[2], part=round(part, 2))
         self._recorder.record(
-            Event(kind="budget", outcome="alert", subject=f"{key[1]} {key[2]}", detail=_told(row))
+            Event(
+                kind="budget",
+                outcome="alert",
+                principal=key[2] if key[1] == "principal" else "",
+                agent=key[2] if key[1] == "agent" else "",
+                subject=f"{key[1]} {key[2]}".strip(),
+                detail=_told(row),
+            )
         )
         self._alert(said)
 

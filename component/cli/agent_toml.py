@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from component.settings.describe import Key, Table, tables
 
 _WIDTH = 88
+_ONE_OF_SEVERAL = "heavy"
 
 _TOP = """\
 Configuration of xmpp-agent. A commented key shows its default.
@@ -31,7 +32,9 @@ def _table(table: Table, values: Mapping[str, str]) -> str:
     if table.name:
         # A table that is not commented out would be an entry of its own.
         mark = "# " if table.repeated or table.optional else ""
-        parts.append(f"{_comment(table.description)}\n{mark}{table.header}")
+        # Where any of several names can stand, one does: so the line is right without its mark.
+        header = table.header.replace("…", _ONE_OF_SEVERAL)
+        parts.append(f"{_comment(table.description)}\n{mark}{header}")
     if table.like is not None:
         parts.append(f"# with the keys of [{table.like}]")
     parts += [_key(key, f"{table.name}.{key.name}".lstrip("."), values) for key in table.keys]

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -51,7 +51,7 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     return kinds(function)
 
 
-@audit.command()
+@audit.command(short_help="Verify that the record is whole.")
 @config_option
 @_json_option
 @click.option(
@@ -171,7 +171,9 @@ def query(
     wanted = Query(**filters, since=_time("since", since), until=_time("until", until))
     directory = _directory(load_settings(config))
     find = latest if newest_first else earliest
-    _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json)
+    if not _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json):
+        # On stderr, so that a program that counts lines counts none.
+        click.echo("No line of the record has all of that.", err=True)
 
 
 def _directory(settings: "Settings") -> Path:
@@ -193,7 +195,14 @@ def _link(text: str) -> "Link":
     return Link(int(number), digest)
 
 
+_FILES_ONLY: Final = (
+    "How far the record was written is known there. With --files-only what can be told from the"
+    " files is verified: a tail that was cut off would not be noticed."
+)
+
+
 def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
+    from component.audit.files import files_in  # noqa: PLC0415
     from component.audit.heads import heads_in, own_head  # noqa: PLC0415
     from component.audit.opening import read_chain  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
@@ -203,14 +212,16 @@ def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
         where = settings.storage
         found = peek(where.path, where.postgres.get_secret_value(), heads_in)
         head = None if found is None else own_head(found, read_chain(directory), directory)
+        there = bool(files_in(directory))
     except StorageError as error:
-        raise Fault(
-            f"{error}",
-            "How far the record was written is known there. With --files-only what can be told"
-            " from the files is verified: a tail that was cut off would not be noticed.",
-        ) from None
+        raise Fault(f"{error}", _FILES_ONLY) from None
     except OSError as error:
         raise _unreadable(directory, error) from None
+    if head is None and there:
+        raise Fault(
+            f"There is a record in {directory}, and the database knows nothing of it, or is gone.",
+            _FILES_ONLY,
+        )
     return [] if head is None else [head.link]
 
 
@@ -232,11 +243,14 @@ def _time(name: str, text: str | None) -> str | None:
         raise click.UsageError(f"--{name}: {error}") from None
 
 
-def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> None:
+def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> int:
+    """Print lines as they come; returns how many there were."""
     import msgspec  # noqa: PLC0415
 
+    printed = 0
     try:
         for line in lines:
+            printed += 1
             if as_json:
                 line.prev = ""  # is left out then
                 click.echo(msgspec.json.encode(line).decode())
@@ -248,6 +262,7 @@ def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> None:
         raise  # click ends quietly when nobody reads any more
     except OSError as error:
         raise _unreadable(directory, error) from None
+    return printed
 
 
 def _said(line: "Line") -> str:
@@ -278,9 +293,10 @@ def _show_verdict(verdict: "Verdict", directory: Path) -> None:
     if verdict.whole and not verdict.lines:
         click.echo(f"There is no record in {directory} yet.")
     elif verdict.whole:
+        files = "1 file" if verdict.files == 1 else f"{verdict.files} files"
         click.echo(
             f"{click.style('The record is whole', fg='green')}: {verdict.lines} lines in"
-            f" {verdict.files} files, from {verdict.since} to {verdict.until}."
+            f" {files}, from {verdict.since} to {verdict.until}."
         )
         click.echo(f"The last one is {verdict.last}:{verdict.hash}")
     else:

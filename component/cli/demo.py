@@ -91,6 +91,7 @@ def demo(
     import anyio  # noqa: PLC0415 - --help needs none of it
 
     from component import logs  # noqa: PLC0415
+    from component.devserver.visitor import VisitError  # noqa: PLC0415
 
     logs.configure("warning", "human")
     llm = None if no_model or fixtures else _llm(model_url, model)
@@ -99,6 +100,10 @@ def demo(
         anyio.run(_show, once, port, fixtures, llm, backend=backend)
     except* KeyboardInterrupt:
         interrupted = True  # the show takes long enough for somebody to have seen what they wanted
+    except* VisitError:
+        # An interrupt may hit the server in this process, and its visitors are the first to notice.
+        if not interrupted:
+            raise
     except* BrokenPipeError:
         # Whoever reads has had enough; click ends quietly when it is told without the group.
         raise BrokenPipeError(errno.EPIPE, "nobody reads any more") from None

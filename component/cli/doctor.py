@@ -9,7 +9,7 @@ import click
 from component.cli.frame import Fault, config_option, load_settings
 
 if TYPE_CHECKING:
-    from component.checks import Check
+    from component.checks_of_agents import Check
     from component.settings import Settings
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("wrong", "red")}
@@ -20,8 +20,9 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("wron
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a check.")
 def doctor(config: Path, as_json: bool) -> None:
     """Check everything that can be wrong: the file, the policy, the skills, the language models,
-    the data directory, the way to the server, the handshake, and whether IQs pass through the
-    server and back. Models are not made to say anything, so that costs nothing.
+    the data directory, the memory, personas, metrics, the way to the server, the handshake, and
+    whether IQs pass through the server and back. Models are not made to say anything, so that costs
+    nothing.
 
     It connects as the component, so stop the service first to have that checked too. Ends with 0 if
     nothing is wrong, and with 1 if something is.

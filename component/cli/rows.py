@@ -1,26 +1,38 @@
 """Values that a command gave, as tables: rows with columns, or one thing with its fields."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 _STYLES = {"failed": "red", "rejected": "red", "running": "green", "input-required": "yellow"}
+_WHOLE = frozenset(("id", "name", "state", "scope", "of"))
+"""Columns that are there to be copied or told apart at a glance, so they are never broken."""
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z")
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table: a column for each field that any of them has."""
+    """Print rows as a table: a column for each field that any of them has.
+
+    Of what has a name the id is left out: commands take the name.
+    """
     columns = list(dict.fromkeys(name for row in rows for name in row))
+    if "name" in columns and "id" in columns:
+        columns.remove("id")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        # An id is there to be copied, so it is never cut.
-        table.add_column(_title(name), overflow="fold", no_wrap=name == "id")
+        cells = (str(row.get(name)) for row in rows)
+        whole = name in _WHOLE or any(map(_TIME.fullmatch, cells))
+        title = _title(name)
+        table.add_column(title, overflow="fold", no_wrap=whole, min_width=len(title))
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in columns))
-    _console().print(table)
+    _print(table)
 
 
 def print_sheet(sheet: Mapping[str, Any]) -> None:
@@ -30,12 +42,19 @@ def print_sheet(sheet: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in sheet.items():
         table.add_row(_title(name), _cell(value))
-    _console().print(table)
+    _print(table)
 
 
-def _console() -> Console:
-    # In a pipe a line is not cut to a width that nobody has.
-    return Console(width=None if sys.stdout.isatty() else 200)
+def _print(table: Table) -> None:
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    # In a pipe a line is not cut to a width that nobody has, nor filled up to it.
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def _title(name: str) -> str:
@@ -62,4 +81,8 @@ def _said(value: Any) -> str:
         if all(isinstance(each, Mapping) for each in value):
             return "\n".join(" ".join(map(_said, each.values())) for each in value)
         return ", ".join(map(_said, value))
+    if isinstance(value, float):
+        return f"{value:.6f}".rstrip("0").rstrip(".")
+    if isinstance(value, str) and (time := _TIME.fullmatch(value)):
+        return f"{time[1]} {time[2]}Z"
     return str(value)

@@ -33,6 +33,8 @@ def run(config: Path) -> None:
 
     from component import logs  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
+    from component.models.protocol import ModelRefusedError  # noqa: PLC0415
+    from component.policy import PolicyError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
@@ -44,6 +46,9 @@ def run(config: Path) -> None:
         )
     except* (StorageError, TracesError) as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
+    except* (ModelRefusedError, PolicyError) as errors:
+        lines = (line for error in errors.exceptions for line in str(error).splitlines())
+        raise ConfigFault(*lines) from None
     if not orderly:
         raise click.exceptions.Exit(ExitCode.FAILURE)
 

@@ -63,7 +63,7 @@ AGENTS = Outline(
 PAUSE_AGENT = Outline(
     name="pause-agent",
     title="Pause an agent",
-    about="let an agent answer nobody, until resume-agent",
+    about="let an agent answer nobody, until it is resumed",
     params=NameParams,
     who="admin",
 )

@@ -20,6 +20,7 @@ from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Remembered
 from component.memory.lines import SessionKey
 from component.memory.personas import Persona, PersonaError
+from component.memory.sharing import PRIVATE
 from component.memory.upkeep import Forgotten, Status
 from xep.jid import JID
 
@@ -65,6 +66,9 @@ class Personas(Protocol):
 
 class Knowledge(Protocol):
     """What is remembered: `component.memory.knowledge.Knowledge`. All raise StorageError."""
+
+    async def get(self, agent: str, principal: JID, key: str) -> list[Remembered]:
+        """The memories of this very key, one for each scope that has it."""
 
     async def search(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
         """The memories that fit best."""
@@ -113,6 +117,7 @@ class Chosen(msgspec.Struct, frozen=True):
     name: str
     description: str
     active: bool
+    icon: str = ""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -148,6 +153,14 @@ class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             " given.",
         ),
     ] = ()
+    scope: Annotated[
+        str,
+        msgspec.Meta(
+            title="Scope",
+            description="With forget: whose memory it is, as the list shows it between brackets;"
+            " private, which is yours alone, unless given.",
+        ),
+    ] = ""
 
 
 NEW = Outline(
@@ -176,7 +189,7 @@ PERSONA = Outline(
 MEMORY = Outline(
     name="memory",
     title="Memory",
-    about="what I remember of you; add words to search, or forget and a key",
+    about="what I remember of you; add words to search, or forget and a key (and scope=…)",
     params=MemoryParams,
 )
 
@@ -290,14 +303,18 @@ class ConversationCommands:
         active = await self._personas.active(agent, who)
         found = [
             Chosen(
-                each.id, each.name, each.description, active is not None and active.id == each.id
+                id=each.id,
+                name=each.name,
+                description=each.description,
+                active=active is not None and active.id == each.id,
+                icon=each.icon,
             )
             for each in await self._personas.list(who)
         ]
         if not found:
             return Answer("There are no personas to choose from.", ())
         lines = [
-            f"{'*' if each.active else '-'} {each.id}"
+            " ".join(("*" if each.active else "-", *filter(None, (each.icon, each.id))))
             + (f" - {each.description}" if each.description else "")
             for each in found
         ]
@@ -306,7 +323,9 @@ class ConversationCommands:
     async def _memory(self, asking: Asking, params: MemoryParams) -> Answer:
         agent, who = self._whose(asking)
         if len(params.words) > 1 and params.words[0].casefold() == "forget":
-            return await self._forget_one(agent, who, " ".join(params.words[1:]))
+            return await self._forget_one(agent, who, " ".join(params.words[1:]), params.scope)
+        if params.scope:
+            raise CommandError("A scope goes with forget and a key; a list has all.", "scope")
         search = Search(" ".join(params.words), most=_MEMORIES_SHOWN, common=True)
         found = await self._knowledge.search(agent, who, search)
         if not found:
@@ -318,12 +337,21 @@ class ConversationCommands:
         ]
         return Answer("\n".join(_memory_line(row) for row in rows), rows)
 
-    async def _forget_one(self, agent: str, who: JID, key: str) -> Answer:
+    async def _forget_one(self, agent: str, who: JID, key: str, scope: str) -> Answer:
         try:
-            gone = await self._knowledge.forget(agent, who, key)
+            gone = await self._knowledge.forget(agent, who, key, scope or PRIVATE)
         except KnowledgeError as error:
-            raise CommandError(str(error), "words") from None
-        return Answer(f"I have forgotten {key}." if gone else f"I remember nothing called {key}.")
+            raise CommandError(str(error), "scope" if scope else "words") from None
+        where = f" in {scope}" if scope else ""
+        if gone:
+            return Answer(f"I have forgotten {key}{where}.")
+        others = [one.scope for one in await self._knowledge.get(agent, who, key)]
+        if not others:
+            return Answer(f"I remember nothing called {key}{where}.")
+        return Answer(
+            f"I remember nothing called {key} in {scope or PRIVATE}, but in {', '.join(others)}:"
+            f" /memory forget {key} scope={others[0]}"
+        )
 
     def _whose(self, asking: Asking) -> tuple[str, JID]:
         if asking.principal is None:
@@ -352,7 +380,7 @@ def _memory_line(row: Memory) -> str:
     text = " ".join(text.split())
     if len(text) > _LONGEST_SHOWN:
         text = text[: _LONGEST_SHOWN - 1] + "…"
-    where = "" if row.scope == "private" else f" [{row.scope}]"
+    where = "" if row.scope == PRIVATE else f" [{row.scope}]"
     return f"- {row.key}{where}: {text}"
 
 

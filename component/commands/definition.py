@@ -108,7 +108,14 @@ class Outline(Generic[P]):
         try:
             return fill(self.params, self.readers, texts, json)
         except InvalidParam as error:
-            raise CommandError(f"{str(error).rstrip('.')}.", error.name) from None
+            raise CommandError(self._mended(error), error.name) from None
+
+    def _mended(self, error: InvalidParam) -> str:
+        """What is wrong; a pattern, which only programs read, gives way to what is described."""
+        described = self.schema["properties"].get(error.name, {}).get("description", "")
+        if described and "matching regex" in str(error):
+            return f"{error.name} is not as it has to be written: {described}"
+        return f"{str(error).rstrip('.')}."
 
     def done_by(self, run: "Run[P]") -> "Command[P]":
         """The command, when `run` does the work."""

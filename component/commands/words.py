@@ -1,7 +1,8 @@
 """The words after a slash command: `/tasks running limit=5`, `/skills "new mails" today`.
 
 Words go to the parameters in their order, then `name=value` to those it names. Quotation marks
-hold words with spaces together. A last parameter that is an array takes all the words left.
+hold words with spaces together. A parameter that is an array takes all the words left: those that
+come after it are given by name only.
 """
 
 import re
@@ -57,11 +58,12 @@ def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
             )
         elif taken < len(names):
             pairs.append((names[taken], word))
-            # The last one keeps the place for all the rest if it can hold them.
-            taken += not (taken == len(names) - 1 and outline.readers[names[taken]].items)
+            # One that can hold several keeps the place for all the rest.
+            taken += not outline.readers[names[taken]].items
         else:
             raise CommandError(
                 f"{_shown(word)} is one word too many for /{outline.name}{_which(names)}"
+                + (" What holds spaces goes between quotation marks." if names else "")
             )
     return pairs
 

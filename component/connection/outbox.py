@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import anyio
+
 _CHUNK: Final = 65536
 
 
@@ -54,12 +56,29 @@ class Outbox:
         self.on_full: Callable[[], None] = _nothing
         self._entries: deque[bytes] = deque()
         self._offset = 0  # bytes of the first entry that the current stream's kernel has taken
+        self._going: anyio.Event | None = None  # somebody waits for stanzas to go
         self.stopped = True
 
     @property
     def taken(self) -> int:
         """Stanzas put in so far."""
         return self._gone + len(self._entries)
+
+    @property
+    def waits(self) -> bool:
+        """Something was put that the kernel has not taken."""
+        return bool(self._entries)
+
+    async def flushed(self) -> None:
+        """Wait until the kernel has taken all that was put so far: then it outlives this process.
+
+        What has to be dropped meanwhile is not waited for.
+        """
+        put = self.taken
+        while self._gone < put:
+            if self._going is None:
+                self._going = anyio.Event()
+            await self._going.wait()
 
     @property
     def over_bound(self) -> bool:
@@ -127,12 +146,19 @@ class Outbox:
             self._gone += len(entries)
             entries.clear()
             self._offset = 0
+            self._went()
             return
         count += self._offset
         while entries and count >= len(entries[0]):
             count -= len(entries.popleft())
             self._gone += 1
         self._offset = count
+        self._went()
+
+    def _went(self) -> None:
+        if self._going is not None:
+            self._going.set()
+            self._going = None
 
     def _much(self) -> None:
         if self.waiting_bytes > self._bound_bytes:
@@ -152,3 +178,4 @@ class Outbox:
             del entries[oldest]
             self._gone += 1
             self.dropped += 1
+        self._went()

@@ -19,7 +19,7 @@ from component.skills.context import Context
 from component.skills.native import call_inline
 from component.skills.params import prepare_texts
 from component.tasks.outcomes import error_of, result_of
-from component.tasks.protocol import Asker, Call, Confirmation, Hand, Origin, Tasks
+from component.tasks.protocol import Asker, Call, Confirmation, Hand, Origin, Tasks, Told
 from component.tasks.replay import again, digest_of, given, key_of
 from xep.binding import Encoded
 from xep.fluux_agent import errors
@@ -169,19 +169,30 @@ class Road:
         origin: Origin,
         lang: str | None = None,
         hand: Hand | None = None,
+        told: Told | None = None,
     ) -> Awaitable[Result | Accepted]:
         """Serve a request that came by another face than an IQ of its own.
 
         `session` is what a repetition is known by: the session of a command (FAC-006), a turn and
         the number of a model's call in it. `hand` says which agent calls, if not the one at
-        `target` for its caller. Otherwise as `execute`.
+        `target` for its caller, `told` is as in `component.tasks.protocol.Call`. Otherwise as
+        `execute`.
         """
         _check_identifiers(execute)
         skill = self._view(principal).get(execute.skill)
         if skill is None:
             raise self._unknown(principal, execute)
         key = key_of(requester, target, _SESSION + session, "")
-        return self._admit(requester, principal, target, execute, skill, key, origin, lang, hand)
+        return self._admit(
+            requester, principal, target, execute, skill, key, origin, lang, hand, told
+        )
+
+    async def withdraw(self, requester: JID, target: JID, session: str) -> bool:
+        """Nobody wants a request in a session any more: end what it has become.
+
+        False if it is not under way. Raises StorageError.
+        """
+        return await self._tasks.withdraw(key_of(requester, target, _SESSION + session, ""))
 
     def _written(self, skill: AnySkill) -> Written:
         written = self._writing[skill.name] = Written(skill)
@@ -198,6 +209,7 @@ class Road:
         origin: Origin,
         lang: str | None,
         hand: Hand | None = None,
+        told: Told | None = None,
     ) -> Result | Accepted:
         hand = hand or Hand(self._agent_at(target))
         digest = digest_of(execute)
@@ -232,7 +244,7 @@ class Road:
             if known is not None:
                 return known
             began = perf_counter()
-            outcome = _run_inline(skill, arguments, principal, requester, hand)
+            outcome = _run_inline(skill, arguments, principal, requester, hand, told)
             self._tasks.remember(key, digest, outcome)
             if hand.asker == "caller":
                 how = "failed" if isinstance(outcome, StanzaError) else "done"
@@ -251,6 +263,7 @@ class Road:
             lang=lang,
             hand=hand,
             confirmation=confirmation,
+            told=told,
         )
         answer = await (self._noted(call) if hand.asker == "caller" else self._tasks.execute(call))
         if isinstance(answer, Accepted):
@@ -308,12 +321,20 @@ def _arguments(skill: AnySkill, execute: Execute) -> msgspec.Struct:
 
 
 def _run_inline(
-    skill: AnySkill, arguments: msgspec.Struct, principal: JID, requester: JID, hand: Hand
+    skill: AnySkill,
+    arguments: msgspec.Struct,
+    principal: JID,
+    requester: JID,
+    hand: Hand,
+    told: Told | None,
 ) -> Result | StanzaError:
     """What comes of it: an error too is an outcome, and is recorded (RPL-013)."""
     context = _context(skill, principal, requester, hand) if skill.wants_context else None
     try:
-        return result_of(skill, call_inline(skill, arguments, context))
+        made = call_inline(skill, arguments, context)
+        if told is not None and made.taints is not None:
+            told(skill.taint_of(made))
+        return result_of(skill, made)
     except (InvalidParam, SkillFailed) as error:
         return error_of(skill, error)
 
@@ -325,4 +346,5 @@ def _context(skill: AnySkill, principal: JID, requester: JID, hand: Hand) -> Con
         skill=skill.name,
         agent=hand.agent,
         taints=hand.taints,
+        trace=hand.trace,
     )

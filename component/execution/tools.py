@@ -14,6 +14,7 @@ from component.execution.road import Road
 from component.models.protocol import Tool, ToolCall
 from component.policy.flows import Flows, covers
 from component.policy.globs import pattern
+from component.policy.taint import Taint
 from component.skills import AnySkill, View
 from component.tasks.protocol import Asker, Hand, Tasks
 from xep.fluux_agent.execute import Accepted, Execute, Output, Params, Result
@@ -79,10 +80,11 @@ class ToolRoad:
         """Run a skill as the person's agent."""
         skill = self._skill(caller, name)
         if skill is None:
+            self.refused(caller, name)
             return _no(f"There is no tool called {name[:_LONGEST]!r}.")
         missing = covers(caller.capabilities, skill.capabilities)
         self._record(
-            caller, "capability", "refused" if missing else "allowed", skill, missing or ""
+            caller, "capability", "refused" if missing else "allowed", skill.name, missing or ""
         )
         if missing is not None:
             return _no(f"This agent must not use {skill.name}: it lacks the capability {missing}.")
@@ -90,6 +92,7 @@ class ToolRoad:
         try:
             msgspec.json.decode(given, type=dict[str, msgspec.Raw])
         except msgspec.DecodeError as error:
+            self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         asker: Asker = "model"
         notes = skill.annotations
@@ -100,17 +103,30 @@ class ToolRoad:
             open_world=notes.open_world,
         )
         if verdict != "allow":
-            self._record(caller, "taint", verdict, skill, ", ".join(sorted(caller.taints)))
+            self._record(caller, "taint", verdict, skill.name, ", ".join(sorted(caller.taints)))
         if verdict == "refuse":
             return _no(f"{skill.name} must not be used after reading what strangers wrote.")
         if verdict == "confirm":
             asker = "misled model"
         return await self._run(caller, call_id, skill, given, asker)
 
+    def refused(self, caller: Caller, name: str) -> None:
+        """Record that a call was not made, and whether it lacked a capability or the skill."""
+        skill = self._of_view(caller, name)
+        if skill is None:
+            return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
+        missing = covers(caller.capabilities, skill.capabilities)
+        if missing is None and pattern(caller.skills).fullmatch(skill.name):
+            why = "a call that cannot be read"
+            return self._record(caller, "tool-call", "refused", skill.name, why)
+        why = missing or "not among the skills of this agent"
+        return self._record(caller, "capability", "refused", skill.name, why)
+
     async def _run(
         self, caller: Caller, call_id: str, skill: AnySkill, arguments: str, asker: Asker
     ) -> ToolResult | Waiting:
         said = caller.incoming
+        taints = [skill.taint]
         try:
             answer = await self._road.execute_in_session(
                 said.requester,
@@ -121,17 +137,24 @@ class ToolRoad:
                     json_params=Params(json=msgspec.Raw(arguments.encode())),
                     thread=said.thread,
                 ),
-                session=f"{caller.turn} {caller.agent} {call_id}",
+                session=_session(caller, call_id),
                 origin="tool",
                 lang=said.lang,
-                hand=Hand(caller.agent, asker, tuple(sorted(caller.taints)), self._timeout_s),
+                hand=Hand(
+                    caller.agent,
+                    asker,
+                    tuple(sorted(caller.taints)),
+                    self._timeout_s,
+                    caller.turn,
+                ),
+                told=taints.append,
             )
         except StanzaError as error:
-            self._record(caller, "tool-call", "failed", skill, error.condition)
+            self._record(caller, "tool-call", "failed", skill.name, error.condition)
             return _no(_refusal(error))
         if isinstance(answer, Result):
-            self._record(caller, "tool-call", "refused" if answer.is_error else "done", skill)
-            return _result(answer, skill)
+            self._record(caller, "tool-call", "refused" if answer.is_error else "done", skill.name)
+            return _result(answer, taints[-1])
         return await self._waiting(caller, skill, answer)
 
     async def _waiting(
@@ -141,7 +164,7 @@ class ToolRoad:
         found = await self._outcome(caller, skill, accepted.task)
         if isinstance(found, Waiting):
             outcome = "asked" if found.question else "accepted"
-            self._record(caller, "tool-call", outcome, skill, task=accepted.task)
+            self._record(caller, "tool-call", outcome, skill.name, task=accepted.task)
         return found
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
@@ -158,29 +181,42 @@ class ToolRoad:
             return _no(_refusal(error))
         if found.state not in _OVER:
             return Waiting(task, question=found.state == "input-required")
-        result = _ended(found, skill)
+        # What the result said of itself is not kept with the task: it counts as declared.
+        result = _ended(found, None if skill is None else skill.taint)
         if skill is not None:
             outcome = "done" if not result.is_error else str(found.state)
-            self._record(caller, "tool-call", outcome, skill, task=task)
+            self._record(caller, "tool-call", outcome, skill.name, task=task)
         return result
 
-    async def give_up(self, caller: Caller, _call: ToolCall, task: str) -> None:
-        """Ask the task to end."""
+    async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
+        """Ask the task to end, or the run that has not become one."""
         said = caller.incoming
         with contextlib.suppress(StanzaError):  # it is over, or gone
-            await self._tasks.cancel(said.principal, said.target.bare, Cancel(id=task))
+            if task is not None:
+                await self._tasks.cancel(said.principal, said.target.bare, Cancel(id=task))
+                return
+            session = _session(caller, call.id)
+            if await self._road.withdraw(said.requester, said.target.bare, session):
+                skill = self._skill(caller, call.name)
+                name = call.name if skill is None else skill.name
+                self._record(caller, "tool-call", "stopped", name)
 
     # Names.
 
     def _skill(self, caller: Caller, name: str) -> AnySkill | None:
         """The skill behind a tool's name, or a skill's own, if the agent is offered it."""
-        view = self._view(caller.incoming.principal)
+        skill = self._of_view(caller, name)
         mine = pattern(caller.skills)
+        return skill if skill is not None and mine.fullmatch(skill.name) else None
+
+    def _of_view(self, caller: Caller, name: str) -> AnySkill | None:
+        """The same, if the principal may use it."""
+        view = self._view(caller.incoming.principal)
         skill = view.get(name)
         if skill is None and "." not in name:
             named = (one for one in view.names() if tool_name(one) == name)
             skill = next((found for one in named if (found := view.get(one)) is not None), None)
-        return skill if skill is not None and mine.fullmatch(skill.name) else None
+        return skill
 
     def _tool(self, skill: AnySkill) -> Tool:
         known = self._described.get(skill.digest)
@@ -197,7 +233,7 @@ class ToolRoad:
         caller: Caller,
         kind: str,
         outcome: str,
-        skill: AnySkill,
+        skill: str,
         detail: str = "",
         task: str = "",
     ) -> None:
@@ -208,7 +244,7 @@ class ToolRoad:
                 principal=str(caller.incoming.principal),
                 agent=caller.agent,
                 trace=caller.turn,
-                subject=skill.name,
+                subject=skill,
                 task=task,
                 detail=detail,
             )
@@ -229,6 +265,11 @@ def tool_name(skill: str) -> str:
     return f"{plain[: _LONGEST - 10]}__{mark}"
 
 
+def _session(caller: Caller, call_id: str) -> str:
+    """By what a repetition of a call is known."""
+    return f"{caller.turn} {caller.agent} {call_id}"
+
+
 def _no(sentence: str) -> ToolResult:
     return ToolResult(sentence, is_error=True)
 
@@ -237,16 +278,14 @@ def _refusal(error: StanzaError) -> str:
     return error.text or f"It was refused: {error.condition}."
 
 
-def _result(result: Result, skill: AnySkill | None) -> ToolResult:
+def _result(result: Result, taint: Taint | None) -> ToolResult:
     """The artifacts as one text; several are told apart by their names."""
     shown = [_text(output) for output in result.outputs]
     if len(shown) > 1:
         named = zip(result.outputs, shown, strict=True)
         shown = [f"{output.name} ({output.type}):\n{text}" for output, text in named]
     return ToolResult(
-        "\n\n".join(shown) or "It gave nothing back.",
-        is_error=result.is_error,
-        taint=None if skill is None else skill.taint,
+        "\n\n".join(shown) or "It gave nothing back.", is_error=result.is_error, taint=taint
     )
 
 
@@ -256,9 +295,9 @@ def _text(output: Output) -> str:
     return f"[a file of type {output.type}, too large to show]"
 
 
-def _ended(task: Task, skill: AnySkill | None) -> ToolResult:
+def _ended(task: Task, taint: Taint | None) -> ToolResult:
     if task.result is not None:
-        return _result(task.result, skill)
+        return _result(task.result, taint)
     if task.state == "cancelled":
         return _no("It was cancelled.")
     texts = task.failure.texts if task.failure is not None else ()

@@ -88,7 +88,7 @@ class Written:
                     return Encoded(f"{self._before}{value}{self._at_once}")
                 ms = round(seconds * 1000)
                 return Encoded(f"{self._before}{value}{self._between}{ms}{self._after}")
-            made = result_of(value, seconds)
+            made = self._skill.result(value, seconds)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - it becomes an answer
             self.seconds = perf_counter() - started
             try:

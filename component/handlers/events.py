@@ -12,6 +12,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.handlers import sentences
+from component.handlers.outgoing import Out
 from component.tasks.protocol import Notice, Question
 from xep.fluux_agent.task import Task
 from xep.jid import JID
@@ -46,7 +47,7 @@ class TaskNews:
     the state and the revision still say that there is something to ask for.
 
     Args:
-        put: takes one stanza on its way out.
+        out: takes stanzas.
         connected: whether there is a stream.
         may_write: whether an agent of ours may send a contact what that one did not ask for.
         question_messages: the messages that put a question to those who are asked.
@@ -59,7 +60,7 @@ class TaskNews:
 
     def __init__(
         self,
-        put: Callable[[str], None],
+        out: Out,
         connected: Callable[[], bool],
         may_write: Callable[[JID, JID], bool],
         question_messages: Callable[[Question], Sequence[Message]],
@@ -68,7 +69,7 @@ class TaskNews:
         since: datetime | None = None,
         tool_ended: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._put = put
+        self._out = out
         self._connected = connected
         self._may_write = may_write
         self._question_messages = question_messages
@@ -122,6 +123,12 @@ class TaskNews:
             self._tell(notice)
         return True
 
+    async def sent(self) -> None:
+        """Wait until the server has taken the messages so far, those that are held included."""
+        for held in list(self._held.values()):
+            await held.gone.wait()
+        await self._out.flushed()
+
     def _hold(self, notice: Notice) -> bool:
         """Keep an event of a task whose request has not been answered yet."""
         task = notice.task
@@ -154,11 +161,12 @@ class TaskNews:
             self._waiting -= len(held.notices)
             for notice in held.notices:
                 self._tell(notice)
+            held.gone.set()
 
     def _tell(self, notice: Notice) -> None:
         try:
             for xml in self._messages(notice):
-                self._put(xml)
+                self._out.put(xml)
         except Exception:  # noqa: BLE001 - what has been committed stands, whoever hears of it
             _log.exception("an event cannot be told", task=notice.task.id)
 
@@ -206,10 +214,11 @@ class TaskNews:
 class _Held:
     """The events of a task that wait for the answer to its request."""
 
-    __slots__ = ("notices", "until")
+    __slots__ = ("gone", "notices", "until")
 
     def __init__(self, until: float) -> None:
         self.until = until
+        self.gone = anyio.Event()
         self.notices: list[Notice] = []
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from component.agent.protocol import Incoming, Reply
+from component.handlers.outgoing import Out
 from xep.binding.escaping import without_forbidden
 from xep.chat_states import Active, ChatState, Composing, Paused
 from xep.stanza import Message
@@ -18,15 +19,13 @@ class Speech:
     """Implements `component.agent.protocol.Voice`; see there for what its methods do.
 
     Args:
-        put: takes one stanza on its way out.
+        out: takes stanzas.
         connected: whether there is a stream.
         max_stanza_bytes: the largest stanza to send; a longer answer is several messages.
     """
 
-    def __init__(
-        self, put: Callable[[str], None], connected: Callable[[], bool], max_stanza_bytes: int
-    ) -> None:
-        self._put = put
+    def __init__(self, out: Out, connected: Callable[[], bool], max_stanza_bytes: int) -> None:
+        self._out = out
         self._connected = connected
         self._body_bytes = max((max_stanza_bytes - _ENVELOPE_BYTES) // _GROWTH, 512)
 
@@ -37,7 +36,7 @@ class Speech:
         text = without_forbidden(reply.body)
         for number, part in enumerate(parts(text, self._body_bytes)):
             identifier = reply.id if number == 0 else f"{reply.id}-{number + 1}"
-            self._put(_message(reply.to, Active(), identifier, part).encode())
+            self._out.put(_message(reply.to, Active(), identifier, part).encode())
         return True
 
     def composing(self, to: Incoming, on: bool) -> None:
@@ -46,7 +45,15 @@ class Speech:
         Others would get an empty message, which servers keep for who is away.
         """
         if to.chat_states and self._connected():
-            self._put(_message(to, Composing() if on else Paused()).encode())
+            self._out.put(_message(to, Composing() if on else Paused()).encode())
+
+    def waits(self) -> bool:
+        """Whether the server has not taken everything."""
+        return self._out.waits
+
+    async def sent(self) -> None:
+        """Wait until it has taken what was said so far."""
+        await self._out.flushed()
 
 
 def _message(

@@ -16,13 +16,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     `lines` are oldest first and hold no summaries; `summary` stands for what is above them.
     `left_out` tells that lines in between did not fit in the tokens that were asked for.
-    `archived` is where a conversation went that had been silent for too long.
+    `archived` is where a conversation went that had been silent for too long. `tokens` is about how
+    many `lines` have, as they were counted.
     """
 
     lines: tuple[Line, ...] = ()
     summary: Summary | None = None
     left_out: bool = False
     archived: Path | None = None
+    tokens: int = 0
 
 
 class End:
@@ -73,4 +75,4 @@ def shown(end: End | None) -> History:
     if end is None:
         return History()
     lines, summary, left_out, _damage = end.tail
-    return History(lines=tuple(lines), summary=summary, left_out=left_out)
+    return History(lines=tuple(lines), summary=summary, left_out=left_out, tokens=sum(end.costs))

@@ -10,7 +10,7 @@ import errno
 import functools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,19 +139,21 @@ def replace(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
-def append(path: Path, data: bytes, *, first: bytes = b"", sync: bool = False) -> Seen:
+def append(
+    path: Path, data: bytes, *, first: Callable[[], bytes] = bytes, sync: bool = False
+) -> Seen:
     """Add lines to a file with one write; returns its state afterwards.
 
-    `first` goes before them if the file is empty or new. A last line that a crash has cut in the
-    middle is ended first. With `sync`, and whenever the file is new, they are on the disk when this
-    returns. If it raises, the file is as it was.
+    What `first` gives goes before them if the file is empty or new. A last line that a crash has
+    cut in the middle is ended first. With `sync`, and whenever the file is new, they are on the
+    disk when this returns. If it raises, the file is as it was.
     """
     with explained(path, "written"):
         descriptor = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             if not size:
-                data, sync = first + data, True
+                data, sync = first() + data, True
             elif os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
             try:

@@ -94,10 +94,7 @@ class Index:
         """Have exactly these memories of an owner; what is the same already is left alone."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            had = {
-                item.key: item
-                for item in map(item_of, _rows(connection, "WHERE owner = ?", (owner,)))
-            }
+            had = {item.key: item for _, item in all_of(connection, owner)}
         gone = [key for key in had if key not in items]
         changed = [item for key, item in items.items() if had.get(key) != item]
         for some in _in_parts(gone):
@@ -138,14 +135,14 @@ class Index:
 
 def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner]:
     """What is known of these owners."""
-    found = {}
-    for name in names:
-        row = connection.execute(
-            "SELECT id, mtime, ctime, size, inode, items FROM owners WHERE name = ?", (name,)
-        ).fetchone()
-        if row is not None:
-            found[name] = Owner(row[0], Seen(*row[1:5]), row[5])
-    return found
+    wanted = list(names)
+    marks = ",".join("?" * len(wanted))
+    columns = "name, id, mtime, ctime, size, inode, items"
+    query = f"SELECT {columns} FROM owners WHERE name IN ({marks})"  # noqa: S608 - marks
+    found = {
+        row[0]: Owner(row[1], Seen(*row[2:6]), row[6]) for row in connection.execute(query, wanted)
+    }
+    return {name: found[name] for name in wanted if name in found}
 
 
 def filters_of(topic: str, tags: Iterable[str]) -> list[str]:
@@ -160,6 +157,12 @@ def rows_of(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int
     marks = ",".join("?" * len(ids))
     query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({marks})"  # noqa: S608
     return {row[0]: (row[1], item_of(row[2:])) for row in connection.execute(query, ids)}
+
+
+def all_of(connection: "Connection", owner: int) -> list[tuple[int, Item]]:
+    """All memories of an owner with their numbers, the oldest first."""
+    query = f"SELECT id, {_COLUMNS} FROM items WHERE owner = ? ORDER BY id"  # noqa: S608
+    return [(row[0], item_of(row[1:])) for row in connection.execute(query, (owner,))]
 
 
 def item_of(row: Sequence[Any]) -> Item:
@@ -179,10 +182,6 @@ def item_of(row: Sequence[Any]) -> Item:
         by=by,
         taint=taint,
     )
-
-
-def _rows(connection: "Connection", where: str, values: Sequence[Any]) -> list[Any]:
-    return connection.execute(f"SELECT {_COLUMNS} FROM items {where}", values).fetchall()  # noqa: S608
 
 
 def _keys(connection: "Connection", owner: int) -> list[str]:

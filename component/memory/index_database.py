@@ -66,13 +66,14 @@ class IndexDatabase:
 
         self.path = path
         self.damaged = False
-        """Whether the file was found damaged while it was in use: `renew` it then."""
+        """Whether the file was found damaged or removed while in use: `renew` it then."""
         self._sqlite = sqlite3
         self._secure = sqlite3.sqlite_version_info >= _SECURE_DELETE
         self._shape = f"{_SHAPE} {embedder} {'secure' if self._secure else 'merged'}"
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._writer = self._open()
+        self._opened = self._there()
 
     def close(self) -> None:
         """Close all connections."""
@@ -87,17 +88,25 @@ class IndexDatabase:
             if not self.damaged:
                 return  # somebody else was quicker
             self._writer.close()
-            while self._idle:
-                self._idle.pop().close()
+            # Those that read now give theirs back to the old list, which nobody takes from.
+            idle, self._idle = self._idle, []
+            while idle:
+                idle.pop().close()
             self._delete()
             self._writer = self._open()
+            self._opened = self._there()
             self.damaged = False
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
         """A connection that sees one state of the index, and waits for nobody who writes."""
         with self._explained():
-            connection = self._idle.pop() if self._idle else self._connect()
+            self._must_be_there()
+            idle = self._idle
+            try:
+                connection = idle.pop()
+            except IndexError:
+                connection = self._connect()
             try:
                 connection.execute("BEGIN")
                 yield connection
@@ -105,12 +114,16 @@ class IndexDatabase:
             except BaseException:
                 connection.close()
                 raise
-            self._idle.append(connection)
+            if idle is self._idle:
+                idle.append(connection)
+            else:
+                connection.close()
 
     @contextmanager
     def writing(self) -> "Iterator[Connection]":
         """A transaction; one at a time, so let it be short."""
         with self._lock, self._explained():
+            self._must_be_there()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -132,6 +145,19 @@ class IndexDatabase:
         with self._lock, self._explained():
             # Somebody who reads an older state keeps the log; then the next time takes it along.
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _there(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _must_be_there(self) -> None:
+        """Notice that somebody has removed the file, which they may, or put another there."""
+        if self._there() != self._opened:
+            self.damaged = True
+            raise StorageError(f"{self.path} was removed while it was in use.")
 
     def _open(self) -> "Connection":
         with self._explained():

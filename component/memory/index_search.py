@@ -5,33 +5,34 @@ figures of their owner alone. Words that an owner has in very many memories are 
 they only count in what the others have found, or all together.
 """
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from component.memory.index import Index, Owner, filters_of, owners_of, rows_of
-from component.memory.index_words import begins, wanted, words
-from component.memory.knowledge_lines import Item, seconds_of
+from component.memory.index_ranking import (
+    CHARACTERS,
+    OTHER_FORM,
+    WEIGHTS,
+    Word,
+    asked_for,
+    fields,
+    is_everywhere,
+    is_form,
+    is_telling,
+    score,
+    worth,
+)
+from component.memory.index_words import begins
+from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_CHARACTERS: Final = 8000  # of a text in which words are looked for
-_WORDS: Final = 40  # looked for at most
 _SCORED: Final = 800  # memories that FTS5 ranks at most; it takes 2 µs for each
 _CANDIDATES: Final = 30  # that are ranked here
 _FORMS: Final = 40  # other forms of a word that are looked for
-_ENDING: Final = 3  # characters that such a form may be longer or shorter
-_READ: Final = 4000  # characters of a body that are looked at to rank it
-
-# As in the columns of the index: title, key, tags with topic, body, filters.
-_WEIGHTS: Final = (3.0, 2.5, 2.0, 1.0, 0.0)
-_OTHER_FORM: Final = 0.5
-_SATURATION: Final = 1.2
-_USUAL_LENGTH: Final = 40  # words of a body
-_FRESH_S: Final = 30 * 86400.0
 _RANK_CONSTANT: Final = 60  # of reciprocal rank fusion
 
 
@@ -56,16 +57,6 @@ class Hit(NamedTuple):
     score: float
 
 
-class _Word(NamedTuple):
-    """A word as an owner has it: `asked` is the place of the one it stands for, `memories`
-    counts those that have it, `worth` is what it tells."""
-
-    text: str
-    asked: int
-    memories: int
-    worth: float
-
-
 class Finder:
     """Searches an index. Its methods wait for the disk: call them in worker threads."""
 
@@ -76,23 +67,28 @@ class Finder:
 
     def find(self, names: Sequence[str], search: Search) -> list[Hit]:
         """What fits best, of these owners and of nobody else. Raises StorageError."""
-        asked = wanted(search.text[:_CHARACTERS], common=search.common)[:_WORDS]
-        filters = filters_of(search.topic, search.tags)
         with self._index.database.reading() as connection:
-            owners = owners_of(connection, names)
-            by_id = {owner.id: name for name, owner in owners.items() if owner.items}
-            if not by_id:
+            return self.among(connection, owners_of(connection, names), search)
+
+    def among(
+        self, connection: "Connection", owners: Mapping[str, Owner], search: Search
+    ) -> list[Hit]:
+        """The same, where a connection is open."""
+        asked = asked_for(search.text, common=search.common)
+        filters = filters_of(search.topic, search.tags)
+        by_id = {owner.id: name for name, owner in owners.items() if owner.items}
+        if not by_id:
+            return []
+        if not asked:
+            if search.text.strip():
                 return []
-            if not asked:
-                if search.text.strip():
-                    return []
-                return self._newest(connection, by_id, filters, search.most)
-            chosen = [owner for owner in owners.values() if owner.items]
-            ranked, found = self._by_words(connection, chosen, asked, filters, search)
-            if self._vectors is not None:
-                ranked = self._with_meaning(connection, chosen, search, filters, ranked)
-                missing = [number for number, _ in ranked if number not in found]
-                found.update(rows_of(connection, missing))
+            return self._newest(connection, by_id, filters, search.most)
+        chosen = [owner for owner in owners.values() if owner.items]
+        ranked, found = self._by_words(connection, chosen, asked, filters, search)
+        if self._vectors is not None:
+            ranked = self._with_meaning(connection, chosen, search, filters, ranked)
+            missing = [number for number, _ in ranked if number not in found]
+            found.update(rows_of(connection, missing))
         # Asked for by number: what is not of one of these owners is nobody's here.
         return [
             Hit(by_id[found[number][0]], found[number][1], score)
@@ -144,7 +140,7 @@ class Finder:
         found = rows_of(connection, list(dict.fromkeys(numbers)))
         now = time.time()
         scored = [
-            (number, _score(item, exact.get(owner, []), search.text, now))
+            (number, score(item, fields(item), exact.get(owner, []), search.text, now))
             for number, (owner, item) in found.items()
         ]
         # The newer one first among equals.
@@ -152,15 +148,14 @@ class Finder:
 
     def _known(
         self, connection: "Connection", owner: Owner, asked: list[str], *, common: bool
-    ) -> list[_Word]:
+    ) -> list[Word]:
         """The words that an owner has, the rarest first."""
         known = []
         for place, word in enumerate(asked):
             count = self._count(connection, owner, word)
-            # In a small memory every word is frequent; in a large one such words tell nothing.
-            if not count or (not common and owner.items >= 20 and count * 2 > owner.items):
+            if not count or (not common and is_everywhere(count, owner.items)):
                 continue
-            known.append(_Word(word, place, count, _worth(owner, count)))
+            known.append(Word(word, place, count, worth(owner.items, count)))
         return sorted(known, key=lambda word: word.memories)
 
     def _count(self, connection: "Connection", owner: Owner, word: str) -> int:
@@ -181,8 +176,8 @@ class Finder:
         connection: "Connection",
         owner: Owner,
         asked: list[str],
-        known: Iterable[_Word],
-    ) -> list[_Word]:
+        known: Iterable[Word],
+    ) -> list[Word]:
         """Words that begin as one that was asked for does."""
         have = {word.text for word in known}
         found = []
@@ -194,13 +189,9 @@ class Finder:
             )
             for term, count in rows:
                 text = term.partition("_")[2]
-                if (
-                    text not in have
-                    and abs(len(text) - len(word)) <= _ENDING
-                    and count * 2 <= max(owner.items, 20)
-                ):
-                    worth = _worth(owner, count) * _OTHER_FORM
-                    found.append(_Word(text, place, count, worth))
+                if text not in have and is_form(text, word) and is_telling(count, owner.items):
+                    tells = worth(owner.items, count) * OTHER_FORM
+                    found.append(Word(text, place, count, tells))
         return sorted(found, key=lambda word: word.memories)
 
     def _with_meaning(
@@ -214,7 +205,7 @@ class Finder:
         """Both orders as one: reciprocal rank fusion (Cormack, Clarke, Büttcher, SIGIR 2009)."""
         assert self._vectors is not None
         assert self._index.embedder is not None
-        vector = self._index.embedder.question(search.text[:_CHARACTERS])
+        vector = self._index.embedder.question(search.text[:CHARACTERS])
         near = [
             one
             for owner in owners
@@ -235,7 +226,7 @@ class Finder:
 
 
 def _candidates(
-    connection: "Connection", known: Mapping[int, Sequence[_Word]], filters: list[str]
+    connection: "Connection", known: Mapping[int, Sequence[Word]], filters: list[str]
 ) -> list[int]:
     """Numbers of memories that may fit."""
     some: list[str] = []
@@ -268,7 +259,7 @@ def _matching(
     connection: "Connection", query: str, most: int, *, ranked: bool = False
 ) -> list[int]:
     """Numbers of what matches: the best by bm25, or the newest."""
-    weights = ", ".join(map(str, _WEIGHTS))
+    weights = ", ".join(map(str, WEIGHTS))
     order = f"bm25(texts, {weights})" if ranked else "rowid DESC"
     rows = connection.execute(
         f"SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY {order} LIMIT ?",  # noqa: S608
@@ -288,39 +279,3 @@ def _all(terms: Iterable[str]) -> str:
 
 def _any(terms: Iterable[str]) -> str:
     return f"({' OR '.join(terms)})"
-
-
-def _worth(owner: Owner, count: int) -> float:
-    """How much a word tells: the less memories have it, the more."""
-    return math.log(1 + (owner.items + 0.5) / (count + 0.5))
-
-
-def _score(item: Item, known: Sequence[_Word], text: str, now: float) -> float:
-    """How well a memory fits: bm25 over its fields, and more for what is fresh or is named."""
-    lookup = {word.text: word for word in known}
-    told = (item.title, item.key, " ".join((*item.tags, item.topic)), item.body[:_READ])
-    best: dict[int, float] = {}
-    key_words: list[str] = []
-    for place, field in enumerate(told):
-        found = words(field)
-        if place == 1:
-            key_words = found
-        long = 1.0 if place < 3 else 2 / (1 + max(1.0, len(found) / _USUAL_LENGTH))
-        counted: dict[str, int] = {}
-        for one in found:
-            if one in lookup:
-                counted[one] = counted.get(one, 0) + 1
-        for one, times in counted.items():
-            word = lookup[one]
-            weight = _WEIGHTS[place] * times * long
-            value = word.worth * weight / (weight + _SATURATION)
-            best[word.asked] = max(best.get(word.asked, 0.0), value)
-    score = sum(best.values())
-    if key_words and all(one in lookup for one in key_words):
-        score *= 1.3
-    if text.strip().casefold() == item.key.casefold():
-        score += 100
-    updated = seconds_of(item.updated)
-    if updated is not None:
-        score *= 1 + 0.25 * math.exp(-max(0.0, now - updated) / _FRESH_S)
-    return score

@@ -1,34 +1,29 @@
 """What agents remember, kept and found: the room behind the memory skills and recall.
 
-The files are the truth. Each is looked at before it is used, and only what has changed is read
-again: so what people add, edit or delete by hand counts at once.
+The files are the truth, and `fresh` sees to it that what is found is what they say.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-import anyio
-import anyio.to_thread
 import structlog
 
 from component.audit.protocol import Event, Recorder
 from component.memory import files
+from component.memory.fresh import LONGEST_FILE, Fresh
 from component.memory.index import Index
-from component.memory.index_search import Finder, Hit, Search
+from component.memory.index_search import Search
 from component.memory.index_words import wanted
 from component.memory.knowledge_lines import (
-    FILE_NAME,
     Entry,
     Item,
     encode,
     now,
-    parse,
     shortened,
     succeeding,
     versions_of,
     without,
 )
-from component.memory.locks import KeyLocks
 from component.memory.recalled import Recalled
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
 from component.policy.taint import Taint
@@ -36,13 +31,9 @@ from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.jid import JID
 
-T = TypeVar("T")
-
 _log = structlog.get_logger("component.memory")
 
-_LONGEST_FILE: Final = 1 << 30  # bytes that are read of a file, whoever has written it
 _GLANCE: Final = 8000  # characters of a message in which telling words are looked for
-_ATTEMPTS: Final = 3  # at a file that somebody keeps changing
 _BESIDE: Final = 0.25  # of the best score: what fits less well is not put before a model unasked
 
 
@@ -73,6 +64,8 @@ class Remembered(NamedTuple):
 class Knowledge:
     """Memories of all principals. Close the index when it is done.
 
+    In all methods `trace` is the turn of which it is a part, for the record.
+
     Args:
         index: the open index.
         sharing: whose memories are whose.
@@ -84,22 +77,17 @@ class Knowledge:
         self, index: Index, sharing: Sharing, settings: Memory, recorder: Recorder
     ) -> None:
         self._index = index
-        self._finder = Finder(index)
+        self._fresh = Fresh(index, sharing)
         self._sharing = sharing
         self._settings = settings
         self._recorder = recorder
-        self._locks: KeyLocks[str] = KeyLocks()
-        # Apart, so that who has a large file read again keeps nobody from a quick look.
-        self._readers = anyio.CapacityLimiter(8)
-        self._writers = anyio.CapacityLimiter(8)
-        self._refreshers = anyio.CapacityLimiter(2)
 
     def scopes(self, agent: str, principal: JID) -> tuple[str, ...]:
         """The names of the scopes that the principal sees, its own first. Never waits."""
         return tuple(place.scope for place in self._sharing.visible(agent, principal))
 
     async def store(
-        self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE
+        self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE, *, trace: str = ""
     ) -> Remembered:
         """Keep a memory: a new one, or a new version of that with its key.
 
@@ -109,48 +97,54 @@ class Knowledge:
         try:
             place = self._writable(scope, agent, principal)
             self._check(memo)
-            async with self._locks.hold(place.owner):
-                await self._refresh(place, self._writers)
-                item = await self._run(self._writers, self._store, place, principal, memo)
+            async with self._fresh.locks.hold(place.owner):
+                await self._fresh.refresh_held(place)
+                item = await self._fresh.write(self._store, place, principal, memo)
         except (KnowledgeError, StorageError) as error:
-            self._tell(agent, principal, "refused", memo.key, f"store in {scope}: {error}")
+            self._tell(trace, agent, principal, "refused", memo.key, f"store in {scope}: {error}")
             raise
-        self._tell(agent, principal, "done", memo.key, f"stored version {item.version} in {scope}")
+        self._tell(
+            trace, agent, principal, "done", memo.key, f"stored version {item.version} in {scope}"
+        )
         return Remembered(place.scope, item, taint_of(item, place, principal))
 
-    async def get(self, agent: str, principal: JID, key: str) -> list[Remembered]:
+    async def get(
+        self, agent: str, principal: JID, key: str, *, trace: str = ""
+    ) -> list[Remembered]:
         """The memories of this very key, one for each scope that has it. Raises StorageError."""
         places = self._sharing.visible(agent, principal)
-        await self._refresh_all(places)
+        await self._fresh.refresh(places)
         found = []
         for place in places:
-            item = await self._run(self._readers, self._index.get, place.owner, key)
+            item = await self._fresh.read(self._index.get, place.owner, key)
             if item is not None:
                 found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
-        if found:
-            self._tell(agent, principal, "done", key, "read")
+        self._tell(trace, agent, principal, "done", key, "read" if found else "not there")
         return found
 
     async def versions(
-        self, agent: str, principal: JID, key: str, scope: str = PRIVATE
+        self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> list[Remembered]:
         """All versions of a memory that are kept, the oldest first. Raises StorageError."""
         place = self._sharing.place(scope, agent, principal)
         if place is None:
             return []
-        found = await self._run(self._readers, _versions, place, key)
-        if found:
-            self._tell(agent, principal, "done", key, f"read {len(found)} versions in {scope}")
+        found = await self._fresh.read(_versions, place, key)
+        told = f"read {len(found)} versions in {scope}"
+        self._tell(trace, agent, principal, "done", key, told)
         return [Remembered(scope, item, taint_of(item, place, principal)) for item in found]
 
-    async def search(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
+    async def search(
+        self, agent: str, principal: JID, search: Search, *, trace: str = ""
+    ) -> list[Remembered]:
         """The memories that fit best, of all that the principal sees. Raises StorageError."""
         found = await self._find(agent, principal, search)
-        if found:
-            self._tell(agent, principal, "done", "", f"found {len(found)} by searching")
+        self._tell(trace, agent, principal, "done", "", f"found {len(found)} by searching")
         return found
 
-    async def forget(self, agent: str, principal: JID, key: str, scope: str = PRIVATE) -> bool:
+    async def forget(
+        self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
+    ) -> bool:
         """Erase a memory and all its versions, from the file and from the index.
 
         A line stays that says that something of this key was forgotten, and when. False if there is
@@ -158,14 +152,14 @@ class Knowledge:
         """
         try:
             place = self._writable(scope, agent, principal)
-            async with self._locks.hold(place.owner):
-                await self._refresh(place, self._writers)
-                gone = await self._run(self._writers, self._forget, place, principal, key)
+            async with self._fresh.locks.hold(place.owner):
+                await self._fresh.refresh_held(place)
+                gone = await self._fresh.write(self._forget, place, principal, key)
         except (KnowledgeError, StorageError) as error:
-            self._tell(agent, principal, "refused", key, f"forget in {scope}: {error}")
+            self._tell(trace, agent, principal, "refused", key, f"forget in {scope}: {error}")
             raise
         if gone:
-            self._tell(agent, principal, "done", key, f"erased from {scope}")
+            self._tell(trace, agent, principal, "done", key, f"erased from {scope}")
         return gone
 
     async def erase(self, agent: str, principal: JID) -> int:
@@ -175,14 +169,16 @@ class Knowledge:
         """
         place = self._sharing.place(PRIVATE, agent, principal)
         assert place is not None, "everybody has a private one"
-        async with self._locks.hold(place.owner):
-            await self._refresh(place, self._writers)
-            count = await self._run(self._writers, self._erase, place)
+        async with self._fresh.locks.hold(place.owner):
+            await self._fresh.refresh_held(place)
+            count = await self._fresh.write(self._erase, place)
         if count:
-            self._tell(agent, principal, "done", "", f"erased all {count} private ones")
+            self._tell("", agent, principal, "done", "", f"erased all {count} private ones")
         return count
 
-    async def recall(self, agent: str, principal: JID, words: str, most: int) -> Sequence[Recalled]:
+    async def recall(
+        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
+    ) -> Sequence[Recalled]:
         """What may bear on a message, quickly; nothing where the message has no telling words.
 
         Never raises for the disk: a turn goes on without its memories, and the log says why.
@@ -194,9 +190,9 @@ class Knowledge:
         except StorageError as error:
             _log.warning("memories could not be recalled", agent=agent, why=str(error))
             return ()
+        self._tell(trace, agent, principal, "done", "", f"recalled {len(found)}")
         if not found:
             return ()
-        self._tell(agent, principal, "done", "", f"recalled {len(found)}")
         enough = found[0].score * _BESIDE
         return [
             Recalled(
@@ -212,13 +208,8 @@ class Knowledge:
         ]
 
     async def tidy(self) -> None:
-        """Let the index go of files that are no more, as after somebody removed a directory.
-
-        Raises StorageError.
-        """
-        for owner in await self._run(self._refreshers, self._index.names):
-            async with self._locks.hold(owner):
-                await self._run(self._refreshers, self._erase_unless_there, owner)
+        """Let the index go of files that are no more. Raises StorageError."""
+        await self._fresh.tidy()
 
     # Who may, and what.
 
@@ -241,100 +232,29 @@ class Knowledge:
                 " Shorten it, or split it over several keys."
             )
 
-    def _tell(self, agent: str, principal: JID, outcome: str, subject: str, detail: str) -> None:
+    def _tell(
+        self, trace: str, agent: str, principal: JID, outcome: str, subject: str, detail: str
+    ) -> None:
         self._recorder.record(
             Event(
                 kind="memory",
                 outcome=outcome,
                 principal=str(principal.bare),
                 agent=agent,
+                trace=trace,
                 subject=subject,
                 detail=detail,
             )
         )
 
-    # Up to date before use.
-
     async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
-        places = {place.owner: place for place in self._sharing.visible(agent, principal)}
-        for _ in range(_ATTEMPTS):
-            stale, hits = await self._run(self._readers, self._find_fresh, places, search)
-            if not stale:
-                break
-            await self._refresh_all(stale)
+        places = self._sharing.visible(agent, principal)
         return [
-            Remembered(
-                places[hit.owner].scope,
-                hit.item,
-                taint_of(hit.item, places[hit.owner], principal),
-                hit.score,
-            )
-            for hit in hits
+            Remembered(place.scope, hit.item, taint_of(hit.item, place, principal), hit.score)
+            for place, hit in await self._fresh.find(places, search)
         ]
-
-    async def _refresh_all(self, places: Sequence[Place]) -> None:
-        for place in places:
-            if await self._run(self._readers, self._is_stale, place):
-                async with self._locks.hold(place.owner):
-                    await self._refresh(place, self._refreshers)
-
-    async def _refresh(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
-        """Bring the index up to date with a file, whose lock is held."""
-        if await self._run(limiter, self._is_stale, place):
-            damaged = await self._run(self._refreshers, self._read_again, place)
-            if damaged:
-                lines = ", ".join(map(str, damaged[:10]))
-                _log.warning("lines cannot be read", file=str(place.file), lines=lines)
-
-    async def _run(
-        self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
-    ) -> T:
-        """Run in a thread, and once more with a new index if it turns out to be damaged."""
-        try:
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
-        except StorageError:
-            if not self._index.database.damaged:
-                raise
-            _log.warning("index is damaged and made anew", path=str(self._index.database.path))
-            await anyio.to_thread.run_sync(self._index.database.renew, limiter=limiter)
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
 
     # What follows runs in worker threads.
-
-    def _seen(self, place: Place) -> files.Seen | None:
-        if not files.check_folder(self._sharing.root, place.folder):
-            return None
-        return files.seen(place.file)
-
-    def _is_stale(self, place: Place) -> bool:
-        return bool(self._stale([place]))
-
-    def _stale(self, places: Sequence[Place]) -> list[Place]:
-        seen = {place.owner: self._seen(place) for place in places}
-        known = self._index.owners(seen)
-        return [
-            place
-            for place in places
-            if seen[place.owner] != (None if place.owner not in known else known[place.owner].seen)
-        ]
-
-    def _find_fresh(
-        self, places: dict[str, Place], search: Search
-    ) -> tuple[list[Place], list[Hit]]:
-        stale = self._stale(list(places.values()))
-        return stale, ([] if stale else self._finder.find(list(places), search))
-
-    def _read_again(self, place: Place) -> list[int]:
-        found = None
-        if files.check_folder(self._sharing.root, place.folder):
-            found = files.read(place.file, _LONGEST_FILE)
-        if found is None:
-            self._index.erase(place.owner)
-            return []
-        data, seen = found
-        items, damaged = parse(data)
-        self._index.replace(place.owner, items, seen)
-        return damaged
 
     def _store(self, place: Place, principal: JID, memo: Memo) -> Item:
         former = self._index.get(place.owner, memo.key)
@@ -392,13 +312,8 @@ class Knowledge:
             files.remove(place.file)
         return self._index.erase(place.owner)
 
-    def _erase_unless_there(self, owner: str) -> None:
-        folder = self._sharing.root / owner
-        if not (folder / FILE_NAME).exists():
-            self._index.erase(owner)
-
     def _whole(self, place: Place) -> bytes:
-        found = files.read(place.file, _LONGEST_FILE)
+        found = files.read(place.file, LONGEST_FILE)
         return b"" if found is None else found[0]
 
     def _check_room(self, place: Place) -> None:
@@ -419,5 +334,5 @@ class Knowledge:
 
 
 def _versions(place: Place, key: str) -> list[Item]:
-    found = files.read(place.file, _LONGEST_FILE)
+    found = files.read(place.file, LONGEST_FILE)
     return [] if found is None else versions_of(found[0], key)

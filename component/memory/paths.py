@@ -14,6 +14,8 @@ from pathlib import Path
 from component.memory.lines import SessionKey
 
 DEFAULT_AGENT = "assistant"
+SUB_AGENTS = "_sub"
+"""Where in the directory of an agent those below it are."""
 
 _LONGEST = 255  # bytes in a file name, on the file systems in use (NAME_MAX)
 _DIGEST = 65  # bytes of `&` and a SHA-256 in hex
@@ -54,7 +56,7 @@ class Layout:
         if name != DEFAULT_AGENT:
             home = home / "_agents" / file_name(name)
         for each in below:
-            home = home / "_sub" / file_name(each)
+            home = home / SUB_AGENTS / file_name(each)
         return home
 
     def homes(self, agent: str) -> tuple[Path, ...]:

@@ -5,9 +5,8 @@ Each is a directory `personas/{id}` below the root, with a `persona.toml` and an
 `active_persona.txt` of the conversation.
 """
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from component.memory.lines import SessionKey
 from component.memory.locks import KeyLocks
 from component.memory.paths import DEFAULT_AGENT, Layout
 from component.memory.texts import Look, Texts
+from component.policy.globs import pattern
 from component.settings import personas as settings
 from component.settings.llm import Tier
 from xep.jid import JID
@@ -41,8 +41,9 @@ _Positive = Annotated[int, msgspec.Meta(ge=1)]
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
     """One package. `folder` holds its texts.
 
-    `tier` and `skills` replace those of the agent where they are set; `skills` are names, with `*`
-    and `?` as in policy rules. `max_tokens_per_message` is the most that one answer may have.
+    `tier` replaces that of the agent where it is set; `skills` are names of those that the agent is
+    offered, with `*` and `?` as in policy rules. `max_tokens_per_message` is the most that one
+    answer may have.
     """
 
     id: str
@@ -93,13 +94,15 @@ class Personas:
         texts: Texts,
         configured: settings.Personas,
         *,
+        defaults: Mapping[str, str] | None = None,
         threads: anyio.CapacityLimiter | None = None,
     ) -> None:
+        """Take the settings; `defaults` are the ids of what agents have for who has chosen none."""
         self._layout = layout
         self._texts = texts
-        self._default = configured.default
+        self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults or {})
         self._restrictions = [
-            (_matcher([each.jid]), _matcher(each.allowed)) for each in configured.restrictions
+            (pattern([each.jid]), pattern(each.allowed)) for each in configured.restrictions
         ]
         self._threads = threads
         self._locks: KeyLocks[SessionKey] = KeyLocks()
@@ -116,9 +119,9 @@ class Personas:
         return tuple(each for each in found if each is not None and self._admits(each, who))
 
     async def active(self, agent: str, who: JID) -> Persona | None:
-        """The persona that an agent has for somebody: the chosen one, else for `assistant` that of
-        personas.default; None for a sub-agent, and if there is no such package or it is not
-        allowed (any more). Raises MemoryStoreError.
+        """The persona that an agent has for somebody: the chosen one, else that of its declaration
+        or, for `assistant`, of personas.default; None for a sub-agent, and if there is no such
+        package or it is not allowed (any more). Raises MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
         return await self._texts.gather((_CHOICE, key), lambda look: self._active(look, key))
@@ -135,6 +138,18 @@ class Personas:
             await to_thread.run_sync(self._keep, key, persona, limiter=self._threads)
         return await self.active(agent, who) if persona is None else persona
 
+    async def fault(self, name: str) -> str | None:
+        """Why nobody can have the persona of this id, in a sentence; None if it is whole. For who
+        looks whether the settings can be kept to. Raises MemoryStoreError.
+        """
+        if _ID.fullmatch(name) is None:
+            return f"{name!r} is no id: small letters, digits, dots, hyphens and underscores."
+        manifest = self._layout.personas / name / _MANIFEST
+        parsed = await self._texts.gather(("fault", name), lambda look: self._read(look, manifest))
+        if parsed is None:
+            return f"There is no {manifest}."
+        return f"{manifest}: {parsed}" if isinstance(parsed, str) else None
+
     def _active(self, look: Look, key: SessionKey) -> Persona | None:
         if "/" in key.agent:
             return None
@@ -143,9 +158,8 @@ class Personas:
             chosen = (look.text(folder / _CHOICE) or "").strip()
             if chosen and (persona := self._allowed(look, chosen, key.who)) is not None:
                 return persona
-        if self._default and key.agent == DEFAULT_AGENT:
-            return self._allowed(look, self._default, key.who)
-        return None
+        default = self._defaults.get(key.agent)
+        return self._allowed(look, default, key.who) if default else None
 
     def _allowed(self, look: Look, name: str, who: JID) -> Persona | None:
         persona = self._package(look, name) if _ID.fullmatch(name) else None
@@ -158,26 +172,27 @@ class Personas:
 
     def _package(self, look: Look, name: str) -> Persona | None:
         path = self._layout.personas / name / _MANIFEST
-        try:
-            text = look.text(path, linked=True)
-        except MemoryStoreError as error:
-            self._warn("a persona cannot be used", file=str(path), why=str(error))
-            return None
-        if text is None:
-            return None
-        parsed = _parse(path.parent, text)
+        parsed = self._read(look, path)
         if isinstance(parsed, str):
             self._warn("a persona cannot be used", file=str(path), why=parsed)
             return None
         return parsed
 
+    def _read(self, look: Look, path: Path) -> Persona | str | None:
+        """What a manifest says; a text says what is wrong with it. None if there is none."""
+        try:
+            text = look.text(path, linked=True)
+        except MemoryStoreError as error:
+            return str(error)
+        return None if text is None else _parse(path.parent, text)
+
     def _admits(self, persona: Persona, who: JID) -> bool:
         address = str(who.bare)
-        if persona.allowed_jids and not _matcher(persona.allowed_jids)(address):
+        if persona.allowed_jids and not pattern(persona.allowed_jids).fullmatch(address):
             return False
-        for matches, allowed in self._restrictions:
-            if matches(address):
-                return allowed(persona.id)
+        for people, allowed in self._restrictions:
+            if people.fullmatch(address):
+                return allowed.fullmatch(persona.id) is not None
         return True
 
     def _warn(self, event: str, **values: str) -> None:
@@ -246,14 +261,3 @@ def _named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
         return found
     there = f"There are: {', '.join(each.id for each in offered)}." if offered else ""
     raise PersonaError(f"There is no persona {chosen.strip()!r} for you. {there}".strip())
-
-
-def _matcher(globs: Iterable[str]) -> Callable[[str], bool]:
-    # Brackets have a meaning for fnmatch which the settings do not promise.
-    patterns = "|".join(fnmatch.translate(glob.replace("[", "[[]")) for glob in globs)
-    match = re.compile(patterns).fullmatch if patterns else _nothing
-    return lambda text: match(text) is not None
-
-
-def _nothing(_text: str) -> None:
-    return None

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -152,9 +152,17 @@ class Sessions:
             return None if end is None or end.empty else await self._put_away(key)
 
     async def forget(self, key: SessionKey) -> Forgotten:
-        """Erase the conversation, what is known of the person, the memories, and the attachments;
-        archived sessions stay.
+        """Erase the conversation, what is known of the person, the memories, and the attachments,
+        with those of sub-agents that worked for the person; archived sessions stay.
+
+        What is counted is the agent's own.
         """
+        for child in await self._run(lambda: upkeep.below(self.layout, key)):
+            await self._forget(child)
+            await self._run(partial(upkeep.tidy, self.layout.folder(child)))
+        return await self._forget(key)
+
+    async def _forget(self, key: SessionKey) -> Forgotten:
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
             self._ends.pop(key, None)
@@ -234,8 +242,10 @@ class Sessions:
         path = self._path(key)
         files.make_folder(self.layout.root, path.parent)
         before = files.seen(path)
-        header = Header(version=1, created=stamp(now), jid=str(key.who.bare))
-        first = encoded(header)
+
+        def first() -> bytes:
+            return encoded(Header(version=1, created=stamp(now), jid=str(key.who.bare)))
+
         return before, files.append(path, data, first=first, sync=sync)
 
     def _read(

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from component.memory import files
-from component.memory.lines import Header
+from component.memory.lines import Header, SessionKey
+from component.memory.paths import SUB_AGENTS, Layout
 
 HISTORY = "history.jsonl"
 ARCHIVES = "sessions"
@@ -106,6 +107,33 @@ def erase(root: Path, folder: Path) -> Forgotten:
         attachments=status.attachments,
         names=tuple(names),
     )
+
+
+def below(layout: Layout, key: SessionKey) -> list[SessionKey]:
+    """The conversations of sub-agents that an agent had for somebody, the deepest first."""
+    found: list[SessionKey] = []
+    subs = layout.home(key.agent) / SUB_AGENTS
+    if not files.check_folder(layout.root, subs):
+        return found
+    with files.explained(subs, "read"):
+        names = sorted(
+            each.name for each in subs.iterdir() if each.is_dir() and not each.is_symlink()
+        )
+    for name in names:
+        child = SessionKey(f"{key.agent}/{name}", key.who)
+        found += below(layout, child)
+        if files.check_folder(layout.root, layout.folder(child)):
+            found.append(child)
+    return found
+
+
+def tidy(folder: Path) -> None:
+    """Remove the directory of a sub-agent's conversation, and those around it that are its own, as
+    far as nothing is in there.
+    """
+    with contextlib.suppress(OSError):
+        for each in (folder, folder.parent, folder.parent.parent):
+            each.rmdir()
 
 
 def count(root: Path, folder: Path) -> Status:

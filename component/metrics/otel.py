@@ -15,7 +15,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from component.metrics.traces import Span
 
 _TIMEOUT_S: Final = 5
 _LAST_S: Final = 3.0
@@ -23,12 +26,29 @@ _LAST_S: Final = 3.0
 _SOFTWARE: Final = "xmpp-agent-component"
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     # https://opentelemetry.io/docs/specs/semconv/gen-ai/, gen-ai-spans and gen-ai-agent-spans
-    "invoke_agent": {"agent": "gen_ai.agent.name", "turn": "gen_ai.conversation.id"},
-    "chat": {"model": "gen_ai.request.model", "provider": "gen_ai.provider.name"},
+    "invoke_agent": {"agent": "gen_ai.agent.name"},
+    "chat": {
+        "model": "gen_ai.request.model",
+        "answered_by": "gen_ai.response.model",
+        "tokens_in": "gen_ai.usage.input_tokens",
+        "tokens_out": "gen_ai.usage.output_tokens",
+    },
     "execute_tool": {"tool": "gen_ai.tool.name", "call": "gen_ai.tool.call.id"},
 }
 _TITLES: Final = {"invoke_agent": "agent", "chat": "model", "execute_tool": "tool"}
 """What stands after the operation in the name of a span."""
+
+
+class _Span:
+    """An open span, under the names of the conventions."""
+
+    def __init__(self, span: OpenSpan, names: Mapping[str, str]) -> None:
+        self._span = span
+        self._names = names
+
+    def tell(self, **attributes: str | int) -> None:
+        for key, value in attributes.items():
+            self._span.set_attribute(self._names.get(key, f"xmpp_agent.{key}"), value)
 
 
 class OTelTracer:
@@ -39,9 +59,18 @@ class OTelTracer:
         authorization: the header that it asks for, empty for none.
         sample: the part of the turns that is traced, from 0 to 1.
         version: of this release.
+        providers: of each model by its name, that of all others under "".
     """
 
-    def __init__(self, endpoint: str, authorization: str, sample: float, version: str) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        authorization: str,
+        sample: float,
+        version: str,
+        providers: Mapping[str, str],
+    ) -> None:
+        self._providers = providers
         headers = {"authorization": authorization} if authorization else {}
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(sample)),
@@ -54,15 +83,18 @@ class OTelTracer:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer(_SOFTWARE, version)
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """A span for the time of the context; see `component.metrics.traces.Tracer`."""
         return self._span(name, attributes)
 
     @contextmanager
-    def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[object]:
+    def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[Span]:
         known = _NAMES.get(name, {})
         title = attributes.get(_TITLES.get(name, ""), "")
+        provider = self._providers.get(title) or self._providers.get("")
         described = {known.get(key, f"xmpp_agent.{key}"): text for key, text in attributes.items()}
+        if provider and name != "execute_tool":
+            described["gen_ai.provider.name"] = provider
         with self._tracer.start_as_current_span(
             f"{name} {title}".rstrip(),
             kind=SpanKind.CLIENT if name == "chat" else SpanKind.INTERNAL,
@@ -72,7 +104,7 @@ class OTelTracer:
             set_status_on_exception=False,
         ) as span:
             try:
-                yield span
+                yield _Span(span, known)
             except BaseException as error:
                 span.set_attribute("error.type", type(error).__qualname__)
                 if isinstance(error, Exception):

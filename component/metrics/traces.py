@@ -4,14 +4,23 @@ A turn is the span `invoke_agent`, a call of a model in it `chat`, a call of a t
 What was said, asked or answered is in none of them.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
+
+
+class Span(Protocol):
+    """One part of a trace, while it is open."""
+
+    def tell(self, **attributes: str | int) -> None:
+        """Add what is known by now, of `chat`: answered_by (a model), tokens_in, tokens_out."""
 
 
 class Tracer(Protocol):
     """Makes spans."""
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """A span for the time of the context, within the one that is open; an error ends it so.
 
         `name` is `invoke_agent` (agent, turn), `chat` (model) or `execute_tool` (tool, call).
@@ -21,15 +30,23 @@ class Tracer(Protocol):
         """Send what is left. Never raises."""
 
 
-_NOTHING: AbstractContextManager[None] = nullcontext()
+class NoSpan:
+    """What nobody traces."""
+
+    def tell(self, **attributes: str | int) -> None:
+        """Nothing is traced."""
+
+
+NOTHING: Final[AbstractContextManager[Span]] = nullcontext(NoSpan())
+"""The span of nothing; it holds nothing and serves any number of times."""
 
 
 class NoTracer:
     """Traces nothing, and costs nothing."""
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """Nothing is traced."""
-        return _NOTHING
+        return NOTHING
 
     async def close(self) -> None:
         """Nothing is left."""
@@ -39,11 +56,18 @@ class TracesError(Exception):
     """Traces cannot be made; the message says what to install or to set."""
 
 
-def make_tracer(endpoint: str, authorization: str, sample: float, version: str) -> Tracer:
+def make_tracer(
+    endpoint: str,
+    authorization: str,
+    sample: float,
+    version: str,
+    providers: Mapping[str, str] = MappingProxyType({}),
+) -> Tracer:
     """A tracer that sends to a collector (OTLP over HTTP), or one that does nothing if none is set.
 
     `endpoint` is the base address of the collector, `authorization` the header that it asks for if
-    any, `sample` the part of the turns that is traced. Raises TracesError if the extra is missing.
+    any, `sample` the part of the turns that is traced. `providers` has the provider of each model
+    by its name, and that of all others under "". Raises TracesError if the extra is missing.
     """
     if not endpoint:
         return NoTracer()
@@ -54,4 +78,4 @@ def make_tracer(endpoint: str, authorization: str, sample: float, version: str) 
             f"traces.endpoint is set, and {error.name} is not installed: install the `otel` extra"
             " (pip install 'xmpp-agent-component[otel]'), or remove the key."
         ) from error
-    return OTelTracer(endpoint, authorization, sample, version)
+    return OTelTracer(endpoint, authorization, sample, version, providers)

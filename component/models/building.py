@@ -23,39 +23,48 @@ class _Closing(Protocol):
     async def aclose(self) -> None: ...
 
 
-def choices(llm: LLM) -> dict[str, ModelChoice]:
-    """Every model of the section by where it stands, with what it inherits: the main one first."""
+def choices(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> dict[str, ModelChoice]:
+    """Every model by where it stands, with what it inherits: the main one first, then those of the
+    section, then the agents' `own`, by name.
+    """
     found: dict[str, ModelChoice] = {"llm": llm}
     found |= {f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()}
     found |= {
         f"llm.fallback[{i}]": _inheriting(choice, llm) for i, choice in enumerate(llm.fallback)
     }
+    found |= {_section(agent): _inheriting(choice, llm) for agent, choice in own.items()}
     return found
 
 
-class Models:
-    """The models of `[llm]`, each built when first used: `get(tier)`.
+def _section(agent: str) -> str:
+    return f"agents.{agent}.llm"
 
-    A tier or a fallback that has the provider of the main model has its address and key too, unless
-    it names its own. Behind a tier of its own stands the main model, and then the fallbacks.
+
+class Models:
+    """The models of `[llm]` and of agents, each built when first used: `get(tier)`, `get(of=name)`.
+
+    One that has the provider of the main model has its address and key too, unless it names its
+    own. Behind a tier's and an agent's own stands the main model, and then the fallbacks.
 
     Raises ModelRefusedError: a key is missing, or the extra that models of providers need.
 
     Args:
         llm: the section.
+        own: the models of agents that have one of their own, by name.
         sleep, clock: how to pause and tell the time; tests bring their own.
     """
 
     def __init__(
         self,
         llm: LLM,
+        own: Mapping[str, ModelChoice] = {},
         *,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._llm = llm
         self._sleep, self._clock = sleep, clock
-        self._choices = choices(llm)
+        self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
             section: resolve(choice, section)
             for section, choice in self._choices.items()
@@ -64,22 +73,24 @@ class Models:
         for target in self._targets.values():
             require_sdk(target.choice.provider)
         self._models: dict[str, Model] = {}
-        self._chains: dict[Tier, Model] = {}
+        self._chains: dict[str, Model] = {}
         self._closing: list[_Closing] = []
 
-    def get(self, tier: Tier = "standard") -> Model:
-        """Give the model of a tier, the same each time. Neither loads nor asks anything.
+    def get(self, tier: Tier = "standard", of: str = "") -> Model:
+        """Give the model of a tier, or that `of` an agent with its own, the same each time. Neither
+        loads nor asks anything.
 
         Raises ModelRefusedError: what a local model needs is not installed.
         """
-        if tier not in self._chains:
+        first = _section(of) if of else f"llm.tiers.{tier}"
+        if first not in self._chains:
             sections = [f"llm.fallback[{i}]" for i in range(len(self._llm.fallback))]
             sections = ["llm", *sections]
-            if tier in self._llm.tiers:
-                sections.insert(0, f"llm.tiers.{tier}")
+            if first in self._choices:
+                sections.insert(0, first)
             models = list(dict.fromkeys(self._model(section) for section in sections))
-            self._chains[tier] = models[0] if len(models) == 1 else Fallback(models)
-        return self._chains[tier]
+            self._chains[first] = models[0] if len(models) == 1 else Fallback(models)
+        return self._chains[first]
 
     async def aclose(self) -> None:
         """Close all that was built."""

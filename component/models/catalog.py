@@ -106,8 +106,9 @@ def resolve(choice: ModelChoice, section: str) -> Target:
     key = choice.api_key.get_secret_value()
     if preset.needs_key and official and not key:
         raise ModelRefusedError(
-            f'{section}.api_key is missing, which {choice.provider} needs: "${{…_API_KEY}}" takes'
-            " it from the environment"
+            f"{section}.api_key is missing, which {choice.provider} needs: write"
+            f' api_key = "${{{choice.provider.upper()}_API_KEY}}", and export that variable or set'
+            " it in the file that ends in .env"
         )
     known = _known(choice) if official and preset.needs_key else None
     priced = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None

@@ -1,6 +1,7 @@
 """From a ModelRequest to the body of a chat completions request."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from component.models.protocol import ChatMessage, ModelRequest, Tool
 from component.models.tool_names import ToolNames
 
 _HELD = "\n\nAnswer with JSON only, no other text, that fits this JSON Schema:\n"
+_NOTE = "[A note from the system, which nobody else sees: {}]"
 
 
 def message_of(message: ChatMessage, names: ToolNames) -> dict[str, Any]:
@@ -30,6 +32,27 @@ def message_of(message: ChatMessage, names: ToolNames) -> dict[str, Any]:
     if message.tool_call_id is not None:
         out["tool_call_id"] = message.tool_call_id
     return out
+
+
+def led(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Give the messages with one system message at most, the first.
+
+    Templates of many open models refuse any other, and Anthropic moves all to the beginning, away
+    from what they are about. So those at the beginning become one, and what the system says later
+    is a note in the words of the user, which joins what the user has said just before.
+    """
+    out: list[ChatMessage] = []
+    for message in messages:
+        if message.role != "system":
+            out.append(message)
+        elif not out or (len(out) == 1 and out[0].role == "system"):
+            before = f"{out.pop().content}\n\n" if out else ""
+            out.append(ChatMessage("system", before + message.content))
+        else:
+            note = _NOTE.format(message.content)
+            before = f"{out.pop().content}\n\n" if out[-1].role == "user" else ""
+            out.append(ChatMessage("user", before + note))
+    return tuple(out)
 
 
 def tool_of(tool: Tool, names: ToolNames) -> dict[str, Any]:

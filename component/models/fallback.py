@@ -19,7 +19,8 @@ _log = structlog.get_logger("component.models")
 
 
 class Fallback:
-    """Several models as one. Name, context and prices are those of the first.
+    """Several models as one. Name and context are those of the first, prices those of the dearest:
+    what a call can cost at most is set aside before it is known who answers.
 
     The next one is asked when a model is unavailable or refuses; one with a larger context too when
     the question is too long. Once a piece of an answer was passed on, it is that one or none.
@@ -29,8 +30,8 @@ class Fallback:
         first = models[0]
         self.name = first.name
         self.context_tokens = first.context_tokens
-        self.usd_per_token_in = first.usd_per_token_in
-        self.usd_per_token_out = first.usd_per_token_out
+        self.usd_per_token_in = max(model.usd_per_token_in for model in models)
+        self.usd_per_token_out = max(model.usd_per_token_out for model in models)
         self._models = tuple(models)
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:

@@ -105,6 +105,11 @@ class Gathering:
         """Whether it stopped for a fault of its own, as OpenRouter tells it."""
         return self._reason == "error"
 
+    @property
+    def complete(self) -> bool:
+        """Whether all is there that it wanted to say."""
+        return self.finished and not self.failed
+
     def calls(self, used: set[str]) -> tuple[ToolCall, ...]:
         """Give the calls, with ids that are not in `used`. One without a name is none."""
         return call_ids.distinct(

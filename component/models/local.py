@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from component.models import local_gguf
-from component.models.chat_request import held_to, message_of, tool_of
+from component.models.chat_request import held_to, led, message_of, tool_of
 from component.models.local_gguf import BadModelFileError, ModelFile
 from component.models.local_process import WorkerProcess
 from component.models.protocol import (
@@ -272,7 +272,9 @@ class LocalModel:
         """Write the request as llama.cpp reads it."""
         temperature = self._temperature if request.temperature is None else request.temperature
         body: dict[str, Any] = {
-            "messages": [message_of(_encodable(message), names) for message in request.messages],
+            "messages": [
+                message_of(_encodable(message), names) for message in led(request.messages)
+            ],
             "max_tokens": most,
             "stream": True,
             "stream_options": {"include_usage": True},

@@ -1,6 +1,6 @@
 """Whether the models of the settings can be had, found out without spending a token."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, Literal
 
 import anyio
@@ -34,12 +34,12 @@ class _Listed(msgspec.Struct):
     data: list[_Entry] = []
 
 
-async def look(llm: LLM) -> AsyncIterator[Looked]:
+async def look(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[Looked]:
     """Look at each model: is what it needs installed, is there a key, does the provider answer.
 
     A provider is asked which models it has. Some do not say; then it counts that they answer.
     """
-    for section, choice in choices(llm).items():
+    for section, choice in choices(llm, own).items():
         try:
             if choice.provider == "local":
                 yield _local(section, choice)
@@ -77,7 +77,8 @@ async def _remote(section: str, target: Target) -> Looked:
             return Looked(section, "failed", str(where.error(fault)))
         return Looked(section, "ok", f"{where.url} answers, and does not tell its models")
     except (openai.APIConnectionError, TimeoutError):
-        text = f"{where.url} cannot be reached: does it run, and is {section}.base_url right?"
+        key = "host" if target.choice.host else "base_url"
+        text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
         return Looked(section, "failed", text)
     try:
         names = {each.id for each in msgspec.json.decode(response.content, type=_Listed).data}

@@ -9,7 +9,7 @@ import importlib.util
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,7 +18,7 @@ import structlog
 
 from component.models import call_ids, chat_wire
 from component.models.catalog import Target
-from component.models.chat_request import asked_to, held_to, message_of, tool_of
+from component.models.chat_request import asked_to, held_to, led, message_of, tool_of
 from component.models.faults import Fault, read_fault
 from component.models.gathering import Gathering
 from component.models.protocol import (
@@ -69,6 +69,8 @@ def connect(target: Target) -> "openai.AsyncOpenAI":
     import httpx2  # noqa: PLC0415 - see above
     import openai  # noqa: PLC0415
 
+    from component.models.http_client import Client  # noqa: PLC0415
+
     url = urlsplit(target.base_url)
     silent_s = target.choice.timeout_s / 2
     return openai.AsyncOpenAI(
@@ -77,7 +79,7 @@ def connect(target: Target) -> "openai.AsyncOpenAI":
         api_key=target.where.key or "none",
         max_retries=0,
         timeout=httpx2.Timeout(silent_s, connect=min(_CONNECT_S, silent_s)),
-        http_client=openai.DefaultAsyncHttpxClient(
+        http_client=Client(
             # A proxy of the environment knows nothing of this machine.
             trust_env=not (url.hostname or "").startswith(_LOOPBACK),
             # The key goes where the settings say and nowhere else.
@@ -114,6 +116,7 @@ class OpenAICompatible:
         self.usd_per_token_in = target.usd_in
         self.usd_per_token_out = target.usd_out
         self._target = target
+        self._url = f"{target.base_url.rstrip('/')}/chat/completions"
         self._where = target.where
         self._sleep, self._draw, self._now = sleep, draw, now
         self._timeout_s = target.choice.timeout_s
@@ -121,8 +124,8 @@ class OpenAICompatible:
         self._connecting = anyio.Lock()
         # Where the provider has told what it does not take, it is not told again.
         self._left_out: set[str] = set()
-        is_openai = target.official and target.choice.provider == "openai"
-        self._max_tokens = "max_completion_tokens" if is_openai else "max_tokens"
+        self._is_openai = target.official and target.choice.provider == "openai"
+        self._max_tokens = "max_completion_tokens" if self._is_openai else "max_tokens"
         self._swapped = False
         if not target.preset.holds_schema:
             self._left_out.add("response_format")
@@ -180,11 +183,12 @@ class OpenAICompatible:
     def _content(self, request: ModelRequest, names: ToolNames) -> bytes:
         choice = self._target.choice
         held = "response_format" not in self._left_out
+        messages = request.messages if held else asked_to(request)
         body: dict[str, Any] = {
             "model": choice.model,
             "messages": [
                 message_of(message, names)
-                for message in (request.messages if held else asked_to(request))
+                for message in (messages if self._is_openai else led(messages))
             ],
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -239,7 +243,7 @@ class OpenAICompatible:
             with anyio.fail_after(self._timeout_s):
                 # With this cast_to the SDK gives the response itself, not a stream of its own.
                 response: httpx2.Response = await client.post(  # type: ignore[assignment]
-                    "/chat/completions",
+                    self._url,
                     content=content,
                     cast_to=httpx2.Response,
                     options={"headers": {"Content-Type": "application/json"}},
@@ -248,10 +252,9 @@ class OpenAICompatible:
                 )
                 try:
                     await self._read(response, gathering)
-                except BaseException:
+                finally:
                     with anyio.CancelScope(shield=True):
                         await response.aclose()
-                    raise
         except openai.APIStatusError as error:
             fault = read_fault(error.status_code, error.response.content)
             if fault.status in (400, 422) and not fault.overflow and not fault.unpaid:
@@ -259,6 +262,8 @@ class OpenAICompatible:
             after = retry_after_s(error.response.headers, self._now())
             raise where.error(fault, after) from None
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError):
+            if gathering.complete:
+                return
             raise ModelUnavailableError(
                 f"{where.url} was silent for {self._timeout_s / 2:g} s, or took more than"
                 f" {self._timeout_s:g} s for one answer of {self.name}: see"
@@ -270,6 +275,8 @@ class OpenAICompatible:
                 f" and is {where.section}.base_url right"
             ) from None
         except (httpx2.HTTPError, httpx2.StreamError, msgspec.DecodeError, EventTooLongError) as e:
+            if gathering.complete:
+                return  # all was said, but for what it took
             raise ModelUnavailableError(
                 f"{where.url} broke off in the middle of an answer ({type(e).__name__})"
             ) from None
@@ -280,7 +287,7 @@ class OpenAICompatible:
             raise ModelRefusedError(
                 f"{self._where.url} answers with a web page: mend {self._where.section}.base_url"
             )
-        pieces = response.aiter_bytes()
+        pieces = _pieces(response)
         try:
             if kind == "application/json":  # it does not stream
                 self._take(await _all_of(pieces), gathering)
@@ -293,7 +300,7 @@ class OpenAICompatible:
             with anyio.move_on_after(_LAST_BYTES_S):
                 async for _ in pieces:
                     pass
-        if gathering.failed or not (gathering.finished or (over and gathering.anything)):
+        if gathering.failed or not (gathering.complete or (over and gathering.anything)):
             raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
 
     async def _stream(self, pieces: AsyncIterator[bytes], gathering: Gathering) -> bool:
@@ -369,6 +376,14 @@ class _NotTakenError(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault
+
+
+def _pieces(response: "httpx2.Response") -> AsyncIterator[bytes]:
+    """The body as it comes, and unpacked if it is packed, which takes longer."""
+    if "content-encoding" in response.headers:
+        return response.aiter_bytes()
+    # What came over an asynchronous client has an asynchronous stream.
+    return aiter(cast("httpx2.AsyncByteStream", response.stream))
 
 
 async def _all_of(pieces: AsyncIterator[bytes]) -> bytes:

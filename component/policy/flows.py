@@ -4,6 +4,7 @@ A model does what it reads, now and then. So what counts is where the texts come
 been shown: a call that could carry orders of a stranger out into the world is held back.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
@@ -20,8 +21,9 @@ TRUSTED: frozenset[Taint] = frozenset(("person",))
 class Flow(msgspec.Struct, frozen=True):
     """A rule: data `of` these origins that is to reach one of these capabilities.
 
-    In `to`, `*` stands for any characters and `?` for any one; a skill that declares no capability
-    is reached by `*` only.
+    In `to`, `*` stands for any characters and `?` for any one, and `network` for everything that
+    begins with `network:`, as in what is granted; a skill that declares no capability is reached by
+    `*` only.
     """
 
     of: tuple[Taint, ...]
@@ -40,7 +42,7 @@ class Flows:
     """
 
     def __init__(self, rules: Sequence[Flow] = ()) -> None:
-        self._rules = [(frozenset(rule.of), pattern(rule.to), rule.then) for rule in rules]
+        self._rules = [(frozenset(rule.of), _reached(rule.to), rule.then) for rule in rules]
 
     def verdict(
         self,
@@ -77,5 +79,9 @@ def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:
 
     `network` grants everything that begins with `network:`; `*` and `?` are patterns.
     """
-    grants = pattern((*granted, *(f"{one}:*" for one in granted)))
+    grants = _reached(granted)
     return next((one for one in needed if not grants.fullmatch(one)), None)
+
+
+def _reached(capabilities: Sequence[str]) -> re.Pattern[str]:
+    return pattern((*capabilities, *(f"{one}:*" for one in capabilities)))

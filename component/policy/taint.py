@@ -1,7 +1,16 @@
 """Where a piece of text comes from, as far as trust in it goes."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
 
 Taint: TypeAlias = Literal["person", "peer", "web", "file"]
 """Who could have written it: the person talked with, another agent, anybody on the web, or whoever
 wrote a file. What comes from our own computation has none."""
+
+_WORST: Final[tuple[Taint, ...]] = ("web", "peer", "file", "person")
+
+
+def worst(taints: Iterable[Taint | None]) -> Taint | None:
+    """The taint of what holds texts of all these; None if none of them has one."""
+    found = set(taints)
+    return next((taint for taint in _WORST if taint in found), None)

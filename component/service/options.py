@@ -14,6 +14,7 @@ from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
 from component.settings.agents import AgentEntry, Budget
+from component.settings.llm import ModelChoice
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
@@ -120,6 +121,11 @@ def agents(settings: Settings) -> Mapping[str, str]:
         or (settings.agent.name if entry.name == DEFAULT_AGENT else entry.name)
         for entry in agent_entries(settings)
     }
+
+
+def own_models(settings: Settings) -> Mapping[str, ModelChoice]:
+    """The models of agents that have one of their own, by localpart."""
+    return {entry.name: entry.llm for entry in settings.agents if entry.llm is not None}
 
 
 def facts(settings: Settings) -> Facts:

@@ -43,7 +43,8 @@ class Memories:
         self.layout = Layout(settings.memory_path)
         texts = Texts(self.layout.root)
         self.workspace = Workspace(self.layout, texts)
-        self.personas = Personas(self.layout, texts, settings.personas)
+        defaults = {entry.name: entry.persona for entry in settings.agents if entry.persona}
+        self.personas = Personas(self.layout, texts, settings.personas, defaults=defaults)
         self.knowledge = Knowledge(index, sharing, settings.memory, recorder)
         self.sessions = Sessions(self.layout, settings.session, on_forget=self._forgotten)
 

@@ -131,7 +131,7 @@ class Rooms:
         self.outbox = Outbox(settings.limits.output_bytes)
         limits = settings.limits
         self.news = TaskNews(
-            self.outbox.put,
+            self.outbox,
             lambda: self.connected_since is not None,
             contacts.may_write,
             question_messages,
@@ -238,8 +238,9 @@ class Rooms:
                 *(self._road, self.tasks, self._view, flows, watching.recorder),
                 settings.loop.tool_timeout_s,
             ),
+            lambda who: self._view(who).names(),
             Speech(
-                self.outbox.put,
+                self.outbox,
                 lambda: self.connected_since is not None,
                 settings.server.max_stanza_bytes,
             ),

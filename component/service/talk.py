@@ -1,6 +1,6 @@
 """Agents that talk: models, budgets, the loop and what it is told, wired."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,9 +23,18 @@ from component.commands.agents import AgentCommands, SpendingCommands
 from component.commands.conversation import ConversationCommands, Told
 from component.commands.definition import AnyCommand
 from component.memory.lines import SessionKey
+from component.memory.personas import Persona
+from component.memory.workspace import Character
 from component.models.building import Models
 from component.models.protocol import Model
-from component.service.options import DEFAULT_AGENT, agent_entries, agents, budget_limits
+from component.policy.narrower import narrowed
+from component.service.options import (
+    DEFAULT_AGENT,
+    agent_entries,
+    agents,
+    budget_limits,
+    own_models,
+)
 from component.service.remembering import Memories
 from component.settings import Settings
 from component.settings.agents import AgentEntry
@@ -48,6 +57,7 @@ class Talk:
         home: the name of the data directory.
         memories: what is remembered.
         tools: the skills, as models see them.
+        names: the names of the skills that a principal may use.
         voice: sends what agents say.
         recorder: takes what is to be recorded.
         observer: counts and traces.
@@ -69,6 +79,7 @@ class Talk:
         home: str,
         memories: Memories,
         tools: Tools,
+        names: Callable[[JID], Iterable[str]],
         voice: Voice,
         recorder: Recorder,
         observer: Observer,
@@ -78,10 +89,11 @@ class Talk:
         assert settings.llm is not None, "there is a model"
         self._settings = settings
         self._memories = memories
+        self._names = names
         self._connected_since = connected_since
         self._started = datetime.now(UTC)
         self._titles = agents(settings)
-        self._models = Models(settings.llm)
+        self._models = Models(settings.llm, own_models(settings))
         self._killed: list[str] = []
         self._ended: list[str] = []
         self._any_news = anyio.Event()
@@ -90,7 +102,7 @@ class Talk:
         )
         self.budgets = BudgetBook(storage, budget_limits(settings), recorder, alert)
         self._engine = Engine(
-            models=self.model,
+            models=lambda profile: self.model(profile.tier, profile.model_of),
             tools=tools,
             sessions=memories.sessions,
             scanner=PatternScanner(),
@@ -114,9 +126,9 @@ class Talk:
             over=self.budgets.ended,
         )
 
-    def model(self, tier: Tier) -> Model:
-        """The model of a tier."""
-        return self._models.get(tier)
+    def model(self, tier: Tier, of: str = "") -> Model:
+        """The model of a tier, or that `of` an agent with its own."""
+        return self._models.get(tier, of)
 
     async def profile(self, key: SessionKey) -> Profile | Away:
         """How an agent is for a person. Raises StorageError."""
@@ -134,10 +146,7 @@ class Talk:
 
     async def _profile(self, key: SessionKey, entry: AgentEntry) -> Profile:
         """As it is declared, and by the files and the persona that it has."""
-        persona = await self._memories.personas.active(key.agent, key.who)
-        character = await self._memories.workspace.read(
-            key, persona=None if persona is None else persona.folder, declared=entry
-        )
+        persona, character = await self._character(key, entry)
         profile = Profile(
             agent=key.agent,
             title=self._titles[key.agent],
@@ -148,6 +157,7 @@ class Talk:
             user=character.user,
             memory=character.memory,
             tier=entry.tier,
+            model_of="" if entry.llm is None else entry.name,
             temperature=entry.temperature,
             capabilities=entry.capabilities,
             skills=entry.skills,
@@ -159,9 +169,19 @@ class Talk:
         return msgspec.structs.replace(
             profile,
             tier=persona.tier or profile.tier,
-            skills=persona.skills if persona.skills is not None else profile.skills,
+            model_of="" if persona.tier else profile.model_of,
+            skills=profile.skills
+            if persona.skills is None
+            else narrowed(persona.skills, profile.skills, self._names(key.who)),
             max_tokens=persona.max_tokens_per_message,
         )
+
+    async def _character(
+        self, key: SessionKey, entry: AgentEntry | None
+    ) -> tuple[Persona | None, Character]:
+        persona = await self._memories.personas.active(key.agent, key.who)
+        folder = None if persona is None else persona.folder
+        return persona, await self._memories.workspace.read(key, persona=folder, declared=entry)
 
     def commands(self) -> Sequence[AnyCommand]:
         """What people and admins can ask about agents."""
@@ -210,36 +230,36 @@ class Talk:
                 ended, self._ended = self._ended, []
                 killed, self._killed = self._killed, []
                 for task in ended:
-                    group.start_soon(self._pass_on, task)
+                    group.start_soon(self._pass_on, self.conversations.ended, task)
                 for name in killed:
-                    group.start_soon(self.conversations.stop_agent, name)
+                    group.start_soon(self._pass_on, self.conversations.stop_agent, name)
 
-    async def _pass_on(self, task: str) -> None:
+    async def _pass_on(self, to: Callable[[str], Awaitable[object]], what: str) -> None:
         wait = _FIRST_WAIT_S
         while True:
             try:
-                return await self.conversations.ended(task)
+                await to(what)
             except StorageError as error:
-                _log.warning("an agent has to wait", task=task, reason=str(error), seconds=wait)
+                _log.warning("an agent has to wait", of=what, reason=str(error), seconds=wait)
+            else:
+                return
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
 
     async def _told(self, agent: str, who: JID) -> Told:
         entry = self.agents.entries.get(agent)
+        persona, character = await self._character(SessionKey(agent, who), entry)
         tier: Tier = "standard"
+        own = ""
         if entry is not None:
-            tier = (await self._profile(SessionKey(agent, who), entry)).tier
-        persona = await self._memories.personas.active(agent, who)
-        character = await self._memories.workspace.read(
-            SessionKey(agent, who),
-            persona=None if persona is None else persona.folder,
-            declared=entry,
-        )
+            chosen = persona.tier if persona is not None else None
+            tier = chosen or entry.tier
+            own = "" if chosen or entry.llm is None else entry.name
         state, since = self.agents.get(agent), self._connected_since()
         return Told(
             title=self._titles.get(agent, agent),
             state="unknown" if state is None else state.state,
-            model=self.model(tier).name,
+            model=self.model(tier, own).name,
             uptime_s=int((datetime.now(UTC) - self._started).total_seconds()),
             connection="not connected"
             if since is None

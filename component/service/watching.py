@@ -1,6 +1,6 @@
 """What is recorded, counted and traced of a service; rooms are told of it one by one."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
 
@@ -12,7 +12,7 @@ from component.audit.record import Audit, AuditOptions
 from component.audit.refusals import Refusals
 from component.execution.notes import RecordedNotes
 from component.metrics.counters import Counters, Usage
-from component.metrics.traces import NoTracer, Tracer, make_tracer
+from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
 from component.service.options import SOFTWARE
 from component.settings import Settings
 from component.storage import Storage
@@ -67,7 +67,7 @@ class Watching:
         """A model was asked."""
         self.counters.model_call(model, outcome, seconds, usage)
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[object]:
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """A part of a trace; see `component.metrics.traces.Tracer`."""
         return self._tracer.span(name, **attributes)
 
@@ -92,6 +92,17 @@ def audit_options(settings: Settings) -> AuditOptions:
     )
 
 
+def _providers(settings: Settings) -> Mapping[str, str]:
+    """Who has each model, and under "" who has those that are not named."""
+    llm = settings.llm
+    if llm is None:
+        return {}
+    choices = (*llm.fallback, *llm.tiers.values(), llm)
+    return {"": llm.provider} | {
+        choice.model: choice.provider for choice in choices if choice.model
+    }
+
+
 @asynccontextmanager
 async def watching(settings: Settings, storage: Storage) -> AsyncIterator[Watching]:
     """What watches a service, for the time of the context; `Watching.run` is to run meanwhile.
@@ -104,6 +115,7 @@ async def watching(settings: Settings, storage: Storage) -> AsyncIterator[Watchi
         traces.authorization.get_secret_value(),
         traces.sample,
         version(SOFTWARE),
+        _providers(settings),
     )
     if not settings.audit.enabled:
         watches = Watching(None, tracer)

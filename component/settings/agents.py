@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from component.settings.kinds import Count, Seconds, Section, Shown, refusal
-from component.settings.llm import Tier, Usd
+from component.settings.llm import ModelChoice, Tier, Usd
 
 
 def _local(value: str) -> str:
@@ -99,7 +99,18 @@ class AgentEntry(Section):
     instructions: str = Field(
         default="", description="What it must keep to; the workspace's instructions.md unless set."
     )
+    persona: str = Field(
+        default="",
+        examples=["researcher"],
+        description="Id of the persona that it has for who has chosen none; for `assistant` that of"
+        " personas.default unless set.",
+    )
     tier: Tier = Field(default="standard", description="Which model of [llm] it uses.")
+    llm: ModelChoice | None = Field(
+        default=None,
+        description="A model of its own instead of one of [llm], which stands in for it. One of the"
+        " same provider has the address and key of [llm], unless it names its own.",
+    )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, examples=[0.2], description="Instead of llm.temperature."
     )

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from component.settings.kinds import Count, Section, refusal
+from component.settings.kinds import Count, Section, http_address, refusal
 
 
 class Audit(Section):
@@ -89,18 +89,8 @@ class Metrics(Section):
 
 
 def _endpoint(value: str) -> str:
-    if value:
-        try:
-            parts = urlsplit(value)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise refusal("must be an http or https address, such as http://127.0.0.1:4318")
-        if parts.password is not None:
-            raise refusal(
-                "holds a password: put what the collector asks for into traces.authorization"
-            )
+    if urlsplit(http_address(value, "http://127.0.0.1:4318")).password is not None:
+        raise refusal("holds a password: put what the collector asks for into traces.authorization")
     return value
 
 

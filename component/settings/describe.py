@@ -54,7 +54,7 @@ class Table:
 
 def tables() -> Iterator[Table]:
     """Yield every section in the order of the file; keys above all sections come first."""
-    yield from _tables(Settings, ())
+    yield from _tables(Settings, (), {})
 
 
 def toml(value: Any) -> str:
@@ -84,6 +84,7 @@ def toml(value: Any) -> str:
 def _tables(
     section: type[BaseModel],
     path: tuple[str, ...],
+    known: dict[type[BaseModel], str],
     *,
     repeated: bool = False,
     optional: bool = False,
@@ -104,12 +105,15 @@ def _tables(
     for name, field, table in inner:
         kind = get_origin(field.annotation)
         if issubclass(section, table):  # the same again: a choice beside the first one
+            known[table] = ".".join(path)
+        if table in known:
             here = ".".join((*path, name, *(("…",) if kind is dict else ())))
-            yield Table(here, field.description or "", kind is tuple, True, ".".join(path), ())
+            yield Table(here, field.description or "", kind is tuple, True, known[table], ())
             continue
         yield from _tables(
             table,
             (*path, name),
+            known,
             repeated=kind is tuple,
             optional=optional or repeated or kind in (types.UnionType, Union),
             about=field.description,

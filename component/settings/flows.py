@@ -24,7 +24,8 @@ class Flow(Section):
         min_length=1,
         examples=[["network:*.example.com:443"]],
         description="Capabilities of the skills that it may or may not reach; `*` and `?` stand for"
-        " any characters and any one character. `*` also stands for skills that declare none.",
+        " any characters and any one character, `network` for all that begins with `network:`. `*`"
+        " also stands for skills that declare none.",
     )
     then: Literal["allow", "confirm", "refuse"] = Field(
         examples=["allow"],

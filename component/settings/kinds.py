@@ -4,6 +4,7 @@ Each check raises with a sentence that goes on after the key's name.
 """
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -16,6 +17,19 @@ def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
     """
     # Pydantic fills templates with braces, so a sentence that shows `${VAR}` goes in as a value.
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "key": key})
+
+
+def http_address(value: str, example: str) -> str:
+    """Take an http or https address with a host, or nothing. Raises a refusal that names one."""
+    if value:
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise refusal(f"must be an http or https address, such as {example}")
+    return value
 
 
 def _not_bool(value: object) -> object:

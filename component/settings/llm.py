@@ -2,13 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.kinds import Count, Seconds, Section, http_address, refusal
 
 Provider = Literal["local", "openai", "anthropic", "ollama", "vllm", "llamacpp", "openrouter"]
 Tier = Literal["light", "standard", "heavy", "vision"]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _address(value: str) -> str:
+    return http_address(value, "http://localhost:11434")
+
+
+Address = Annotated[str, AfterValidator(_address)]
 
 
 class ModelChoice(Section):
@@ -26,12 +33,12 @@ class ModelChoice(Section):
         description="The model, as the provider calls it. For local: the path of a GGUF file, or"
         " empty for the small one that comes along.",
     )
-    base_url: str = Field(
+    base_url: Address = Field(
         default="",
         examples=["https://llm.example.com/v1"],
         description="Where the provider listens, if not at its usual place.",
     )
-    host: str = Field(
+    host: Address = Field(
         default="",
         examples=["http://localhost:11434"],
         description="Where Ollama listens, without the path. The same as base_url with `/v1`.",

@@ -24,6 +24,7 @@ from component.settings.problems import (
     unknown_key,
 )
 
+_AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
 _AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
 
 
@@ -97,6 +98,10 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
     at = _AT.search(message)
     line = int(at["line"]) if at else None
     message = message[: at.start()] if at else message
+    if again := _AGAIN.fullmatch(message):
+        table = ".".join(re.findall(r"'([^']*)'", again["table"]))
+        what = f"[{table}] stands here once more: put its keys below the first [{table}]"
+        raise SettingsError([Problem(str(path), "", what, line)])
     what = f"is not valid TOML: {message}; text stands in quotes, and each key in a line of its own"
     raise SettingsError([Problem(str(path), "", what, line)])
 

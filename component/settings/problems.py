@@ -16,7 +16,6 @@ _SENTENCES: Mapping[str, str] = {
     "string_type": "must be a string, in quotes",
     "string_too_short": "is empty",
     "too_short": "is empty",
-    "tuple_type": 'must be a list, such as ["example.com"]',
     "path_type": "must be a path, in quotes",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -31,7 +30,14 @@ _SENTENCES: Mapping[str, str] = {
     "greater_than": "must be greater than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
 }
+_RANGES = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
+_NAME = "[key]"
+"""How pydantic calls the name of a table among several, at the end of a path."""
+_LISTED = '["example.com"]'
+_SLIP = 0.8
+"""How alike a key and a slip of the finger are at least, for `difflib`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +92,38 @@ def sentences(error: ValidationError) -> Iterator[tuple[Path, str]]:
     for details in errors:
         if client and details["loc"][0] == "server" and details["type"] != "client_mode":
             continue
+        loc = details["loc"]
+        if details["type"] == "too_short" and any(_within(each["loc"], loc) for each in errors):
+            continue  # what it holds is wrong, so that nothing of it is left
+        if loc and loc[-1] == _NAME:
+            yield loc[:-1], f"is no name that is known: {_sentence(details)}"
+            continue
         key = details.get("ctx", {}).get("key")
-        yield tuple(key.split(".")) if key else details["loc"], _sentence(details)
+        yield tuple(key.split(".")) if key else loc, _sentence(details)
+
+
+def _within(path: Path, above: Path) -> bool:
+    return len(path) > len(above) and path[: len(above)] == above
 
 
 def unknown_key(path: Path) -> str:
     """Say that there is no such key, and which one may have been meant."""
     *table, name = path
     known = _keys_of(_field_at(tuple(table)))
-    # The right key in the wrong section first, then a slip of the finger.
-    meant = [key for key in _every_key(Settings) if key.rpartition(".")[2] == name]
-    meant.sort(key=lambda key: key.count("."))
-    meant += [dotted((*table, close)) for close in difflib.get_close_matches(str(name), known, n=1)]
+    # A slip of the finger; the right key in the wrong section, from near to far; what is alike.
+    meant = _alike(name, known, _SLIP, table)
+    below = "".join(f"{part}." for part in table if isinstance(part, str))
+    elsewhere = [key for key in _every_key(Settings) if key.rpartition(".")[2] == name]
+    elsewhere.sort(key=lambda key: (not key.startswith(below), key.count(".")))
+    meant += elsewhere or _alike(name, known, 0.6, table)
     if meant:
         return f"is not a setting; did you mean {meant[0]}?"
     return f"is not a setting; known here: {', '.join(known)}"
+
+
+def _alike(name: str | int, known: list[str], cutoff: float, table: list[str | int]) -> list[str]:
+    found = difflib.get_close_matches(str(name), known, n=1, cutoff=cutoff)
+    return [dotted((*table, close)) for close in found]
 
 
 def _sentence(details: ErrorDetails) -> str:
@@ -111,25 +134,35 @@ def _sentence(details: ErrorDetails) -> str:
         return unknown_key(path)
     if kind == "model_type":
         return f"must be a table: {_header(path)}"
-    if kind == "tuple_type" and path == ("policy", "rules"):
-        return "must be a list of tables, each under [[policy.rules]]"
+    if kind == "tuple_type":
+        return _list(path)
     if kind not in _SENTENCES:
         return details["msg"]
     sentence = _SENTENCES[kind].format(**context)
     # A number out of its range is no secret; anything else might be one at the wrong key.
-    in_range = kind in {"greater_than", "greater_than_equal", "less_than_equal"}
-    if in_range and not isinstance(details["input"], str):
+    if kind in _RANGES and not isinstance(details["input"], str):
         return f"{sentence}, and is {details['input']}"
     return sentence
 
 
-def _missing(path: Path) -> str:
+def _list(path: Path) -> str:
     field = _field_at(path)
-    example = field.examples[0] if isinstance(field, FieldInfo) and field.examples else ""
-    shown = (
-        f"[{', '.join(map(_quoted, example))}]" if isinstance(example, list) else (_quoted(example))
-    )
+    if section_of(field) is not None:
+        return f"must be a list of tables, each under [[{_header(path)[1:-1]}]]"
+    return f"must be a list, such as {_example(field) or _LISTED}"
+
+
+def _missing(path: Path) -> str:
+    shown = _example(_field_at(path)) or _quoted("")
     return f"is missing: add {path[-1]} = {shown} under {_header(path[:-1])}"
+
+
+def _example(field: type[BaseModel] | FieldInfo | None) -> str:
+    """A value as it is written in the file; empty if the field shows none."""
+    example = field.examples[0] if isinstance(field, FieldInfo) and field.examples else None
+    if isinstance(example, list):
+        return f"[{', '.join(map(_quoted, example))}]"
+    return _quoted(example) if isinstance(example, str) else ""
 
 
 def _quoted(text: str) -> str:

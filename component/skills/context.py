@@ -56,7 +56,8 @@ class Context:
     `principal` is the bare JID that policy decided on, `sender` the full address the call came
     from, `skill` the name the skill was called by, `agent` the agent that was asked or that calls
     it itself: its localpart, or `parent/id` for a sub-agent. `taints` say whose texts
-    that agent's model has been shown, if it is a model that calls. `key` is an idempotency key of
+    that agent's model has been shown, if it is a model that calls, and `trace` joins what is
+    recorded of its turn. `key` is an idempotency key of
     this call: the same whenever the call is run again after an interruption.
     """
 
@@ -70,6 +71,7 @@ class Context:
         "sender",
         "skill",
         "taints",
+        "trace",
     )
 
     def __init__(
@@ -80,6 +82,7 @@ class Context:
         skill: str,
         agent: str = "",
         taints: tuple[Taint, ...] = (),
+        trace: str = "",
         report: Callable[[float, str], Awaitable[None]] | None = None,
         host: Host | None = None,
     ) -> None:
@@ -93,6 +96,7 @@ class Context:
         self.skill = skill
         self.agent = agent
         self.taints = taints
+        self.trace = trace
         self.key = secrets.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress
         self._host = host

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 import msgspec
 
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.skills.docstrings import read_docstring
 from component.skills.errors import DeclarationError
-from component.skills.outputs import JSON, TEXT
+from component.skills.outputs import JSON, TEXT, SkillResult, result_of
 from component.skills.schema import Inputs, Outputs, inputs_of, outputs_of
 from xep.binding import EncodingError
 from xep.binding.escaping import escape_text
@@ -73,9 +73,9 @@ class Skill(Generic[P, R_co]):
     A `hidden` skill is in nobody's view. All effects of a `durable` one are inside its steps, so
     the code between them may run again. `capabilities` are what it touches, as in
     `network:api.example.com:443` or `memory:write`; an agent that calls it needs them all. `taint`
-    is who could have written what it gives. `invoke` calls the function with validated arguments
-    (an instance of `inputs.struct`) and, where `wants_context`, the call's context. `digest` is a
-    hash over all that a caller can be shown, the same in every process.
+    is who could have written what it gives, at most. `invoke` calls the function with validated
+    arguments (an instance of `inputs.struct`) and, where `wants_context`, the call's context.
+    `digest` is a hash over all that a caller can be shown, the same in every process.
     """
 
     name: str
@@ -115,6 +115,24 @@ class Skill(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, as if it had not been declared."""
         return self.function(*args, **kwargs)
+
+    def result(self, value: Any, duration: float) -> SkillResult:
+        """What the function returned, as a result.
+
+        Raises as `result_of` does, and ValueError for a result that says that it can hold texts of
+        more distrusted people than the skill declares: what is declared is what others rely on.
+        """
+        made = result_of(value, duration)
+        if made.taints is not None and worst((self.taint, *made.taints)) != self.taint:
+            raise ValueError(
+                f"a result says taints={made.taints!r}, and the skill declares taint={self.taint!r}"
+                ": declare the most that its results can hold"
+            )
+        return made
+
+    def taint_of(self, made: SkillResult) -> Taint | None:
+        """Who could have written a result: as it says itself, or else as the skill declares."""
+        return self.taint if made.taints is None else worst(made.taints)
 
     @property
     def wants_context(self) -> bool:
@@ -197,7 +215,8 @@ def skill(
     `capabilities` name what it touches, kind first and then ever more closely, with colons:
     `memory:write`, `network:api.example.com:443`, `filesystem:read`. An agent calls it only if it
     was given them all. `taint` says who could have written what it returns (`web`, `file`, `peer`);
-    unless it says so, what an open-world skill returns could be anybody's.
+    unless it says so, what an open-world skill returns could be anybody's. A SkillResult can say
+    less of itself.
 
     Raises DeclarationError, in a sentence that names the function and what to change.
     """

@@ -16,7 +16,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from component.skills.errors import InvalidParam, SkillError, SkillFailed, SkillTimeout
-from component.skills.outputs import Output, SkillResult, result_of
+from component.skills.outputs import Output, SkillResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def call_inline(
     started = perf_counter()
     try:
         value = skill.invoke(arguments, context)
-        return result_of(value, perf_counter() - started)
+        return skill.result(value, perf_counter() - started)
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - raised again as another
         return became(skill, exc, started)
 
@@ -79,7 +79,7 @@ async def call(
                 value = await skill.invoke(arguments, context)
             else:
                 value = await _in_thread(partial(skill.invoke, arguments, context), limiter)
-            return result_of(value, perf_counter() - started)
+            return skill.result(value, perf_counter() - started)
         except SkillError as exc:
             return _refusal(exc, started)
         except InvalidParam:

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from component.policy.taint import Taint
+
 TEXT = "text/plain"
 JSON = "application/json"
 
@@ -23,12 +25,15 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 class SkillResult(msgspec.Struct, frozen=True, gc=False):
     """A completed call. `is_error` says that the skill ran and said no; `duration` is in seconds.
 
-    A skill may return one itself; its duration is then measured all the same.
+    A skill may return one itself; its duration is then measured all the same. `taints` are whose
+    texts this very result can hold, those of everything that was read for it; `()` is nobody's, and
+    None whatever the skill declares, which is the most that there may be.
     """
 
     outputs: tuple[Output, ...]
     is_error: bool = False
     duration: float = 0.0
+    taints: tuple[Taint, ...] | None = None
 
 
 def result_of(value: Any, duration: float) -> SkillResult:
@@ -46,7 +51,7 @@ def result_of(value: Any, duration: float) -> SkillResult:
     if value is None:
         return SkillResult((), False, duration)
     if isinstance(value, SkillResult):
-        return SkillResult(value.outputs, value.is_error, duration)
+        return SkillResult(value.outputs, value.is_error, duration, value.taints)
     if isinstance(value, Output):
         return SkillResult((value,), False, duration)
     if isinstance(value, tuple | list) and value and all(isinstance(v, Output) for v in value):

@@ -4,9 +4,12 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from component.storage.errors import DirectoryInUseError
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+"""What Linux calls itself until it ends."""
 
 
 class DirectoryLock:
@@ -44,6 +47,21 @@ class DirectoryLock:
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             stack.pop_all()
         return cls(descriptor)
+
+    @property
+    def place(self) -> str | None:
+        """Which file of which running kernel is locked; None where nobody can tell.
+
+        Who holds a place knows that whoever held it before has ended or has let go: while a
+        process has the file open, no other file of that kernel has its numbers, and no other
+        kernel has that boot id. Neither a copy of the directory nor a shared disk looks the same.
+        """
+        try:
+            boot = _BOOT_ID.read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return None
+        file = os.fstat(self._descriptor)
+        return f"{boot}/{file.st_dev}/{file.st_ino}" if boot else None
 
     def release(self) -> None:
         """Let others have the directory."""

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 class Step:
     """One change of the shape. `breaks` says that earlier releases cannot live with it.
 
-    They can with a new table, and with a new column that has a default.
+    They can with a new table, and with a new column that has a default. `postgres` is what only
+    PostgreSQL needs besides.
     """
 
-    def __init__(self, *statements: str, breaks: bool = False) -> None:
+    def __init__(
+        self, *statements: str, postgres: Sequence[str] = (), breaks: bool = False
+    ) -> None:
         self.statements = statements
+        self.postgres = postgres
         self.breaks = breaks
 
 
@@ -213,6 +217,13 @@ MIGRATIONS: tuple[Step, ...] = (
         ) {T}
         """,
     ),
+    # 6: which instance is the former life of which (docs/design/durable-tasks.md)
+    Step(
+        "ALTER TABLE instances ADD COLUMN place TEXT",
+        postgres=("ALTER TABLE writers ADD COLUMN place TEXT",),
+    ),
+    # 7: everybody's tasks, the one created last first
+    Step("CREATE INDEX tasks_created ON tasks (created DESC, id) WHERE visible = 1"),
 )
 
 
@@ -277,7 +288,7 @@ def migrate_postgres(
         if oldest > len(steps):
             raise _newer(name, version, len(steps))
         for number, step in enumerate(steps[version:], start=version + 1):
-            for statement in step.statements:
+            for statement in (*step.statements, *step.postgres):
                 text = statement.format(T="", C='COLLATE "C"')
                 connection.execute(text)
             version, oldest = number, number if step.breaks else oldest

@@ -47,11 +47,16 @@ class PostgreSQL:
     session that reads it under a lock waits until the old one has ended. (`pg_xact_status` cannot
     tell: after a crash of the server the id of a transaction that was lost is given again, and the
     answer is that of its next owner.)
+
+    Attributes:
+        place: what `open` was given, if nothing that an earlier life of that place has begun can be
+            committed any more; None if that is not certain, or there is no such place.
     """
 
     def __init__(self, server: Server) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
+        self.place: str | None = None
         self._writer = _Session(server)
         self._reader = _Session(server)
         self._id = secrets.token_hex(16)
@@ -59,17 +64,21 @@ class PostgreSQL:
         self._doubt: Doubt | None = None
 
     @classmethod
-    def open(cls, conninfo: str) -> "PostgreSQL":
+    def open(cls, conninfo: str, place: str | None = None) -> "PostgreSQL":
         """Connect, and bring the database to the shape of this release.
 
-        `conninfo` is a connection string or URI of libpq. Raises StorageError, whose sentence
-        names host and database, never the password.
+        `conninfo` is a connection string or URI of libpq; `place` is the same in every life of a
+        process, of which no two are at a time. Raises StorageError, whose sentence names host and
+        database, never the password.
         """
         database = cls(Server.of(conninfo))
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():
-                migrate_postgres(database._writer.connection(), str(database.server))
+                connection = database._writer.connection()
+                migrate_postgres(connection, str(database.server))
+                if place is not None and _has_ended(connection, place):
+                    database.place = place
             stack.pop_all()
         return database
 
@@ -170,8 +179,9 @@ class PostgreSQL:
         row = cursor.fetchone()
         if row is None:
             row = connection.execute(
-                f"INSERT INTO writers (id, batch, at) VALUES (%s, %s, {_NOW}) RETURNING at",  # noqa: S608
-                (self._id, self._batch),
+                "INSERT INTO writers (id, batch, at, place)"  # noqa: S608 - ours
+                f" VALUES (%s, %s, {_NOW}, %s) RETURNING at",
+                (self._id, self._batch, self.place),
             ).fetchone()
         return int(cast("Any", row)[0])
 
@@ -203,6 +213,21 @@ class PostgreSQL:
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen on a connection of its own."""
         return listening(self.server, channel)
+
+
+def _has_ended(connection: "Connection", place: str) -> bool:
+    """Wait until nothing of earlier lives of a place is under way any more; False: it still is.
+
+    The server may have got a commit whose sender was killed then. Until it is through, that
+    transaction holds the row in `writers` of its process, which it has locked before all else.
+    """
+    import psycopg  # noqa: PLC0415
+
+    try:
+        connection.execute("SELECT 1 FROM writers WHERE place = %s FOR UPDATE", (place,))
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
 
 
 class _Session:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from anyio import to_thread
 from component.storage import writes
 from component.storage.database import Database
 from component.storage.errors import explained
+from component.storage.home import home_of
 from component.storage.lock import DirectoryLock
 from component.storage.sqlite import SQLite, process_clock
 
@@ -37,10 +39,13 @@ class Storage:
     threads, so the event loop never waits for the disk: one that writes and one that reads.
     """
 
-    def __init__(self, directory: Path, engine: Engine) -> None:
+    def __init__(self, directory: Path, engine: Engine, place: str | None = None) -> None:
         """Take over an open database; use `Storage.open`."""
         self.directory = directory
         """Where others may keep files of their own beside `agent.db`."""
+        self.place = place
+        """The same in every life of a process of which it is certain that the one before is over
+        and writes nothing more; None where that is not certain, or nobody shares the database."""
         self._engine = engine
         self._writer = writes.Writer(engine)
         self._reading = anyio.CapacityLimiter(1)
@@ -61,8 +66,8 @@ class Storage:
         be reached or does not let us in.
         """
         closing = ExitStack()
-        engine = await to_thread.run_sync(_open, directory, postgres, now, closing)
-        storage = cls(directory, engine)
+        engine, place = await to_thread.run_sync(_open, directory, postgres, now, closing)
+        storage = cls(directory, engine, place)
         try:
             yield storage
         finally:
@@ -108,8 +113,10 @@ class Storage:
         return self._engine.listen(channel)
 
 
-def _open(directory: Path, postgres: str, now: Callable[[], int], closing: ExitStack) -> Engine:
-    """Do the blocking part of `Storage.open`; `closing` undoes it."""
+def _open(
+    directory: Path, postgres: str, now: Callable[[], int], closing: ExitStack
+) -> tuple[Engine, str | None]:
+    """Do the blocking part of `Storage.open`, and return its place; `closing` undoes it."""
     with ExitStack() as stack:
         with explained(directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,12 +124,20 @@ def _open(directory: Path, postgres: str, now: Callable[[], int], closing: ExitS
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)
         engine: Engine
+        place = None
         if postgres:
             from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only who chose it
 
-            engine = PostgreSQL.open(postgres)
+            engine = server = PostgreSQL.open(postgres, _place(directory, lock))
+            place = server.place
         else:
             engine = SQLite.open(directory / "agent.db", now)
         stack.callback(engine.close)
         closing.push(stack.pop_all())
-    return engine
+    return engine, place
+
+
+def _place(directory: Path, lock: DirectoryLock) -> str | None:
+    # The name as well, in case a sandbox lets every boot look alike.
+    held, home = lock.place, home_of(directory)
+    return None if held is None else sha256(f"{home}/{held}".encode()).hexdigest()[:32]

@@ -60,7 +60,10 @@ class Beats:
             _log.warning("other instances have taken over our work; going on as a new one")
             # Before the write: whatever is begun from now on has the new name or is written before.
             self._renamed(new)
-            await self._storage.write(lambda db: leases.rejoin(db, me, new), keep_trying=True)
+            place = self._storage.place
+            await self._storage.write(
+                lambda db: leases.rejoin(db, me, new, place), keep_trying=True
+            )
             return
         for other, count in self._watch.dead(beats).items():
             changes = await self._storage.write(

@@ -152,6 +152,7 @@ class Book:
                     "DELETE FROM journal WHERE task = ? AND step = ? AND done = 0", (row.id, step)
                 )
             if ended is None and self.stopped == "drain":
+                database.notify(leases.CHANNEL)  # others need not wait for our end
                 return leases.release(database, mine, retention_ms=retention_ms)
             made: list[Change] = []
             if self._progress is not None and mine.state == "running":

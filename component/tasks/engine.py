@@ -15,7 +15,7 @@ from component.skills.declare import AnySkill
 from component.skills.threads import Threads
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.tasks import judging, leases, reading, replay
+from component.tasks import admit, judging, leases, reading, replay
 from component.tasks.admit import Limits
 from component.tasks.beats import Beats
 from component.tasks.calls import Calls
@@ -108,7 +108,7 @@ class Engine:
         """Be one of those who beat, where there can be several; take what nobody has."""
         shared = database.dialect == "postgresql"
         if shared:
-            leases.join(database, self.instance)
+            leases.join(database, self.instance, self._storage.place)
         return shared, leases.orphans(database, retention_ms=self.limits.retention_ms)
 
     async def drain(self) -> None:
@@ -177,6 +177,25 @@ class Engine:
         changes, task = await self._storage.write(op)
         self.settled(changes)
         return task
+
+    async def withdraw(self, key: str) -> bool:
+        """See `component.tasks.protocol.Tasks`."""
+        run = self.runs.of_request(key)
+        if run is not None and run.row is None:
+            run.stop("cancel")
+            return True
+        retention_ms = self.limits.retention_ms
+
+        def op(database: Database) -> list[Change]:
+            found = replay.find(database, key)
+            if found is None or found.task is None:
+                return []
+            row = admit.the_row(database, found.task)
+            return leases.cancel_row(database, row, retention_ms=retention_ms)
+
+        changes = await self._storage.write(op)
+        self.settled(changes)
+        return bool(changes)
 
     async def answer(self, who: JID, at: JID, given: InputAnswer) -> Task:
         """See `component.tasks.protocol.Tasks`."""

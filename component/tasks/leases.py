@@ -2,7 +2,8 @@
 
 On SQLite there is one process to a data directory, so every owner from before is dead. On
 PostgreSQL instances beat, and one whose beat stands still by the watcher's own monotonic clock is
-dead. No wall clock takes part, so no jump of any host's can cost a lease.
+dead. No wall clock takes part, so no jump of any host's can cost a lease. Who comes back to the
+place of a former life of its own need not wait for that (`component.storage.Storage.place`).
 """
 
 import secrets
@@ -31,17 +32,19 @@ def new_instance() -> str:
     return secrets.token_hex(16)
 
 
-def join(database: Database, instance: str) -> None:
-    """Be among those who beat."""
-    database.execute("INSERT INTO instances (id, beat) VALUES (?, 0)", (instance,))
+def join(database: Database, instance: str, place: str | None) -> None:
+    """Be among those who beat. Whoever did so at the same place before is dead."""
+    if place is not None:
+        database.execute("DELETE FROM instances WHERE place = ?", (place,))
+    database.execute("INSERT INTO instances (id, beat, place) VALUES (?, 0, ?)", (instance, place))
 
 
-def rejoin(database: Database, before: str, instance: str) -> None:
+def rejoin(database: Database, before: str, instance: str, place: str | None) -> None:
     """Be among those who beat again, under a new name, with what was begun since the old one went.
 
     What others have taken over has no owner, or theirs; its runs find that out by their tokens.
     """
-    join(database, instance)
+    join(database, instance, place)
     database.execute("UPDATE tasks SET owner = ? WHERE owner = ?", (instance, before))
     database.execute(
         "UPDATE replay SET owner = ? WHERE owner = ? AND answer IS NULL", (instance, before)

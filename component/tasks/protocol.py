@@ -3,8 +3,8 @@
 Importing this module costs nothing: the engine is loaded by whoever first needs it.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,16 +26,21 @@ Asker = Literal["caller", "model", "misled model"]
 or one that was shown what strangers wrote, so that what it wants may be theirs."""
 
 
+Told: TypeAlias = Callable[[Taint | None], None]
+"""Is told whose texts a result can hold, where it says so itself."""
+
+
 class Hand(msgspec.Struct, frozen=True):
     """By which agent's hand a skill is run: of the one that was asked, or of one whose model wants
     it, having been shown what those in `taints` wrote. `timeout_s` bounds the run, in seconds, if
-    it is less than the skill's own time-out.
+    it is less than the skill's own time-out. `trace` joins what is recorded of a model's turn.
     """
 
     agent: str
     asker: Asker = "caller"
     taints: tuple[Taint, ...] = ()
     timeout_s: float | None = None
+    trace: str = ""
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -55,7 +60,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `principal` is the bare JID of `requester`, the full one; `target` is the address of ours it
     was sent to. `execute` is the request as it came, `arguments` are its parameters as the skill
     wants them. `key` and `digest` know a repetition (see `component.tasks.replay`). `lang` is the
-    language of the request. `hand` says which agent runs it.
+    language of the request. `hand` says which agent runs it. `told` is called
+    when the skill has run here, before the request is answered: never for a repetition.
     """
 
     principal: JID
@@ -70,6 +76,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
     hand: Hand = Hand("")
     confirmation: Confirmation | None = None
+    told: Told | None = None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,9 @@ class Listener(Protocol):
         What has to be told (a final event, a question) and could not be is told again later.
         """
 
+    async def sent(self) -> None:
+        """Wait until the messages of all changes so far would not be lost with this process."""
+
 
 class Tasks(Protocol):
     """The durable work, for the handlers.
@@ -151,6 +161,9 @@ class Tasks(Protocol):
 
         Raises StanzaError, whose record is kept where the work had begun.
         """
+
+    async def withdraw(self, key: str) -> bool:
+        """End the work of a request, be it a task or not; False if it is not under way."""
 
     async def earlier(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
         """Whether all of these are tasks of the principal."""

@@ -155,7 +155,9 @@ class TaskRoom:
                 self._memory.put(key, digest, answer)
                 return self._memory.get(key, digest)
             if not self._memory.knows(key):
-                return await (await self._load()).calls.recorded(found, digest)
+                if self._engine is not None:
+                    return await self._engine.calls.recorded(found, digest)
+                await self._load()  # whoever has begun it may count as dead from now on
             # The first of them has begun while this one looked on disk.
 
     def remember(self, key: str, digest: str, answer: Result | StanzaError) -> None:
@@ -166,6 +168,10 @@ class TaskRoom:
         """Run a skill, within the inline limit or as a task."""
         self._records = True
         return await (await self._load()).calls.execute(call)
+
+    async def withdraw(self, key: str) -> bool:
+        """End the work of a request."""
+        return self._engine is not None and await self._engine.withdraw(key)
 
     # Tasks.
 

@@ -83,6 +83,9 @@ class Run:
         )
         self._steps = self._book.steps
         self._ending = anyio.CancelScope(shield=True)
+        self._inside = 0
+        """Steps under way, those that may be repeated included."""
+        self._draining = False
 
     # What the engine does with it.
 
@@ -113,6 +116,20 @@ class Run:
         """End it, as soon as its skill lets it."""
         self._book.stop(why)
 
+    def drain(self) -> None:
+        """The service ends: stop it as soon as nothing is lost by that.
+
+        So it is where a durable skill is between its steps, and nobody waits for an answer: it
+        goes on from there in another life.
+        """
+        self._draining = True
+        self._leave_off()
+
+    def _leave_off(self) -> None:
+        row, between = self.row, self.call.skill.durable and not self._inside
+        if self._draining and between and row is not None and row.visible:
+            self.stop("drain")
+
     def give_up(self) -> None:
         """End it even where it waits to write its end. What is on disk stands."""
         self._book.scope.cancel()
@@ -125,7 +142,9 @@ class Run:
         False if it has ended meanwhile. Raises StorageError, AlreadyError, and StanzaError where
         there is no room for the task; then the run is stopped, for nobody would learn of its end.
         """
-        return await self._book.reveal()
+        revealed = await self._book.reveal()
+        self._leave_off()
+        return revealed
 
     # What the skill does with it: the Host of its Context.
 
@@ -159,9 +178,19 @@ class Run:
         recorded = self._steps.done.get(step)
         if recorded is not None:
             return recalled(recorded, type)
-        effects = not (repeatable or book.repeatable)
-        if effects:
+        if not (repeatable or book.repeatable):
             await book.begin(step)
+        self._inside += 1
+        try:
+            record = await self._do(name, step, work)
+        finally:
+            self._inside -= 1
+            self._leave_off()
+        return recalled(record, type)
+
+    async def _do(self, name: str, step: str, work: Work[T]) -> str:
+        """Do a step, and return what is recorded of it."""
+        book = self._book
         try:
             record = gave(await work(self._steps.key_of(step)))
         except (Denied, InvalidParam, UsageError):
@@ -173,7 +202,7 @@ class Run:
             await book.done(step, failed(error))
             raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
         await book.done(step, record)
-        return recalled(record, type)
+        return record
 
     async def ask(self, question: str, schema: type[T], expires_s: float | None) -> T:
         """Ask the principal; the run ends here, and another one begins with the answer."""
@@ -210,6 +239,7 @@ class Run:
             skill=call.skill.name,
             agent=call.hand.agent,
             taints=call.hand.taints,
+            trace=call.hand.trace,
             host=self,
         )
         try:
@@ -220,6 +250,8 @@ class Run:
                 self._keeper.threads.share(context.principal),
                 timeout=call.hand.timeout_s,
             )
+            if call.told is not None and made.taints is not None:
+                call.told(call.skill.taint_of(made))
             return result_of(call.skill, made)
         except (InvalidParam, SkillFailed, SkillTimeout) as error:
             return None if self._left() else error_of(call.skill, error)

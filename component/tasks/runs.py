@@ -61,11 +61,17 @@ class Runs:
         """The run of a task, if it is here."""
         return self._by_task.get(task)
 
+    def of_request(self, key: str) -> Run | None:
+        """The run of a request, if it is here."""
+        return next((run for run in self.all if run.call.key == key), None)
+
     def start(self, run: Run) -> None:
         """Let it run. For one that has a row there is room, which was taken for it."""
         self.all.add(run)
         if run.row is not None:
             self._by_task[run.task] = run
+        if self.draining:
+            run.drain()
         self._keeper.soon(self._go, run)
 
     async def _go(self, run: Run) -> None:
@@ -178,11 +184,14 @@ class Runs:
     # The end.
 
     async def drain(self) -> None:
-        """Let runs end; those that take longer are given up, to be gone on with at the next start.
+        """Let runs end, or come to where they can be gone on with; see `Run.drain`.
 
-        One that is stopped inside a step with effects ends as `outcome-unknown`.
+        Those that take longer are given up: one that is stopped inside a step with effects ends as
+        `outcome-unknown`, others are gone on with at the next start as well.
         """
         self.draining = True
+        for run in tuple(self.all):
+            run.drain()
         if self.all:
             with anyio.move_on_after(self._keeper.limits.drain_s):
                 await self.idle.wait()

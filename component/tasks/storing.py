@@ -12,5 +12,9 @@ class Storage(Transactions, Protocol):
     if the database refuses.
     """
 
+    @property
+    def place(self) -> str | None:
+        """The same in every life of a process, if it is certain that the one before is over."""
+
     def listen(self, channel: str, /) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Be woken by who notifies the channel, in any process."""

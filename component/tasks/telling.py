@@ -19,7 +19,8 @@ _PAGE: Final = 200
 _log = structlog.get_logger("component.tasks")
 _GATHER_S: Final = 0.1
 """For so long what was told is gathered before that is written down."""
-
+_LAST_WORDS_S: Final = 2.0
+"""Seconds in which the server has to take the last messages when this instance leaves."""
 
 UNTOLD: Final = "untold"
 """The channel on which an instance without a stream says that there is something to be told."""
@@ -40,9 +41,9 @@ class Teller:
         self._listener = listener
         self._outgoing: list[_Told] = []
         self._work = anyio.Event()
-        self._told: list[tuple[str, int]] = []
+        self._told: dict[tuple[str, int], None] = {}  # and not written down yet
         self._any_told = anyio.Event()
-        self._for_others = False
+        self._for_others = anyio.Event()
         self._untold = anyio.Lock()
 
     def tell(self, changes: Sequence[Change], question: Question | None = None) -> None:
@@ -56,6 +57,7 @@ class Teller:
         """Do so for ever."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._clear)
+            group.start_soon(self._ask_others)
             while True:
                 await self._work.wait()
                 self._work = anyio.Event()
@@ -68,8 +70,7 @@ class Teller:
         outgoing, self._outgoing = self._outgoing, []
         for made, question in sorted(outgoing, key=lambda one: one[0].row.revision):
             if not self._say(made, question) and made.row.untold == made.row.revision:
-                self._for_others = True
-                self._any_told.set()
+                self._for_others.set()
 
     def _say(self, made: Change, question: Question | None) -> bool:
         row = made.row
@@ -83,7 +84,7 @@ class Teller:
         else:
             said = self._listener.changed(notice)
         if said and row.untold == row.revision:
-            self._told.append((row.id, row.revision))
+            self._told[row.id, row.revision] = None
             self._any_told.set()
         return said
 
@@ -92,37 +93,58 @@ class Teller:
             await self._any_told.wait()
             self._any_told = anyio.Event()
             await anyio.sleep(_GATHER_S)
-            await self._write_told(keep_trying=True)
+            told = list(self._told)
+            # What waits for a slow server would be lost with this process.
+            await self._listener.sent()
+            await self._write(told, keep_trying=True)
 
-    async def _write_told(self, *, keep_trying: bool) -> None:
-        told, self._told = self._told, []
-        for_others, self._for_others = self._for_others, False
+    async def _ask_others(self) -> None:
+        """Say that there is something to be told, where another instance may have a stream."""
+        while True:
+            await self._for_others.wait()
+            self._for_others = anyio.Event()
+            await self._storage.write(lambda database: database.notify(UNTOLD), keep_trying=True)
+            await anyio.sleep(_GATHER_S)
 
+    async def _write(self, told: Sequence[tuple[str, int]], *, keep_trying: bool) -> None:
         def op(database: Database) -> None:
-            if for_others:
-                database.notify(UNTOLD)
             for task, revision in told:
                 database.execute(
                     "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
                 )
 
-        if told or for_others:
+        if told:
             await self._storage.write(op, keep_trying=keep_trying)
+            for one in told:
+                self._told.pop(one, None)
 
     async def flush(self) -> None:
-        """Tell and write down all that waits. Raises StorageError."""
+        """Tell all that waits, and write down what the server takes in time.
+
+        Raises StorageError.
+        """
         self._tell_now()
-        await self._write_told(keep_trying=False)
+        told = list(self._told)
+        if self._for_others.is_set():
+            await self._storage.write(lambda database: database.notify(UNTOLD))
+        with anyio.move_on_after(_LAST_WORDS_S) as waiting:
+            await self._listener.sent()
+        if not waiting.cancelled_caught:
+            await self._write(told, keep_trying=False)
 
     async def untold(self) -> None:
         """Tell of everything that was not, the oldest first. Raises StorageError."""
         async with self._untold:  # or two at a time would both tell of the same
-            await self.flush()
+            self._tell_now()
             after = (-1, "")
             while True:
+                # What is on its way already is not told twice, nor if it is written down meanwhile.
+                before = set(self._told)
                 page: list[_Told] = await self._storage.read(partial(_untold, after=after))
                 for made, question in page:
-                    if not self._say(made, question):
+                    one = (made.row.id, made.row.revision)
+                    told = one in before or one in self._told
+                    if not told and not self._say(made, question):
                         return
                 if len(page) < _PAGE:
                     return

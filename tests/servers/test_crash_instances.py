@@ -147,6 +147,27 @@ def test_one_is_killed(pair: Pair, postgres: Postgres, restarts: tuple[float, ..
     assert other.running
 
 
+def test_one_is_killed_and_comes_back(tmp_path: Path, postgres: Postgres) -> None:
+    """It goes on with its own at once, and nobody has to be found dead for that."""
+    with Dealer() as server, ExitStack() as stack:
+        pair = Pair(server, tmp_path, postgres.new_database())
+        agent = pair.agents[0]
+        stack.callback(agent.close)
+        agent.start()
+        tasks = pair.begin(server.link(0), "ann")
+        agent.kill()
+        (agent.directory / GATE).touch()
+        agent.start()
+        server.link(1)
+        since = time.monotonic()
+        assert failure_of(server.ended(tasks["ann-unknown"])) == "outcome-unknown"
+        assert server.ended(tasks["ann-repeated"]).get("state") == "completed"
+        print(f"both have ended {time.monotonic() - since:.2f} s after it was connected again")
+        assert pair.begun("ann-unknown") == ["before", "gate"]
+        assert pair.begun("ann-repeated") == ["before", "gate", "gate", "after"]
+        assert agent.log(GONE) == []
+
+
 @pytest.mark.parametrize("which", [0, 1] if THOROUGH else [0])
 def test_one_is_stopped_and_goes_on(pair: Pair, which: int) -> None:
     server, paused, awake = pair.server, pair.agents[which], pair.agents[1 - which]

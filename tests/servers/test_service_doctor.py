@@ -36,14 +36,18 @@ def test_all_is_well_then_the_service_runs(
     xmpp_server: Server, make_agent: MakeAgent, tmp_path: Path
 ) -> None:
     all_is_well = dict.fromkeys(
-        ("policy", "skills", "model", "storage", "connection", "probe", "service discovery"), "ok"
+        (
+            *("policy", "skills", "model", "storage", "memory"),
+            *("connection", "probe", "service discovery"),
+        ),
+        "ok",
     )
     assert doctor(xmpp_server, tmp_path / "agent") == (0, all_is_well)
     # The very directory that has been looked at.
     agent = make_agent(xmpp_server).connected()
     assert doctor(xmpp_server, tmp_path / "agent") == (
         0,
-        {"policy": "ok", "skills": "ok", "model": "ok", "storage": "warning"},
+        {"policy": "ok", "skills": "ok", "model": "ok", "storage": "warning", "memory": "ok"},
     )
     with login(xmpp_server) as juliet:
         echo = execute("echo", text="still here")

@@ -148,6 +148,20 @@ async def test_they_do_not_spawn_deeper_than_they_may(tmp_path: Path) -> None:
     assert max(len(who.agents) for who in family.purse.who) == 3
 
 
+@pytest.mark.parametrize(
+    ("spawn", "below"), [({}, ("light", "oracle")), ({"tier": "heavy"}, ("heavy", ""))]
+)
+async def test_its_model_is_that_of_the_one_above_it_unless_it_names_a_tier(
+    tmp_path: Path, spawn: Any, below: tuple[str, str]
+) -> None:
+    family = Family(tmp_path, {"task": "x", **spawn})
+    family.profile = Profile(agent="assistant", tier="light", model_of="oracle")
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert family.models == [("light", "oracle"), below]
+
+
 @pytest.mark.parametrize(("loop", "profile"), [({"depth": 0}, {}), ({}, {"spawn": False})])
 async def test_who_may_not_is_not_offered_it(tmp_path: Path, loop: Any, profile: Any) -> None:
     family = Family(tmp_path, {"task": "x"}, **loop)
@@ -190,6 +204,27 @@ async def test_it_is_stopped_with_the_one_above_it(tmp_path: Path) -> None:
             await ended.wait()
         await family.settled()
     assert not family.purse.open
+
+
+async def test_what_it_is_at_is_given_up_with_it(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    begun = anyio.Event()
+
+    async def during(_name: str) -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    family.shop.during = during
+    family.child = lambda _request: calling(("buy", {}))
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        with anyio.fail_after(20):
+            await begun.wait()
+        await conversations.stop("assistant", ROMEO)
+        assert len(family.shop.given_up) == 1
+    told = [event.outcome for event in family.book.events if event.kind == "agent"]
+    assert told == ["spawned", "killed"]
 
 
 async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:

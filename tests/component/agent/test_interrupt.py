@@ -170,6 +170,7 @@ async def test_stop_ends_a_tool_that_is_under_way_and_says_so_in_the_history(
             await started.wait()
         await conversations.stop("assistant", ROMEO)
         assert ended == ["buy"]
+        assert world.shop.given_up == ["c0-buy"], "it may go on without who waited for it"
         results = [line for line in await world.lines() if isinstance(line, Resulted)]
         assert [(line.content, line.is_error) for line in results] == [
             (sentences.STOPPED_CALL, True)

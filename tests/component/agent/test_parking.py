@@ -9,6 +9,7 @@ from component.agent import sentences
 from component.agent.profile import Away
 from component.agent.protocol import ToolResult, Waiting
 from component.memory.lines import Note, Resulted, SessionKey
+from component.storage import StorageError
 from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
 
 pytestmark = pytest.mark.anyio
@@ -163,6 +164,46 @@ async def test_an_answer_may_be_said_later_and_over_a_restart(tmp_path: Path) ->
         await world.settled()
     assert world.ear.bodies == ["There you are."]
     assert len(world.brain.asked) == 1
+
+
+async def test_a_disk_that_refuses_when_it_is_time_delays_it_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.agent.conversations._FIRST_WAIT_S", 0.01)
+    world = World(tmp_path)
+    world.brain.think = lambda request: says("[[delay:100ms]] There you are.")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await parked(world)
+        read, refused = world.storage.read, 0
+
+        async def refuses(*args: object, **kwargs: object) -> object:
+            nonlocal refused
+            if refused < 3:
+                refused += 1
+                raise StorageError("the database is locked")
+            return await read(*args, **kwargs)  # type: ignore[arg-type]
+
+        world.storage.read = refuses  # type: ignore[method-assign, assignment]
+        await world.ear.hears(1)
+        assert refused == 3
+        await world.settled()
+    assert world.ear.bodies == ["There you are."]
+
+
+async def test_what_an_agent_had_begun_that_is_no_more_is_given_up(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+    (task,) = world.shop.tasks
+    world.away = Away("There is no such agent.")
+    async with world.life():
+        await world.ear.hears(1)
+        await world.settled()
+    assert world.ear.bodies == ["There is no such agent."]
+    assert world.shop.given_up == [task], "nobody is asked any more"
 
 
 async def test_silence_is_kept_in_the_history(tmp_path: Path) -> None:

@@ -10,23 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.registry import AgentError, Agents
-from component.audit.protocol import Event
 from component.settings.agents import AgentEntry
 from component.storage import Storage
+from tests.component.audit.book import Book
 
 pytestmark = pytest.mark.anyio
 
 ENTRIES = [AgentEntry(name="assistant"), AgentEntry(name="researcher", description="Finds out.")]
-
-
-class Book:
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-
-    async def settled(self) -> None: ...
 
 
 @asynccontextmanager

@@ -155,9 +155,9 @@ async def test_a_disk_that_refuses_delays_the_turn_and_loses_nothing(
         world.sessions.append = refuses  # type: ignore[method-assign]
         await conversations.received(message("m1", "one"))
         await conversations.received(message("m2", "two", thread="x"))
-        await world.ear.hears(2)
+        await world.ear.hears(3)
         await world.settled()
-    assert world.ear.bodies == ["re: one: buy is done", "re: two: buy is done"]
+    assert world.ear.bodies == [sentences.NO_DISK, "re: one: buy is done", "re: two: buy is done"]
     assert len(world.shop.made) == 2
 
 
@@ -256,6 +256,7 @@ async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -
     assert unknown.startswith("There is no tool of this name. There are: ask, buy, find, look")
     assert malformed.startswith("The arguments are not a JSON object")
     assert fine == "look is done"
+    assert world.shop.refusals == ["fly", "buy"]
 
 
 async def test_a_tool_that_breaks_is_an_error_for_the_model(tmp_path: Path) -> None:

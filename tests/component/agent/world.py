@@ -20,7 +20,6 @@ from component.agent.protocol import (
     ToolResult,
     Waiting,
 )
-from component.audit.protocol import Event
 from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
 from component.memory.files import open_root
 from component.memory.lines import Line, SessionKey
@@ -31,6 +30,7 @@ from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.settings.memory import Session
 from component.storage import Storage
+from tests.component.audit.book import Book
 from xep.jid import JID
 
 ROMEO = JID.parse("romeo@example.org")
@@ -97,6 +97,7 @@ class Shop:
         self.callers: list[Caller] = []
         self.tasks: dict[str, ToolResult | None] = {}
         self.given_up: list[str] = []
+        self.refusals: list[str] = []
         self.during: Callable[[str], Awaitable[None]] | None = None
         self.taint: Taint | None = None
         self.result: Callable[[str, str], str] = lambda name, _: f"{name} is done"
@@ -139,13 +140,16 @@ class Shop:
             return self.tasks[task] or Waiting(task, question=name == "ask")
         return self.done[key]
 
+    def refused(self, caller: Caller, name: str) -> None:
+        self.refusals.append(name)
+
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         self._world.death.point()
         return self.tasks[task] or Waiting(task, question=call.name == "ask")
 
-    async def give_up(self, caller: Caller, call: ToolCall, task: str) -> None:
+    async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         self._world.death.point()
-        self.given_up.append(task)
+        self.given_up.append(task or call.id)
 
 
 class Ear:
@@ -156,6 +160,8 @@ class Ear:
         self.said: list[Reply] = []
         self.stream = True
         self._told = anyio.Event()
+        self.gone = anyio.Event()
+        self.gone.set()
         self.writing: list[bool] = []
 
     def say(self, reply: Reply) -> bool:
@@ -170,6 +176,12 @@ class Ear:
 
     def composing(self, to: Incoming, on: bool) -> None:
         self.writing.append(on)
+
+    def waits(self) -> bool:
+        return not self.gone.is_set()
+
+    async def sent(self) -> None:
+        await self.gone.wait()
 
     @property
     def bodies(self) -> list[str]:
@@ -204,19 +216,6 @@ class Purse:
         self.left -= spent.tokens
 
 
-class Book:
-    """A record."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-
-    async def settled(self) -> None:
-        pass
-
-
 class Suspicious:
     def scan(self, text: str) -> str | None:
         return "asks for secrets" if "ignore all" in text.casefold() else None
@@ -247,7 +246,9 @@ class Memories:
     def __init__(self) -> None:
         self.found: list[Recalled] = []
 
-    async def recall(self, agent: str, principal: JID, words: str, most: int) -> list[Recalled]:
+    async def recall(
+        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
+    ) -> list[Recalled]:
         return self.found[:most]
 
 
@@ -264,6 +265,7 @@ class World:
         self.memories = Memories()
         self.profile = Profile(agent="assistant")
         self.away: Away | None = None
+        self.models: list[tuple[str, str]] = []
         self.history_tokens = 8192
         self.idle_mins = 240
         self.now = 1_800_000_000.0
@@ -274,6 +276,10 @@ class World:
 
     async def profiles(self, key: SessionKey) -> Profile | Away:
         return self.away or msgspec.structs.replace(self.profile, agent=key.agent)
+
+    def model_of(self, profile: Profile) -> Brain:
+        self.models.append((profile.tier, profile.model_of))
+        return self.brain
 
     @asynccontextmanager
     async def built(self) -> AsyncIterator[Conversations]:
@@ -288,7 +294,7 @@ class World:
         async with Storage.open(self.path / "data") as storage:
             self.storage = storage
             self.engine = Engine(
-                models=lambda _tier: self.brain,
+                models=self.model_of,
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
                 recall=self.memories,

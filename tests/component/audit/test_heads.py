@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import to_thread
 
@@ -75,3 +76,19 @@ async def test_where_there_is_nothing_to_look_into_nothing_is_made(tmp_path: Pat
 def test_a_server_that_is_away_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="127"):
         peek(tmp_path, "postgresql://nobody@127.0.0.1:1/none?connect_timeout=2", heads_in)
+
+
+async def test_the_database_knows_of_a_record_from_its_first_lines_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.audit.record._ANCHOR_S", 3600.0)
+    async with (
+        Storage.open(tmp_path / "data") as storage,
+        Audit.open(storage, AuditOptions()) as audit,
+        anyio.create_task_group() as group,
+    ):
+        await group.start(audit.run)
+        with anyio.fail_after(20):
+            while not (await storage.read(heads_in))[1]:
+                await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.audit.protocol import Event
 from component.budget.book import BudgetBook, Limit, Limits, Spent
 from component.budget.protocol import Amount, BudgetExceededError, Spender
 from component.storage import Storage, StorageError
+from tests.component.audit.book import Book
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -28,16 +28,6 @@ class Clock:
 
     def __call__(self) -> datetime:
         return self.now
-
-
-class Book:
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-
-    async def settled(self) -> None: ...
 
 
 def who(principal: JID = ALICE, task: str = "t1", *agents: str) -> Spender:
@@ -140,7 +130,22 @@ def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
     assert alerts == [
         "51 % of the budget of alice@a.example is spent: 51 tokens of 100, 0.0000 USD."
     ]
-    assert [e.outcome for e in book._recorder.events] == ["alert"]  # type: ignore[attr-defined]
+    (event,) = book._recorder.events  # type: ignore[attr-defined]
+    assert (event.outcome, event.principal, event.subject) == (
+        "alert",
+        "alice@a.example",
+        "principal alice@a.example",
+    )
+
+
+async def test_and_not_again_after_a_restart(storage: Storage) -> None:
+    alerts: list[str] = []
+    for _ in range(3):
+        book = a_book(storage, alerts, principal=Limit(tokens=100), alert=0.5)
+        async with running(book):
+            spend(book, who(), 20)
+            await book.flush()
+    assert len(alerts) == 1
 
 
 CALLS = st.lists(

@@ -1,13 +1,16 @@
 """`xmpp-agent agents` and `xmpp-agent budget`, without a service: on the storage."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import click
 import pytest
 
 from component.cli.exit_codes import ExitCode
+from component.cli.rows import print_rows
 from component.storage import Storage
 from component.storage.database import Database
 from tests.component.cli.conftest import RunCommand
@@ -67,3 +70,28 @@ def test_what_was_spent(command: RunCommand) -> None:
     assert "juliet@localhost" in command("budget").output
     assert "Nothing was spent." in command("budget", "--day", "2020-01-01").output
     assert command("budget", "--day", "yesterday").exit_code == ExitCode.USAGE
+
+
+def test_a_day_that_is_none_is_told_how_days_are_written(command: RunCommand) -> None:
+    result = command("budget", "--day", "yesterday")
+    assert "day is not as it has to be written: As 2026-11-22, in UTC; today" in result.output
+    assert "regex" not in result.output
+    assert "[default: ]" not in command("budget", "--help").output
+
+
+def test_the_list_fits_a_terminal_and_a_pipe(
+    command: RunCommand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = command("agents", "list").output.splitlines()
+    assert plain[0].split() == ["Name", "State", "Created", "Changed", "Description"]
+    assert all(line == line.rstrip() for line in plain)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_rows(json.loads(command("agents", "list", "--json").output))
+    wide = click.unstyle(capsys.readouterr().out).splitlines()
+    # Neither a name nor a time is broken.
+    assert [line.split()[0] for line in wide if line[:1].isalpha()] == [
+        *("Name", "assistant", "researcher")
+    ]
+    assert all(len(line) <= 80 for line in wide)
+    assert all(re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  ", line) for line in wide[1:])

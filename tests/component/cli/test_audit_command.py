@@ -58,7 +58,7 @@ def run(toml: Path, *arguments: str) -> Result:
 def test_a_whole_record_is_whole(recorded: Path) -> None:
     result = run(recorded, "verify")
     assert result.exit_code == 0
-    assert "The record is whole: 6 lines in 1 files" in result.stdout
+    assert "The record is whole: 6 lines in 1 file," in result.stdout
     known = result.stdout.split("The last one is ")[1].strip()
     assert run(recorded, "verify", "--known", known).exit_code == 0
 
@@ -90,6 +90,17 @@ def test_a_database_that_cannot_be_read_is_an_error(recorded: Path) -> None:
     result = run(recorded, "verify")
     assert result.exit_code == 1
     assert "--files-only" in result.stderr
+
+
+def test_a_record_without_its_database_is_not_called_whole(recorded: Path) -> None:
+    known = run(recorded, "verify").stdout.split("The last one is ")[1].strip()
+    for file in (recorded.parent / "data").glob("agent.db*"):
+        file.unlink()
+    result = run(recorded, "verify")
+    assert result.exit_code == 1
+    assert "the database knows nothing of it" in result.stderr
+    assert "--files-only" in result.stderr
+    assert run(recorded, "verify", "--files-only", "--known", known).exit_code == 0
 
 
 def test_nothing_recorded_yet_is_said(toml: Path) -> None:

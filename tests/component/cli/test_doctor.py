@@ -12,7 +12,10 @@ from tests.component.cli.embedded import Embedded
 from tests.component.models.endpoint import Endpoint, in_thread
 from tests.servers.agent_process import PROGRAM, AgentProcess, environment
 
-ALL = ["policy", "skills", "model", "storage", "connection", "probe", "service discovery"]
+ALL = [
+    *("policy", "skills", "model", "storage", "memory"),
+    *("connection", "probe", "service discovery"),
+]
 
 
 def checks(result: Result) -> dict[str, tuple[str, str]]:
@@ -210,6 +213,82 @@ def test_what_a_later_release_will_read(command: RunCommand) -> None:
         "not served by this release and left unread: rooms",
     )
     assert "the key of the room" not in result.output
+
+
+# What agents remember, who they are, and what watches them.
+
+
+def test_memory_that_is_no_directory(command: RunCommand) -> None:
+    Path("notes").write_text("")
+    name, text = the_one_that_failed(command("doctor", "--json", memory__path="notes"))
+    assert name == "memory"
+    assert "there is a file where a directory should be" in text
+    assert text.endswith("It is what path in [memory] names.")
+
+
+def scopes(writers: str) -> str:
+    return (
+        f'[[memory.scopes]]\nname = "kitchen"\nmembers = ["ann@localhost"]\nwriters = {writers}\n'
+    )
+
+
+def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(path.read_text() + scopes('["a b@@c"]'))
+    name, text = the_one_that_failed(command("doctor", "--json"))
+    assert name == "memory"
+    assert text.startswith("memory.scopes.kitchen.writers: 'a b@@c': It is not an address")
+
+
+def test_a_writer_who_sees_nothing(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(path.read_text() + scopes('["ann@localhost", "bob@localhost"]'))
+    result = command("doctor", "--json")
+    assert result.exit_code == ExitCode.OK
+    verdict, text = checks(result)["memory"]
+    assert verdict == "warning"
+    assert text.startswith("bob@localhost is among the writers of the scope kitchen and not among")
+    assert "ann@" not in text
+
+
+def test_personas_that_are_not_there(command: RunCommand) -> None:
+    model = {"llm__provider": "local", "personas__default": "coding-mentor"}
+    found = checks(command("doctor", "--json", **model))
+    assert found["personas"][0] == "warning"
+    assert "There is no data/memory/personas/coding-mentor/persona.toml." in found["personas"][1]
+    folder = Path("data/memory/personas/coding-mentor")
+    folder.mkdir(parents=True)
+    (folder / "persona.toml").write_text("[persona]\nid = 'other'\n")
+    assert "Name them alike." in checks(command("doctor", "--json", **model))["personas"][1]
+    (folder / "persona.toml").write_text("[persona]\nid = 'coding-mentor'\n")
+    assert "personas" not in checks(command("doctor", "--json", **model))
+    model["personas__default"] = "../coding-mentor"
+    assert "is no id" in checks(command("doctor", "--json", **model))["personas"][1]
+
+
+def test_agents_that_lack_something(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    entry = '[[agents]]\nname = "clerk"\nskills = ["time", "memory_*", "{}"]\n'
+    path.write_text(path.read_text() + entry.format("echo"))
+    verdict, text = checks(command("doctor", "--json"))["agents"]
+    assert (verdict, text) == (
+        "warning",
+        "agents are declared in [[agents]], and cannot talk without a model: add [llm]",
+    )
+    assert "agents" not in checks(command("doctor", "--json", llm__provider="local"))
+    path.write_text(path.read_text().replace('"echo"', '"tiem*"'))
+    text = checks(command("doctor", "--json", llm__provider="local"))["agents"][1]
+    assert text.startswith("'tiem*' among the skills of clerk is the name of no skill")
+
+
+def test_a_port_for_the_figures_that_is_in_use(command: RunCommand) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        name, text = the_one_that_failed(command("doctor", "--json", metrics__listen=address))
+        assert name == "metrics"
+        assert text.endswith("Set listen in [metrics] to another address.")
+    found = checks(command("doctor", "--json", metrics__listen=address))
+    assert found["metrics"][0] == "ok"
 
 
 # The language models, which are asked nothing.

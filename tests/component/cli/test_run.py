@@ -129,3 +129,23 @@ def test_storage_that_is_no_directory(command: RunCommand, backend: str) -> None
     assert code == ExitCode.FAILURE
     assert line.startswith("error: The data directory needs data, which cannot be made or opened:")
     assert "there is a file where a directory should be" in line
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_model_without_its_key(command: RunCommand, backend: str) -> None:
+    model = {"llm__provider": "anthropic", "llm__model": "claude-opus-5"}
+    code, (line,) = refusal(command, backend=backend, **model)
+    assert code == ExitCode.CONFIG
+    assert line.startswith("error: llm.api_key is missing, which anthropic needs: write api_key = ")
+    assert '"${ANTHROPIC_API_KEY}"' in line
+
+
+def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
+    path = Path("agent.toml")
+    path.write_text(
+        path.read_text() + '[[memory.scopes]]\nname = "kitchen"\nmembers = ["a b@@c", "d/e@f"]\n'
+    )
+    code, lines = refusal(command)
+    assert code == ExitCode.CONFIG
+    assert len(lines) == 2
+    assert all(line.startswith("error: memory.scopes.kitchen.members: '") for line in lines)

@@ -55,10 +55,14 @@ class Rooms:
         return "I have stopped."
 
     async def forget(self, agent: str, who: JID, key: str | None = None, scope: str = "") -> Any:
-        self.asked.append(("forget", agent, who, key))
-        if key == "refused":
+        self.asked.append(("forget", agent, who, key, scope))
+        if key == "refused" or scope == "nowhere":
             raise KnowledgeError("You may not.")
-        return self.gone if key is None else key == "tea"
+        there = {("tea", "private"), ("plan b", "private"), ("wifi", "kitchen")}
+        return self.gone if key is None else (key, scope) in there
+
+    async def get(self, agent: str, who: JID, key: str) -> Any:
+        return [one for one in self.found if one.item.key == key]
 
     def doing(self, agent: str, who: JID) -> Doing:
         return self.doing_now
@@ -170,7 +174,7 @@ async def test_personas() -> None:
     assert (await says(rooms, "persona")).text == "I am M Mentor."
     assert (await says(rooms, "persona list")).text.splitlines() == [
         "Personas:",
-        "* mentor - Teaches.",
+        "* M mentor - Teaches.",
         "- poet",
     ]
     assert (await says(rooms, "persona reset")).text == "From now on I am myself again."
@@ -194,8 +198,29 @@ async def test_one_memory_is_forgotten() -> None:
     rooms = Rooms()
     assert (await says(rooms, "memory forget tea")).text == "I have forgotten tea."
     assert "nothing called coffee" in (await says(rooms, "memory forget coffee")).text
-    with pytest.raises(CommandError, match="You may not"):
+    assert (await says(rooms, "memory forget plan b")).text == "I have forgotten plan b."
+    with pytest.raises(CommandError, match="You may not") as caught:
         await says(rooms, "memory forget refused")
+    assert caught.value.param == "words"
+
+
+async def test_one_memory_that_is_shared_is_forgotten() -> None:
+    rooms = Rooms()
+    text = (await says(rooms, "memory forget wifi")).text
+    assert text == (
+        "I remember nothing called wifi in private, but in kitchen:"
+        " /memory forget wifi scope=kitchen"
+    )
+    said = text.rpartition("/")[2]
+    assert (await says(rooms, said)).text == "I have forgotten wifi in kitchen."
+    assert rooms.asked[-1] == ("forget", "researcher", ALICE, "wifi", "kitchen")
+    rooms.found = []
+    text = (await says(rooms, "memory forget tea scope=kitchen")).text
+    assert text == "I remember nothing called tea in kitchen."
+    for wrong in ("memory forget tea scope=nowhere", "memory tea scope=kitchen"):
+        with pytest.raises(CommandError) as caught:
+            await says(rooms, wrong)
+        assert caught.value.param == "scope"
 
 
 @pytest.mark.parametrize("name", ["new", "stop", "status", "forget", "persona", "memory"])

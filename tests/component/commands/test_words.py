@@ -47,7 +47,18 @@ def test_words_become_parameters(text: str, expected: Looking) -> None:
     assert read_words(LOOK, text) == expected
 
 
-def test_the_last_list_takes_all_that_is_left() -> None:
+class Sorting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    words: tuple[str, ...] = ()
+    by: str = ""
+
+
+SORT = Outline(name="sort", title="Sort", about="sort", params=Sorting)
+
+
+def test_a_list_takes_all_that_is_left_and_what_comes_after_it_is_named() -> None:
+    assert read_words(SORT, "a b c") == Sorting(("a", "b", "c"))
+    assert read_words(SORT, "a b by=name") == Sorting(("a", "b"), "name")
+    assert read_words(SORT, "by=name") == Sorting((), "name")
     assert read_words(SEARCH, "a b c d") == Searching("a", ("b", "c", "d"))
     assert read_words(SEARCH, "words=b words=c") == Searching("", ("b", "c"))
     assert read_words(SEARCH, "") == Searching()
@@ -68,6 +79,7 @@ def test_the_last_list_takes_all_that_is_left() -> None:
             "colour",
         ),
         ("here open 5 true more", "'more' is one word too many for /look", None),
+        ("a b c d e", "quick. What holds spaces goes between quotation marks.", None),
         ("state=open here", "'here' stands after state=…", None),
         ("what's new", "A quotation mark or a backslash before 'new' has no end", None),
         ("here\\", "A quotation mark or a backslash before 'here\\\\' has no end", None),

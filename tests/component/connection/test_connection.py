@@ -265,7 +265,7 @@ async def test_a_server_that_does_not_read_costs_a_bounded_memory_and_then_its_s
             link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             number = 0
-            while not it.outbox.stopped:
+            while not (it.outbox.stopped or it.outbox.dropped):
                 it.outbox.put(iq(str(number), 50_000))
                 number += 1
                 assert it.outbox.waiting_bytes <= 2 * limit

@@ -1,6 +1,8 @@
 import re
 
+import anyio
 import pytest
+from anyio.abc import TaskStatus
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,3 +185,48 @@ def test_a_transport_that_fails_loses_nothing() -> None:
     kernel.room = 1000
     outbox.flush(kernel)
     assert kernel.whole(0) == [0]
+
+
+@pytest.mark.anyio
+async def test_who_waits_hears_when_all_that_was_put_before_is_taken() -> None:
+    outbox, kernel, heard = Outbox(1000), Kernel(), []
+    await outbox.flushed()  # nothing was put
+
+    async def listen(name: str, started: TaskStatus[None]) -> None:
+        started.started()
+        await outbox.flushed()
+        heard.append(name)
+
+    outbox.start()
+    async with anyio.create_task_group() as group:
+        outbox.put(stanza(0, 10))
+        await group.start(lambda task_status: listen("first", task_status))
+        await anyio.wait_all_tasks_blocked()
+        outbox.put(stanza(1, 10))
+        await group.start(lambda task_status: listen("second", task_status))
+        await anyio.wait_all_tasks_blocked()
+        kernel.room = len(stanza(0, 10)) - 1
+        outbox.flush(kernel)
+        await anyio.wait_all_tasks_blocked()
+        assert outbox.waits
+        assert heard == []
+        kernel.room = 5
+        outbox.flush(kernel)
+        await anyio.wait_all_tasks_blocked()
+        assert heard == ["first"]
+        kernel.room = 1000
+        outbox.flush(kernel)
+        await anyio.wait_all_tasks_blocked()
+        assert not outbox.waits
+        assert heard == ["first", "second"]
+
+
+@pytest.mark.anyio
+async def test_what_is_dropped_is_not_waited_for() -> None:
+    outbox = Outbox(10)
+    async with anyio.create_task_group() as group:
+        outbox.put("x" * 15)
+        group.start_soon(outbox.flushed)
+        await anyio.wait_all_tasks_blocked()
+        outbox.put("y" * 15)
+    assert outbox.dropped == 1

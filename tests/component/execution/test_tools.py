@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.protocol import Caller, Incoming, ToolResult, Waiting
-from component.audit.protocol import Event
 from component.execution.tools import ToolRoad, tool_name
 from component.models.protocol import ToolCall
 from component.policy import Rule
 from component.policy.flows import Flow, Flows
-from component.skills import AnySkill, Context, Output, SkillError, skill
+from component.policy.taint import Taint
+from component.skills import AnySkill, Context, Output, SkillError, SkillResult, skill
+from tests.component.audit.book import Book
 from tests.component.handlers.world import ALICE, World
 from tests.component.router.wire import AGENT, until
 from xep.fluux_agent.confirm import Decision
@@ -49,21 +50,6 @@ def read_file(path: str) -> list[Output]:
 @skill(read_only=True, inline=True)
 def says_no() -> str:
     raise SkillError("Not today.")
-
-
-class Book:
-    """A record that can be read."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-
-    async def settled(self) -> None: ...
-
-    def of(self, kind: str) -> list[tuple[str, str]]:
-        return [(e.outcome, e.subject) for e in self.events if e.kind == kind]
 
 
 class Desk:
@@ -175,6 +161,53 @@ async def test_several_artifacts_are_told_apart() -> None:
     assert found.taint == "file"
 
 
+OF_ITSELF: list[tuple[Taint, ...] | None] = [None, (), ("person",), ("person", "file"), ("web",)]
+
+
+def label_of(said: tuple[Taint, ...] | None) -> Taint | None:
+    return "web" if said is None else said[-1] if said else None
+
+
+@pytest.mark.parametrize("said", OF_ITSELF)
+async def test_a_result_can_say_less_of_itself_than_its_skill(
+    said: tuple[Taint, ...] | None,
+) -> None:
+    made = SkillResult((Output("x"),), taints=said)
+
+    @skill(read_only=True, inline=True)
+    def at_once() -> SkillResult:
+        return made
+
+    @skill(read_only=True)
+    async def coroutine() -> SkillResult:
+        return made
+
+    @skill(destructive=False)
+    def thread() -> SkillResult:
+        return made
+
+    desk = Desk(at_once, coroutine, thread)
+    async with desk.world.running():
+        for number, name in enumerate(("at_once", "coroutine", "thread")):
+            found = await desk.call(name, f"{number}.a")
+            assert found == ToolResult("x", taint=label_of(said))
+            # What an earlier result has said of itself is not kept.
+            assert await desk.call(name, f"{number}.a") == ToolResult("x", taint="web")
+
+
+async def test_a_result_that_says_more_than_its_skill_declares_is_none() -> None:
+    @skill(read_only=True, taint="file")
+    def careless() -> SkillResult:
+        return SkillResult((Output("x"),), taints=("file", "peer"))
+
+    desk = Desk(careless)
+    async with desk.world.running():
+        found = await desk.call("careless")
+    assert isinstance(found, ToolResult)
+    assert found.is_error
+    assert "x" not in found.content.split()
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
@@ -204,7 +237,23 @@ async def test_a_tool_that_is_not_offered_cannot_be_called() -> None:
         assert "network:api.example:443" in found.content
         hidden = await desk.call("add", caller=a_caller(skills=("look.up",)), a=1)
         assert hidden == ToolResult("There is no tool called 'add'.", is_error=True)
-    assert desk.book.of("capability") == [("refused", "look.up")]
+    assert desk.book.of("capability") == [("refused", "look.up"), ("refused", "add")]
+
+
+async def test_a_call_that_is_not_made_is_on_record_all_the_same() -> None:
+    desk = Desk(add, look_up)
+    narrow = a_caller(capabilities=("memory",), skills=("look.up",))
+    for name in ("look__up", "add", "made_up" * 20):
+        desk.tools.refused(narrow, name)
+    desk.tools.refused(a_caller(), "add")
+    assert [(e.kind, e.subject, e.detail) for e in desk.book.events] == [
+        ("capability", "look.up", "network:api.example:443"),
+        ("capability", "add", "not among the skills of this agent"),
+        ("tool-call", ("made_up" * 20)[:64], "no such tool"),
+        ("tool-call", "add", "a call that cannot be read"),
+    ]
+    who = (str(WHO.bare), "assistant", "t1", "refused")
+    assert {(e.principal, e.agent, e.trace, e.outcome) for e in desk.book.events} == {who}
 
 
 async def test_the_same_call_runs_once_and_another_runs_again() -> None:
@@ -282,10 +331,10 @@ async def test_a_no_is_told_to_the_model() -> None:
 async def test_what_takes_long_goes_on_as_a_task() -> None:
     gate = anyio.Event()
 
-    @skill(read_only=True, open_world=False)
-    async def slow() -> str:
+    @skill(read_only=True, taint="file")
+    async def slow() -> SkillResult:
         await gate.wait()
-        return "at last"
+        return SkillResult((Output("at last"),), taints=())
 
     desk = Desk(slow, inline_s=0.05)
     async with desk.world.running():
@@ -295,7 +344,7 @@ async def test_what_takes_long_goes_on_as_a_task() -> None:
         gate.set()
         await until(lambda: desk.world.tools_ended == [waiting.task])
         found = await desk.tools.outcome(a_caller(), SLOW, waiting.task)
-        assert found == ToolResult("at last")
+        assert found == ToolResult("at last", taint="file")  # a task's result: as declared
 
 
 async def test_what_takes_too_long_is_ended() -> None:
@@ -321,6 +370,50 @@ async def test_given_up() -> None:
         assert found == ToolResult("It was cancelled.", is_error=True)
         await desk.tools.give_up(a_caller(), ERASE, waiting.task)
         await desk.tools.give_up(a_caller(), ERASE, "never-was")
+
+
+@pytest.mark.parametrize("how", ["read_only", "inline", "durable"])
+async def test_given_up_while_it_runs(how: str) -> None:
+    begun, ended = anyio.Event(), anyio.Event()
+
+    @skill(read_only=how == "read_only", destructive=False, durable=how == "durable")
+    async def work(context: Context) -> str:
+        async def forever(_key: str) -> str:
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.set()
+            return ""
+
+        return await context.step("one", forever, str) if how == "durable" else await forever("")
+
+    desk = Desk(work)
+    call = ToolCall("0.a", "work", "{}")
+    async with desk.world.running():
+        assert not await desk.tools.give_up(a_caller(), call, None), "nothing is under way"
+        async with anyio.create_task_group() as group:
+            group.start_soon(desk.call, "work")
+            with anyio.fail_after(20):
+                await begun.wait()
+            group.cancel_scope.cancel()
+        assert not ended.is_set(), "a call outlives who waits for it"
+        await desk.tools.give_up(a_caller(turn="t2"), call, None)
+        assert not ended.is_set(), "it is the call of another turn"
+        await desk.tools.give_up(a_caller(), call, None)
+        with anyio.fail_after(20):
+            await ended.wait()
+    assert desk.book.of("tool-call") == [("stopped", "work")]
+
+
+async def test_given_up_before_it_was_known_to_have_become_a_task() -> None:
+    desk = Desk(erase)
+    async with desk.world.running():
+        waiting = await desk.call("erase", target="x")
+        assert isinstance(waiting, Waiting)
+        await desk.tools.give_up(a_caller(), ERASE, None)
+        found = await desk.tools.outcome(a_caller(), ERASE, waiting.task)
+        assert found == ToolResult("It was cancelled.", is_error=True)
 
 
 async def test_a_task_that_is_gone() -> None:

@@ -21,6 +21,7 @@ from component.tasks.protocol import Notice, Question
 from component.tasks.request import notice_of, question_of
 from component.tasks.rows import change
 from component.tasks.states import TERMINAL
+from tests.component.handlers.outgoing import Outgoing
 from tests.component.router.wire import Bench, Do, ListOutput, do, parse, request, until
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
 from xep.binding import decode
@@ -91,8 +92,9 @@ class Newsroom:
         self.output = ListOutput()
         self.connected = True
         self.stopped: set[JID] = set()
+        self.out = Outgoing(self.output.put)
         self.news = TaskNews(
-            self.output.put,
+            self.out,
             lambda: self.connected,
             lambda agent, contact: agent == AGENT and contact not in self.stopped,
             self.questions,
@@ -264,6 +266,29 @@ async def test_without_a_stream_nothing_counts_as_told() -> None:
     room.connected = True
     assert room.news.changed(notice(3, "completed", result=RESULT))
     assert room.told == [("t-1", 3)]
+
+
+async def test_what_is_held_or_waits_for_the_server_has_not_been_sent() -> None:
+    room, ready = Newsroom(), []
+
+    async def listen() -> None:
+        await room.news.sent()
+        ready.append(True)
+
+    assert room.news.changed(notice(1))
+    assert room.told == [], "it is held until its request is answered"
+    room.out.gone = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(room.news.run)
+        group.start_soon(listen)
+        await anyio.wait_all_tasks_blocked()
+        room.news.released("t-1")
+        await anyio.wait_all_tasks_blocked()
+        assert (room.told, ready) == ([("t-1", 1)], [])
+        room.out.gone.set()
+        await anyio.wait_all_tasks_blocked()
+        assert ready
+        group.cancel_scope.cancel()
 
 
 async def test_an_event_that_does_not_fit_still_says_that_there_is_something() -> None:

@@ -3,11 +3,14 @@
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.protocol import Incoming, Reply
 from component.handlers.speech import Speech, parts
+from tests.component.handlers.outgoing import Outgoing
 from xep.jid import JID
 
 STATES = "{http://jabber.org/protocol/chatstates}"
@@ -29,10 +32,8 @@ class Out:
     def __init__(self, limit: int = 262_144) -> None:
         self.sent: list[ET.Element] = []
         self.there = True
-        self.speech = Speech(self._put, lambda: self.there, limit)
-
-    def _put(self, xml: str) -> None:
-        self.sent.append(ET.fromstring(xml))
+        self.out = Outgoing(lambda xml: self.sent.append(ET.fromstring(xml)))
+        self.speech = Speech(self.out, lambda: self.there, limit)
 
 
 def test_an_answer_goes_where_the_message_came_from() -> None:
@@ -58,6 +59,18 @@ def test_without_a_stream_nothing_is_said() -> None:
     assert not out.speech.say(Reply(id="1", to=incoming(chat_states=True), body="Hi"))
     out.speech.composing(incoming(chat_states=True), True)
     assert out.sent == []
+
+
+@pytest.mark.anyio
+async def test_what_the_server_has_not_taken_is_not_sent() -> None:
+    out = Out()
+    await out.speech.sent()
+    assert not out.speech.waits()
+    out.out.gone = anyio.Event()
+    assert out.speech.waits()
+    with anyio.move_on_after(0) as waiting:
+        await out.speech.sent()
+    assert waiting.cancelled_caught
 
 
 def test_who_shows_it_is_shown_who_is_writing() -> None:

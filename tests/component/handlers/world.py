@@ -36,6 +36,7 @@ from component.storage.database import Database
 from component.tasks.admit import Limits
 from component.tasks.room import TaskRoom
 from component.tasks.whom import Info, Whom
+from tests.component.handlers.outgoing import Outgoing
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
 from xep.disco import InfoQuery
@@ -87,6 +88,10 @@ class Later:
     def _storage(self) -> Storage:
         assert self.opened is not None, "what was to be answered at once turned to the database"
         return self.opened
+
+    @property
+    def place(self) -> str | None:
+        return self._storage.place
 
     async def read(self, op: Callable[[Database], T]) -> T:
         return await self._storage.read(op)
@@ -181,7 +186,7 @@ class World:
         self.tools_ended: list[str] = []
         """Tasks that a model's call went on as, and that are over."""
         self.news = TaskNews(
-            self.told.put,
+            Outgoing(self.told.put),
             lambda: True,
             self.contacts.may_write,
             question_messages,

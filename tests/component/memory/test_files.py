@@ -113,7 +113,7 @@ def test_what_is_added_begins_on_a_line_of_its_own_wherever_a_crash_has_cut(
     whole = b"".join(line + b"\n" for line in (b"header", *before))
     path.write_bytes(whole[:cut])
     new = b"".join(line + b"\n" for line in added)
-    seen = files.append(path, new, first=b"header\n")
+    seen = files.append(path, new, first=lambda: b"header\n")
     data = path.read_bytes()
     left = whole[:cut]
     assert data.startswith(left or b"header\n")
@@ -125,7 +125,7 @@ def test_what_is_added_begins_on_a_line_of_its_own_wherever_a_crash_has_cut(
 def test_a_header_goes_before_the_first_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     for _ in range(2):
-        files.append(path, b"line\n", first=b"header\n")
+        files.append(path, b"line\n", first=lambda: b"header\n")
     assert path.read_bytes() == b"header\nline\nline\n"
 
 

@@ -13,7 +13,7 @@ from component.memory import files, index_database
 from component.memory.files import MemoryStoreError
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
-from component.memory.knowledge import KnowledgeError
+from component.memory.knowledge import KnowledgeError, Memo
 from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +108,20 @@ async def test_what_a_person_writes_by_hand_counts_at_once(tmp_path: Path) -> No
         assert await room.recall("dachshund") == []
 
 
+async def test_few_memories_are_recalled_again_without_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        await room.store("tea", "green")
+        assert await room.recall("green") == ["tea"]
+        await room.store("cup", "green, too", who=BOB)
+        with monkeypatch.context() as patch:
+            patch.setattr(room.index.database, "reading", lambda: pytest.fail("it was opened"))
+            assert await room.recall("green") == ["tea"]
+        await room.store("pot", "green as well")
+        assert sorted(await room.recall("green")) == ["pot", "tea"]
+
+
 async def test_a_damaged_line_costs_itself_and_a_warning(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green")
@@ -164,6 +178,30 @@ async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
             assert await room.get("tea7") is not None
             assert await room.recall("tea7", most=1) == ["tea7"]
         assert {log["event"] for log in logs} == {"index is damaged and made anew"}
+
+
+@pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")])
+async def test_an_index_that_is_deleted_in_use_is_made_anew(
+    tmp_path: Path, endings: tuple[str, ...]
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        database = room.root / FILE_NAME
+        for number in range(3):
+            await room.store(f"tea{number}", f"green {number}")
+            await room.recall("green")
+            for ending in endings:
+                database.with_name(f"{database.name}{ending}").unlink()
+            with capture_logs() as logs:
+                async with anyio.create_task_group() as group:
+                    for _ in range(8):
+                        group.start_soon(room.get, "tea0")
+                assert await room.get(f"tea{number}") == f"green {number}"
+                kept = await room.store(f"tea{number}", f"green {number}, two leaves")
+            assert kept.item.version == 2
+            assert {log["why"] for log in logs} == {f"{database} was removed while it was in use."}
+            assert database.exists()
+    async with remembering(tmp_path / "memory") as room:
+        assert await room.get("tea2") == "green 2, two leaves"
 
 
 async def test_only_what_has_changed_is_read_again(
@@ -297,13 +335,22 @@ async def test_the_index_lets_go_of_directories_that_somebody_removed(tmp_path: 
 
 async def test_every_access_is_recorded_without_what_was_said(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", item_bytes=10) as room:
-        await room.store("tea", "xyzzy")
-        await room.recall("xyzzy")
-        await room.knowledge.search(AGENT, ANN, Search("xyzzy"))
-        await room.get("tea")
-        await room.knowledge.forget(AGENT, ANN, "tea")
+        know, who = room.knowledge, (AGENT, ANN)
+        await know.store(*who, Memo("tea", "xyzzy"), trace="t1")
+        await know.recall(*who, "xyzzy", 5, trace="t2")
+        await know.search(*who, Search("xyzzy"), trace="t3")
+        await know.get(*who, "tea", trace="t4")
+        await know.versions(*who, "tea", trace="t5")
+        await know.forget(*who, "tea", trace="t6")
         with pytest.raises(KnowledgeError):
-            await room.store("tea", "xyzzy is too long")
+            await know.store(*who, Memo("tea", "xyzzy is too long"), trace="t7")
+        with pytest.raises(KnowledgeError):
+            await know.forget(*who, "tea", "nowhere", trace="t8")
+        # Who looks and finds nothing has looked, too.
+        await know.recall(*who, "xyzzy", 5, trace="t9")
+        await know.search(*who, Search("xyzzy"), trace="t10")
+        await know.get(*who, "tea", trace="t11")
+        await know.versions(*who, "tea", trace="t12")
         told = [(event.outcome, event.subject, event.detail) for event in room.record.events]
         assert [one[:2] for one in told] == [
             ("done", "tea"),
@@ -311,8 +358,15 @@ async def test_every_access_is_recorded_without_what_was_said(tmp_path: Path) ->
             ("done", ""),
             ("done", "tea"),
             ("done", "tea"),
+            ("done", "tea"),
             ("refused", "tea"),
+            ("refused", "tea"),
+            ("done", ""),
+            ("done", ""),
+            ("done", "tea"),
+            ("done", "tea"),
         ]
+        assert [event.trace for event in room.record.events] == [f"t{n}" for n in range(1, 13)]
         assert {event.principal for event in room.record.events} == {"ann@example.com"}
         assert {event.kind for event in room.record.events} == {"memory"}
         assert "xyzzy" not in repr(told)

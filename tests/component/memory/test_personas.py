@@ -57,13 +57,18 @@ class Shelf:
         )
         return folder
 
-    def open(self, default: str = "", **restrictions: tuple[str, list[str]]) -> Personas:
+    def open(
+        self,
+        default: str = "",
+        defaults: dict[str, str] | None = None,
+        **restrictions: tuple[str, list[str]],
+    ) -> Personas:
         entries = [
             PersonaRestriction(jid=jid, allowed=tuple(allowed))
             for jid, allowed in restrictions.values()
         ]
         configured = Configured(default=default, restrictions=tuple(entries))
-        return Personas(self.layout, Texts(self.root), configured)
+        return Personas(self.layout, Texts(self.root), configured, defaults=defaults)
 
     def choice(self, who: JID, agent: str = "assistant") -> Path:
         return self.layout.folder(SessionKey(agent, who)) / "active_persona.txt"
@@ -142,6 +147,21 @@ async def test_the_default_is_for_assistant_and_who_has_chosen_none(shelf: Shelf
     back = await personas.choose("assistant", ALICE, None)
     assert back is not None
     assert back.id == "one"
+
+
+async def test_an_agent_can_be_declared_with_a_persona(shelf: Shelf) -> None:
+    for name in ("one", "two", "three"):
+        shelf.put(name)
+    personas = shelf.open(default="one", defaults={"helper": "two", "lost": "nowhere"})
+    assert await active(personas, ALICE) == "one"
+    assert await active(personas, ALICE, "helper") == "two"
+    assert await active(personas, ALICE, "helper/1") is None
+    assert await active(personas, ALICE, "lost") is None
+    await personas.choose("helper", ALICE, "three")
+    assert await active(personas, ALICE, "helper") == "three"
+    assert await active(personas, BOB, "helper") == "two"
+    personas = shelf.open(default="one", defaults={"assistant": "three"})
+    assert await active(personas, BOB) == "three"
 
 
 async def test_a_package_names_who_may_choose_it(shelf: Shelf) -> None:

@@ -247,6 +247,28 @@ async def test_to_forget_erases_everything_but_archives_and_the_chosen_persona(
     assert (await world.sessions.forget(ALICE)).names == ()
 
 
+async def test_to_forget_goes_for_sub_agents_too(world: World, tmp_path: Path) -> None:
+    def below(name: str, who: SessionKey = ALICE) -> SessionKey:
+        return SessionKey(f"{who.agent}/{name}", who.who)
+
+    mine = [below("a-1"), below("a-1/b-2"), below("c-3")]
+    others = [below("c-3", BOB), SessionKey("other/a-1", ALICE.who)]
+    for key in (ALICE, *mine, *others):
+        await world.sessions.append(key, [note("x")], sync=True)
+        world.file(key, "knowledge.jsonl").write_text('{"key":"a"}\n')
+    subs = world.layout.home(ALICE.agent) / "_sub"
+    (subs / "a file").touch()
+    (subs / "elsewhere").symlink_to(tmp_path)
+    forgotten = await world.sessions.forget(ALICE)
+    assert forgotten.memories == 1
+    assert set(world.forgotten) == {ALICE, *mine}
+    assert not any(world.file(key, "").exists() for key in mine)
+    assert sorted(each.name for each in subs.iterdir()) == ["a file", "c-3", "elsewhere"]
+    for key in others:
+        assert texts(await world.sessions.read(key)) == ["x"]
+        assert world.file(key, "knowledge.jsonl").exists()
+
+
 async def test_to_forget_does_not_follow_a_link_out_of_the_directory(
     world: World, tmp_path: Path
 ) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from component.memory.files import MemoryStoreError
 from component.memory.skills import memory_skills
+from component.policy.flows import Flows
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope
 from component.skills.context import Context
 from component.skills.declare import AnySkill
 from component.skills.errors import SkillError
-from component.skills.outputs import result_of
 from tests.component.memory.remembering import Room, remembering
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +25,8 @@ class Talk:
 
     def __init__(self, room: Room, taints: set[Taint] | None = None) -> None:
         self.taints: set[Taint] = taints or set()
+        self.taint: Taint | None = None
+        """Of what was returned last."""
         made = memory_skills(lambda: room.knowledge)
         self.skills: dict[str, AnySkill] = {one.name: one for one in made}
 
@@ -37,9 +39,12 @@ class Talk:
             skill=skill.name,
             agent="assistant",
             taints=tuple(self.taints),
+            trace="t1",
         )
         given = msgspec.convert(arguments, skill.inputs.struct)
-        outputs = result_of(await skill.invoke(given, context), 0.0).outputs
+        made = skill.result(await skill.invoke(given, context), 0.0)
+        self.taint = skill.taint_of(made)
+        outputs = made.outputs
         data = json.loads(outputs[1].text) if len(outputs) > 1 else None
         return outputs[0].text, data
 
@@ -81,6 +86,17 @@ async def test_a_memory_is_stored_found_and_forgotten(tmp_path: Path) -> None:
         assert await call("recall", query="tea") == ("No memory fits.", [])
 
 
+async def test_what_is_recorded_is_joined_with_the_turn(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        talk = Talk(room)
+        await talk("store", key="tea", body="Green.")
+        await talk("recall", query="tea", earlier=True)
+        await talk("recall", query="green leaves")
+        await talk("search", query="green")
+        await talk("forget", key="tea")
+    assert [event.trace for event in room.record.events] == ["t1"] * 7
+
+
 async def test_long_memories_are_cut_in_lists_and_whole_by_their_key(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         call = Talk(room)
@@ -104,6 +120,50 @@ async def test_tainted_content_stays_labelled(tmp_path: Path) -> None:
         assert "from the web" in text
         recalled = await room.knowledge.recall("assistant", _jid("ann@example.com"), "xyzzy", 5)
         assert {one.key: one.taint for one in recalled} == {"page": "web", "own": "person"}
+
+
+async def test_what_is_returned_is_as_trusted_as_the_memories_in_it(tmp_path: Path) -> None:
+    scope = MemoryScope(name="home", members=("example.com",))
+    async with remembering(tmp_path / "memory", [scope]) as room:
+        call = Talk(room)
+        await call("store", key="bare", body="xyzzy by hand")
+        call.taints = {"person"}
+        await call("store", key="own", body="xyzzy is mine")
+        for found in ("recall", "search"):
+            await call(found, query="xyzzy")
+            assert call.taint == "person"
+            await call(found, query="nothing like it")
+            assert call.taint is None
+        assert not asks_for(call.taint)
+        await call("store", who="bob@example.com", key="wifi", body="xyzzy too", scope="home")
+        call.taints = {"peer"}
+        await call("store", key="agent", body="said plugh")
+        for found in ("recall", "search"):
+            _, data = await call(found, query="xyzzy")
+            assert {one["key"] for one in data} == {"bare", "own", "wifi"}
+            assert call.taint == "file"
+            await call(found, query="plugh")
+            assert call.taint == "peer"
+        assert asks_for(call.taint)
+        await call("recall", query="own")
+        assert call.taint == "person"
+
+
+async def test_an_earlier_version_of_a_stranger_counts(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        call = Talk(room, {"web"})
+        await call("store", key="page", body="click here")
+        call.taints = set()
+        await call("store", key="page", body="never mind")
+        await call("recall", query="page", earlier=True)
+        assert call.taint == "web"
+
+
+def asks_for(taint: Taint | None) -> bool:
+    """Whether a model that was shown such data needs a word of a person to reach out."""
+    taints = () if taint is None else (taint,)
+    verdict = Flows().verdict(taints, ("message",), read_only=False, open_world=True)
+    return verdict == "confirm"
 
 
 async def test_what_cannot_be_done_is_said_to_the_caller(

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import anyio
@@ -19,7 +20,7 @@ class Collector(HTTPServer):
         self.paths: list[str] = []
         self.authorizations: list[str | None] = []
         self.spans: list[object] = []
-        self.resources: list[dict[str, str]] = []
+        self.resources: list[dict[str, str | int]] = []
         super().__init__(("127.0.0.1", 0), _Receiver)
 
 
@@ -47,12 +48,22 @@ class _Receiver(BaseHTTPRequestHandler):
     def log_message(self, *_args: object) -> None: ...
 
 
-def attributes(of: object) -> dict[str, str]:
-    return {each.key: each.value.string_value for each in of.attributes}  # type: ignore[attr-defined]
+def attributes(of: object) -> dict[str, str | int]:
+    return {
+        each.key: getattr(each.value, each.value.WhichOneof("value"))
+        for each in of.attributes  # type: ignore[attr-defined]
+    }
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
+    with collecting() as server:
+        yield server
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A collector, for the time of the context."""
     with Collector() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -62,15 +73,19 @@ def collector() -> Iterator[Collector]:
 
 
 async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) -> None:
-    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}/", "Bearer x", 1.0, "1.2")
+    providers = {"": "openai", "gpt": "openrouter"}
+    tracer = make_tracer(
+        f"http://127.0.0.1:{collector.server_port}/", "Bearer x", 1.0, "1.2", providers
+    )
 
     async def tool(name: str) -> None:
         with tracer.span("execute_tool", tool=name, call="c1"):
             await anyio.lowlevel.checkpoint()
 
     with tracer.span("invoke_agent", agent="assistant", turn="t1"):
-        with tracer.span("chat", model="gpt"):
+        with tracer.span("chat", model="gpt") as span:
             await anyio.lowlevel.checkpoint()
+            span.tell(answered_by="gpt-5", tokens_in=11, tokens_out=7)
         async with anyio.create_task_group() as group:
             group.start_soon(tool, "one")
             group.start_soon(tool, "two")
@@ -89,9 +104,17 @@ async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) 
     assert attributes(turn) == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "assistant",
-        "gen_ai.conversation.id": "t1",
+        "gen_ai.provider.name": "openai",
+        "xmpp_agent.turn": "t1",  # as the record has it, as trace
     }
-    assert attributes(spans["chat gpt"])["gen_ai.request.model"] == "gpt"
+    assert attributes(spans["chat gpt"]) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "gpt",
+        "gen_ai.response.model": "gpt-5",
+        "gen_ai.provider.name": "openrouter",
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 7,
+    }
     assert attributes(spans["execute_tool one"])["gen_ai.tool.call.id"] == "c1"
     assert collector.paths == ["/v1/traces"]
     assert collector.authorizations == ["Bearer x"]

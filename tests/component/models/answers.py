@@ -436,8 +436,9 @@ class Garbage:
     data: bytes
     content_type: str = "text/event-stream"
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def play(self, exchange: Exchange) -> None:
-        await exchange.head(self.status, self.content_type)
+        await exchange.head(self.status, self.content_type, self.headers)
         await exchange.data(self.data)
         await exchange.end()

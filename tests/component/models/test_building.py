@@ -12,9 +12,11 @@ from component.models.building import Models
 from component.models.catalog import resolve
 from component.models.protocol import (
     ChatMessage,
+    Completion,
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    ToolCall,
 )
 from component.settings.llm import LLM, ModelChoice
 from tests.component.models.endpoint import Calls, Endpoint, Refuse, Text
@@ -73,6 +75,29 @@ async def test_tiers(endpoint: Endpoint, make: Make) -> None:
     assert endpoint.requests[-1].body["model"] == "main"
 
 
+async def test_an_agent_with_a_model_of_its_own(endpoint: Endpoint) -> None:
+    main = {"provider": "openai", "model": "main", "base_url": endpoint.url, "api_key": "k" * 20}
+    own = {
+        "a": ModelChoice(provider="openai", model="better"),
+        "b": ModelChoice(provider="openai", model="main"),
+    }
+    models = Models(LLM.model_validate(main), own, sleep=no_pause)
+    endpoint.otherwise = lambda r: Text(r.body["model"])
+    assert (await models.get("light", "a").complete(REQUEST)).text == "better"
+    assert endpoint.requests[-1].headers["authorization"] == f"Bearer {'k' * 20}"
+    assert models.get(of="b") is models.get()
+    endpoint.answers(Refuse(404), Text("stood in"))
+    assert (await models.get(of="a").complete(REQUEST)).text == "stood in"
+    assert endpoint.requests[-1].body["model"] == "main"
+    await models.aclose()
+
+
+def test_a_key_that_the_model_of_an_agent_lacks() -> None:
+    llm = LLM.model_validate({"provider": "ollama", "model": "m"})
+    with pytest.raises(ModelRefusedError, match=r"agents\.a\.llm\.api_key is missing"):
+        Models(llm, {"a": ModelChoice(provider="anthropic", model="x")})
+
+
 async def test_a_model_without_tools_of_its_own(endpoint: Endpoint, make: Make) -> None:
     models = make(provider="vllm", model="m", base_url=endpoint.url, native_tools=False)
     endpoint.answers(Calls(("clock", {})), Text('{"answer": "Noon."}'))
@@ -83,6 +108,33 @@ async def test_a_model_without_tools_of_its_own(endpoint: Endpoint, make: Make) 
     assert (await models.get().complete(request)).text == "Noon."
     assert "tools" not in endpoint.requests[1].body
     assert "anyOf" in endpoint.requests[1].body["response_format"]["json_schema"]["schema"]
+
+
+@pytest.mark.parametrize("own", ["", "/a/larger/one.gguf"])
+async def test_only_the_very_small_model_is_shown_samples_and_answers_after_one_round(
+    make: Make, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    from tests.component.models.scripted import Scripted
+    from tests.component.models.test_constrained import PING
+
+    inner = Scripted(*[Completion(text='{"answer": "Done."}')] * 2)
+    monkeypatch.setattr("component.models.local.build_local", lambda _choice: inner)
+    model = make(provider="local", model=own).get()
+    call = ToolCall("c1", PING.name, "{}")
+    said = (
+        ChatMessage("user", f"{PING.name}, please"),
+        ChatMessage("assistant", tool_calls=(call,)),
+        ChatMessage("tool", "It is there.", tool_call_id="c1"),
+    )
+    for messages in (said[:1], said):
+        completion = await model.complete(ModelRequest(messages=messages, tools=(PING,)))
+        assert completion.text == "Done."
+    before, after = inner.asked
+    assert (len(before.messages) > 2) == (not own), "samples stand before the question"
+    assert before.schema is not None
+    assert after.schema is not None
+    assert b'"tool"' in bytes(before.schema)
+    assert (b'"tool"' in bytes(after.schema)) == bool(own)
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "openrouter"])

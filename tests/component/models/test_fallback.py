@@ -88,3 +88,11 @@ async def test_after_a_piece_was_told_it_is_that_one_or_none() -> None:
 async def test_it_looks_like_the_first() -> None:
     chain = Fallback([Scripted(name="one", context_tokens=5), Scripted(name="two")])
     assert (chain.name, chain.context_tokens, chain.tokens("four")) == ("one", 5, 4)
+
+
+async def test_a_call_is_set_aside_for_at_the_price_of_the_dearest() -> None:
+    models = [Scripted(), Scripted(), Scripted()]
+    for model, per_in, per_out in zip(models, (0.0, 3.0, 1.0), (2.0, 0.0, 4.0), strict=True):
+        model.usd_per_token_in, model.usd_per_token_out = per_in, per_out
+    chain = Fallback(models)
+    assert (chain.usd_per_token_in, chain.usd_per_token_out) == (3.0, 4.0)

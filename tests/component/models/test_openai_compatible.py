@@ -1,5 +1,6 @@
 """A model behind an endpoint: what is asked, what is read, and each trouble on the way."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -145,6 +146,38 @@ async def test_the_request(endpoint: Endpoint, make: Make) -> None:
             }
         ],
     }
+
+
+async def test_the_system_speaks_first_and_only_then(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
+    endpoint.answers(Text("Noon."))
+    call = ToolCall("c1", "clock", "{}")
+    said = [
+        ("system", "Be kind."),
+        ("system", "Earlier they spoke of tea."),
+        ("user", "Time?"),
+        ("system", "They stopped you."),
+        ("assistant", "It is"),
+        ("system", "Go on."),
+    ]
+    messages = (
+        *(ChatMessage(role, text) for role, text in said),  # type: ignore[arg-type]
+        ChatMessage("assistant", tool_calls=(call,)),
+        ChatMessage("tool", "12:00", tool_call_id="c1"),
+        ChatMessage("system", "You go in circles."),
+    )
+    await model.complete(ModelRequest(messages=messages))
+    note = "[A note from the system, which nobody else sees: {}]".format
+    assert [(m["role"], m["content"]) for m in endpoint.requests[0].messages] == [
+        ("system", "Be kind.\n\nEarlier they spoke of tea."),
+        ("user", "Time?\n\n" + note("They stopped you.")),
+        ("assistant", "It is"),
+        ("user", note("Go on.")),
+        ("assistant", None),
+        ("tool", "12:00"),
+        ("user", note("You go in circles.")),
+    ]
 
 
 async def test_arguments_that_are_no_object_are_not_sent_as_they_are(
@@ -336,6 +369,12 @@ async def test_a_stream_by_any_name(endpoint: Endpoint, model: OpenAICompatible,
     said = b""": keep-alive\r\n\r\nevent: x\r\ndata:{"choices":[{"finish_reason":"stop","delta":\
 {"content":[{"type":"text","text":"Noon."}]}}]}"""
     endpoint.answers(Garbage(said, kind))
+    assert (await model.complete(asking())).text == "Noon."
+
+
+async def test_a_stream_that_is_packed(endpoint: Endpoint, model: OpenAICompatible) -> None:
+    said = b'data: {"choices":[{"finish_reason":"stop","delta":{"content":"Noon."}}]}\n\n'
+    endpoint.answers(Garbage(gzip.compress(said), headers={"Content-Encoding": "gzip"}))
     assert (await model.complete(asking())).text == "Noon."
 
 
@@ -575,6 +614,45 @@ async def test_a_server_that_does_not_end_after_the_last_word(
     endpoint.answers(Endless("Noon."))
     assert (await model.complete(asking())).text == "Noon."
     await endpoint.until(lambda: endpoint.hung_up == 1)
+
+
+@pytest.mark.parametrize("then", [b"", b"data: {nonsense\n\n", b"data: [5]\n\n"])
+@pytest.mark.parametrize(
+    "answer", [Text("It is noon.", usage=None), Calls(("clock", {"zone": "UTC"}), usage=None)]
+)
+async def test_what_breaks_off_after_all_was_said_loses_nothing(
+    endpoint: Endpoint, model: OpenAICompatible, slept: Slept, answer: Text | Calls, then: bytes
+) -> None:
+    class Cut(Text):
+        async def play(self, exchange: Any) -> None:
+            await exchange.head()
+            for event in answer.events(exchange.body):
+                await exchange.data(event)
+            if then:
+                await exchange.data(then)
+            exchange.cut()
+
+    endpoint.answers(Cut(""))
+    told: list[str] = []
+    completion = await model.complete(asking(tools=(tool("clock"),)), told.append)
+    assert completion.text == "".join(told) == ("It is noon." if told else "")
+    assert [call.name for call in completion.tool_calls] == ([] if told else ["clock"])
+    assert completion.usage.estimated
+    assert slept.pauses == []
+
+
+async def test_a_server_that_falls_silent_after_the_last_word(
+    endpoint: Endpoint, make: Make
+) -> None:
+    class Mute(Text):
+        async def play(self, exchange: Any) -> None:
+            await exchange.head()
+            for event in self.events(exchange.body):
+                await exchange.data(event)
+            await exchange.gone()
+
+    endpoint.answers(Mute("Noon."))
+    assert (await make(timeout_s=0.4).complete(asking(), lambda _: None)).text == "Noon."
 
 
 async def test_without_the_extra(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,14 @@ def test_the_strictest_of_all_counts() -> None:
     assert verdict(flows, {"person"}, "a", "b") == "allow"
 
 
+def test_a_name_stands_for_all_below_it_as_in_what_is_granted() -> None:
+    flows = Flows([Flow(("web",), ("network",), "refuse")])
+    assert verdict(flows, {"web"}, "network:a.example:443") == "refuse"
+    assert verdict(flows, {"web"}, "network") == "refuse"
+    assert verdict(flows, {"web"}, "networks:a") == "confirm"
+    assert verdict(flows, {"web"}) == "confirm"
+
+
 def test_a_star_reaches_what_declares_nothing() -> None:
     assert verdict(Flows([Flow(("web",), ("*",), "refuse")]), {"web"}) == "refuse"
     assert verdict(Flows([Flow(("web",), ("n*",), "refuse")]), {"web"}) == "confirm"

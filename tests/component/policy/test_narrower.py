@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.policy.globs import pattern
-from component.policy.narrower import within
+from component.policy.narrower import narrowed, within
 
 GLOBS = st.lists(st.text(alphabet="ab*?:", min_size=1, max_size=4), max_size=3)
 NAMES = st.text(alphabet="ab:", max_size=5)
@@ -33,3 +33,22 @@ def test_what_is_within_never_reaches_beyond(asked: list[str], had: list[str], n
 )
 def test_examples(asked: list[str], had: list[str], beyond: str | None) -> None:
     assert within(asked, had) == beyond
+
+
+@given(GLOBS, GLOBS, st.lists(NAMES, unique=True))
+def test_what_is_narrowed_matches_the_names_that_match_both(
+    asked: list[str], had: list[str], names: list[str]
+) -> None:
+    found = pattern(narrowed(asked, had, names))
+    for name in names:
+        both = pattern(asked).fullmatch(name) and pattern(had).fullmatch(name)
+        assert bool(found.fullmatch(name)) == bool(both)
+
+
+def test_patterns_that_are_within_stay() -> None:
+    names = ["web_fetch", "web_search", "note_search", "clock"]
+    assert narrowed(["web_*"], ["*"], names) == ("web_*",)
+    assert narrowed(["*"], ["clock"], names) == ("clock",)
+    assert narrowed(["*_search", "clock"], ["web_*", "clock"], names) == ("clock", "web_search")
+    assert narrowed([], ["*"], names) == ()
+    assert narrowed(["*"], [], names) == ()

@@ -184,7 +184,7 @@ format = "xml"
             "agent.toml, line 7: server.tls_ca has no effect while server.tls is false: set tls = "
             "true or remove it"
         ),
-        'agent.toml, line 9: agent.allowed_jids must be a list, such as ["example.com"]',
+        'agent.toml, line 9: agent.allowed_jids must be a list, such as ["admin@example.com"]',
         "agent.toml, line 10: agent.allowed_domains[1] must be a string, in quotes",
         "agent.toml, line 12: policy.rules[0].skills is empty",
         (
@@ -221,6 +221,10 @@ format = "xml"
         (
             SMALLEST.replace("agent.example.com", "agent"),
             "agent.allowed_domains is needed, because",
+        ),
+        (
+            "[server]\n[agent.x]\n[agent.x]\n",
+            "agent.toml, line 3: [agent.x] stands here once more: put its keys below the first [ag",
         ),
         ("[server]\nhost = x", "agent.toml, line 2: is not valid TOML: Invalid value; text stands"),
     ],
@@ -264,7 +268,7 @@ def test_mistakes_in_the_environment_name_the_variable(problems: Any) -> None:
         "environment: XMPP_AGENT_SERVR__HOST is not a setting; did you mean server?",
         "environment: XMPP_AGENT_SERVER__PORT must be a whole number",
         "environment: XMPP_AGENT_SERVER__HSOT is not a setting; did you mean server.host?",
-        'environment: XMPP_AGENT_AGENT__ALLOWED_JIDS must be a list, such as ["example.com"]',
+        'environment: XMPP_AGENT_AGENT__ALLOWED_JIDS must be a list, such as ["admin@example.com"]',
         "environment: XMPP_AGENT_POLICY must be a table: [policy]",
     ]
 
@@ -417,6 +421,11 @@ def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:
     settings = read(SMALLEST + llm + more)
     assert settings.llm.tiers["light"].model == "small"
     assert settings.llm.fallback[0].provider == "local"
+    own = '[[agents]]\nname = "a"\n[agents.llm]\nprovider = "ollama"\nmodel = "small"\n'
+    (agent,) = read(SMALLEST + llm + own).agents
+    assert agent.llm.model == "small"
+    (problem,) = problems(SMALLEST + llm + '[[agents]]\nname = "a"\nllm = "small"\n')
+    assert "llm" in problem
     (problem,) = problems(SMALLEST + llm + '[llm.tiers.tiny]\nprovider = "local"\n')
     assert "tiny" in problem or "tiers" in problem
     (problem,) = problems(SMALLEST + '[llm]\nprovider = "ollama"\n')
@@ -425,3 +434,44 @@ def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:
         SMALLEST + llm + '[llm.tiers.light]\nprovider = "local"\ntemprature = 1\n'
     )
     assert "temperature" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[budget]\ntokens = 1", "line 4: budget is not a setting; did you mean budgets?"),
+        (
+            "[budgets]\ntokens = 1",
+            "line 5: budgets.tokens is not a setting; did you mean budgets.p",
+        ),
+        (
+            "[[agents]]\nname = 'a'\nmodel = 'm'",
+            "line 6: agents[0].model is not a setting; did you mean agents.llm.model?",
+        ),
+        ("[budgets]\nalert = 80", "line 5: budgets.alert must be less than 1, and is 80"),
+        ("[agents]\nname = 'a'", "line 4: agents must be a list of tables, each under [[agents]]"),
+        ("[memory.scopes]\nname = 'a'", "must be a list of tables, each under [[memory.scopes]]"),
+        ("[[agents]]\nname = 'a'\nskills = 'b'", 'a list, such as ["memory_*", "report"]'),
+        (
+            "[[policy.flows]]\nof = ['net']\nto = ['*']\nthen = 'refuse'",
+            "line 5: policy.flows[0].of[0] must be 'peer', 'web' or 'file'",
+        ),
+        (
+            "[llm]\nprovider = 'local'\n[llm.tiers.huge]\nprovider = 'local'",
+            "llm.tiers.huge is no name that is known: must be 'light', 'standard', 'heavy' or 'vi",
+        ),
+        (
+            "[llm]\nprovider = 'vllm'\nmodel = 'm'\nbase_url = 'localhost:8000'",
+            "line 7: llm.base_url must be an http or https address, such as http://",
+        ),
+        (
+            "[llm]\nprovider = 'ollama'\nmodel = 'm'\nhost = 'localhost'",
+            "line 7: llm.host must be an http or https address, such as http://",
+        ),
+    ],
+)
+def test_mistakes_about_agents_are_told_once_and_with_the_mend(
+    problems: Any, text: str, sentence: str
+) -> None:
+    (problem,) = problems(f"{SMALLEST}{text}\n")
+    assert sentence in problem

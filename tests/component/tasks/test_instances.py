@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from component.skills import AnySkill, Context, skill
 from component.storage import Storage
+from component.storage import lock as lock_module
 from component.tasks import leases
 from component.tasks.beats import Beats
 from tests.component.tasks.test_durable import text_of, three_steps
@@ -58,6 +60,110 @@ async def test_who_leaves_hands_its_work_over(tmp_path: Path, postgres_url: str)
         assert text_of(await other.ear.ended(task)) == "done"
         assert len(lives) == 2
         assert lives[0] == lives[1]
+
+
+@skill(name="waits", durable=True)
+async def waits(context: Context) -> str:
+    await anyio.sleep_forever()
+    return "never"
+
+
+async def test_who_ends_does_not_keep_what_another_could_go_on_with(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    lives: list[str] = []
+    there = anyio.Event()
+    gate = anyio.Event()
+
+    @skill(name="between", durable=True)
+    async def between(context: Context) -> str:
+        lives.append(context.key)
+        if len(lives) == 1:
+            there.set()
+            await anyio.sleep_forever()
+        return "done"
+
+    @skill(name="busy", durable=True)
+    async def busy(context: Context) -> str:
+        async def work(key: str) -> str:
+            await gate.wait()
+            return "worked"
+
+        return await context.step("only", work, str)
+
+    async with two(tmp_path, postgres_url, between, busy, drain_s=3600) as (one, other):
+        kept = await one.task("busy")
+        task = await one.task("between")
+        await there.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.room.drain)
+            # Before the one that ends has come to its end.
+            assert text_of(await other.ear.ended(task)) == "done"
+            assert (await one.get(kept)).state == "running"
+            gate.set()
+
+
+async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_url: str) -> None:
+    lives: list[str] = []
+    there = anyio.Event()
+
+    @skill(name="killed", durable=True)
+    async def killed(context: Context) -> str:
+        lives.append(context.key)
+        if len(lives) == 1:
+            there.set()
+            await anyio.sleep_forever()
+        return "done"
+
+    skills = (killed, waits)
+    bystander = functools.partial(Storage.open, tmp_path / "other", postgres=postgres_url)
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    async with living(bystander, *skills) as other:
+        kept = await other.task("waits")
+        async with living(storage, *skills) as one:
+            task = await one.task("killed")
+            await there.wait()
+            before = one.room.instance
+        async with living(storage, *skills) as one:
+            await one.room._load()
+            # Nobody has waited for a beat to stand still: that needs another look at it.
+            found = await one.scalar("SELECT count(*) FROM instances WHERE id = ?", before)
+            assert found == 0
+            assert text_of(await one.ear.ended(task)) == "done"
+            assert lives == [lives[0]] * 2
+            # Others have nothing to do with it.
+            assert await one.scalar("SELECT owner FROM tasks WHERE id = ?", kept) == (
+                other.room.instance
+            )
+
+
+async def test_nobody_takes_over_at_once_from_another_place(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    async with living(storage, waits) as one:
+        task = await one.task("waits")
+        # The same data, its name included, and perhaps a process of its own that lives.
+        shutil.copytree(tmp_path / "one", tmp_path / "copy")
+        copied = functools.partial(Storage.open, tmp_path / "copy", postgres=postgres_url)
+        async with living(copied, waits) as copy:
+            await copy.room._load()
+            owner = "SELECT owner FROM tasks WHERE id = ?"
+            assert await copy.scalar(owner, task) == one.room.instance
+            assert await copy.scalar("SELECT count(*) FROM instances") == 2
+
+
+async def test_what_is_not_certain_to_be_over_is_waited_for(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    async with living(storage, waits) as one:
+        task = await one.task("waits")
+        before = one.room.instance
+    monkeypatch.setattr(lock_module, "_BOOT_ID", tmp_path / "no such file")
+    async with living(storage, waits) as one:
+        await one.room._load()
+        assert await one.scalar("SELECT owner FROM tasks WHERE id = ?", task) == before
 
 
 async def test_what_one_without_a_stream_has_done_is_told_by_another(

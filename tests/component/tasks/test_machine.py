@@ -480,6 +480,16 @@ class Machine(RuleBasedStateMachine):
             expires = self.now + round(REPLAY_S * 1000)
             self.records[sent.key] = Record(str(who.bare), None, True, 0, expires)
         self.restart()
+        # Its end has a time, which is to be this one: before the clock is set.
+        self.at.do(self.until_the_unseen_ended)
+
+    async def until_the_unseen_ended(self) -> None:
+        unseen = (
+            "SELECT count(*) FROM tasks WHERE visible = 0"
+            " AND state IN ('accepted', 'running', 'cancelling')"
+        )
+        while await self.at.world.scalar(unseen):  # noqa: ASYNC110
+            await anyio.sleep(0.001)
 
     async def until_it_waits(self, label: str) -> None:
         while not any(one == label for one, _ in self.at.stage.waiting):  # noqa: ASYNC110

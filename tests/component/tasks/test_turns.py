@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from component.skills import AnySkill, Context, skill
 from component.storage import Storage, StorageError
-from component.tasks import leases
+from component.tasks import leases, telling
 from component.tasks.claims import Room
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
 from tests.component.tasks.world import ANN, BOB, Ear, Open, World, eventually, living
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 class Floor:
     """A skill whose runs are seen, and end when they are let."""
 
-    def __init__(self) -> None:
+    def __init__(self, **how: Any) -> None:
         self.order: list[str] = []
         self.now = 0
         self.most = 0
@@ -38,8 +38,9 @@ class Floor:
         self.most_by: dict[str, int] = {}
         self.gate = anyio.Event()
         self.entered = anyio.Event()
+        how = how or {"durable": True}
 
-        @skill(name="work", durable=True)
+        @skill(name="work", **how)
         async def work(name: str, context: Context) -> str:
             self.order.append(name)
             self.now += 1
@@ -131,8 +132,14 @@ async def test_a_queued_task_is_cancelled_before_it_begins(open_storage: Open) -
 # The end of the service.
 
 
-async def test_the_end_waits_for_work_that_ends(open_storage: Open) -> None:
-    floor = Floor()
+FOR_EVER = 3600.0
+
+
+@pytest.mark.parametrize("how", [{"destructive": False}, {"read_only": True}], ids=str)
+async def test_the_end_waits_for_work_that_is_not_durable(
+    open_storage: Open, how: dict[str, bool]
+) -> None:
+    floor = Floor(**how)
     async with living(open_storage, floor.skill) as world:
         task = await world.task("work", params={"name": "x"})
         await floor.entered.wait()
@@ -143,6 +150,125 @@ async def test_the_end_waits_for_work_that_ends(open_storage: Open) -> None:
                 await world.run("work", params={"name": "late"})
             floor.gate.set()
         assert (await world.get(task)).state == "completed"
+
+
+class Stairs:
+    """A durable skill of two steps that are done when they are let, with something between."""
+
+    def __init__(self, *, repeatable: bool = False) -> None:
+        self.done: list[str] = []
+        self.inside = anyio.Event()
+        self.between = anyio.Event()
+        self.step = anyio.Event()
+        self.pause = anyio.Event()
+
+        @skill(name="stairs", durable=True)
+        async def stairs(context: Context) -> str:
+            await context.step("a", self._a, str, repeatable=repeatable)
+            self.between.set()
+            await self.pause.wait()
+            await context.step("b", self._b, str, repeatable=repeatable)
+            return "up"
+
+        self.skill: AnySkill = stairs
+
+    async def _a(self, key: str) -> str:
+        self.inside.set()
+        await self.step.wait()
+        self.done.append("a")
+        return "A"
+
+    async def _b(self, key: str) -> str:
+        self.done.append("b")
+        return "B"
+
+
+async def test_the_end_does_not_wait_for_who_is_between_steps(open_storage: Open) -> None:
+    stairs = Stairs()
+    stairs.step.set()
+    async with living(open_storage, stairs.skill, drain_s=FOR_EVER) as world:
+        task = await world.task("stairs")
+        await stairs.between.wait()
+        with anyio.fail_after(20):
+            await world.room.drain()
+        assert (await world.get(task)).state == "running"
+        assert await world.scalar("SELECT count(*) FROM tasks WHERE owner IS NOT NULL") == 0
+    stairs.pause.set()
+    async with living(open_storage, stairs.skill) as world:
+        assert text_of(await world.ear.ended(task)) == "up"
+        assert stairs.done == ["a", "b"]
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_the_end_waits_for_a_step_and_not_for_the_next(
+    open_storage: Open, repeatable: bool
+) -> None:
+    stairs = Stairs(repeatable=repeatable)
+    stairs.pause.set()
+    async with living(open_storage, stairs.skill, drain_s=FOR_EVER) as world:
+        task = await world.task("stairs")
+        await stairs.inside.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.room.drain)
+            await anyio.wait_all_tasks_blocked()
+            assert stairs.done == []
+            stairs.step.set()
+        assert stairs.done == ["a"]
+        assert (await world.get(task)).state == "running"
+    async with living(open_storage, stairs.skill) as world:
+        assert text_of(await world.ear.ended(task)) == "up"
+        assert stairs.done == ["a", "b"]
+
+
+async def test_the_end_waits_between_steps_while_somebody_waits_for_the_answer(
+    open_storage: Open,
+) -> None:
+    stairs = Stairs()
+    stairs.step.set()
+    async with living(open_storage, stairs.skill, drain_s=FOR_EVER, inline_s=FOR_EVER) as world:
+        answers: list[Result | Accepted] = []
+
+        async def ask() -> None:
+            answers.append(await world.run("stairs"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await stairs.between.wait()
+            group.start_soon(world.room.drain)
+            await anyio.wait_all_tasks_blocked()
+            stairs.pause.set()
+        assert [type(answer) for answer in answers] == [Result]
+        assert stairs.done == ["a", "b"]
+
+
+async def test_the_end_waits_for_nobody_once_the_answer_is_that_it_takes_longer(
+    open_storage: Open,
+) -> None:
+    stairs = Stairs()
+    stairs.step.set()
+    async with living(open_storage, stairs.skill, drain_s=FOR_EVER, inline_s=0.05) as world:
+        answers: list[Result | Accepted] = []
+
+        async def ask() -> None:
+            answers.append(await world.run("stairs"))
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await stairs.between.wait()
+                group.start_soon(world.room.drain)
+        (accepted,) = answers
+        assert isinstance(accepted, Accepted)
+        assert (await world.get(accepted.task)).state == "running"
+
+
+async def test_the_end_waits_for_no_question(open_storage: Open) -> None:
+    async with living(open_storage, asking([]), drain_s=FOR_EVER) as world:
+        task = await world.task("asks")
+        await world.ear.in_state(task, "input-required")
+        with anyio.fail_after(20):
+            await world.room.drain()
+        assert (await world.get(task)).state == "input-required"
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -209,6 +335,32 @@ async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) 
         await world.room.connected()
         assert len(ear.notices) == 2
         assert (await ear.ended(await world.task("three"))).state == "completed"
+
+
+async def test_what_the_server_has_not_taken_is_told_again_by_another_life(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "_GATHER_S", 0.0)
+    monkeypatch.setattr(telling, "_LAST_WORDS_S", 0.0)
+    log: list[str] = []
+    ear = Ear()
+    ear.gone = anyio.Event()  # what is said stays in memory
+    async with living(open_storage, three_steps(log), ear=ear) as world:
+        task = await world.task("three")
+        await ear.ended(task)
+        said = len(ear.notices)
+        await world.room.connected()
+        assert len(ear.notices) == said, "it is on its way, and not said twice"
+    again = Ear()
+    async with living(open_storage, three_steps(log), ear=again) as world:
+        await world.room._load()
+        await world.room.connected()
+        assert [one.task.state for one in again.notices] == ["completed"]
+
+        async def all_told() -> bool:
+            return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+
+        await eventually(all_told)
 
 
 async def test_an_admin_begins_the_same_again(open_storage: Open) -> None:

@@ -37,6 +37,8 @@ class Ear:
     def __init__(self) -> None:
         self.notices: list[Notice] = []
         self.deaf = False
+        self.gone = anyio.Event()
+        self.gone.set()
         self._heard = anyio.Event()
 
     def changed(self, notice: Notice) -> bool:
@@ -45,6 +47,9 @@ class Ear:
         self.notices.append(notice)
         self._heard.set()
         return True
+
+    async def sent(self) -> None:
+        await self.gone.wait()
 
     def of(self, task: str) -> list[Task]:
         return [notice.task for notice in self.notices if notice.task.id == task]
@@ -163,7 +168,7 @@ async def living(
 ) -> AsyncIterator[World]:
     """A room, until the end of the context, where it is killed: nothing is drained.
 
-    On PostgreSQL whoever comes next would wait for its heart to stand still; here it is known.
+    Whoever comes next in the same data directory takes its work up.
     """
     by_name = {skill.name: skill for skill in skills}
     ear = ear or Ear()
@@ -181,7 +186,6 @@ async def living(
             await group.start(room.run)
             yield world
             group.cancel_scope.cancel()
-        await storage.write(lambda db: db.execute("DELETE FROM instances"))
 
 
 async def eventually(test: Callable[[], Awaitable[Any]]) -> None:

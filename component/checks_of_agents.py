@@ -1,0 +1,151 @@
+"""What `xmpp-agent doctor` looks at of agents: what they remember, who they are, what watches."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from component.memory import files
+from component.memory.paths import Layout
+from component.memory.personas import Personas
+from component.memory.sharing import Sharing
+from component.memory.texts import Texts
+from component.memory.vectors import LocalEmbedder
+from component.metrics.http import ListenError, Server
+from component.metrics.traces import TracesError, make_tracer
+from component.policy import PolicyError
+from component.policy.globs import pattern
+from component.service import DEFAULT_AGENT, SOFTWARE, load_skills
+from component.settings import Settings
+from component.settings.memory import MemoryScope
+from component.skills import DuplicateSkillError, SkillLoadError
+from component.storage import StorageError
+from xep.jid import JID
+
+Verdict = Literal["ok", "warning", "failed"]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at: its name, how it stands, and what there is to say."""
+
+    name: str
+    verdict: Verdict
+    text: str
+
+
+async def check_agents(settings: Settings) -> AsyncIterator[Check]:
+    """The memory; and of agents and personas what is wrong."""
+    memory = await _memory(settings)
+    yield memory
+    for check in _agents(settings):
+        yield check
+    if memory.verdict != "failed" and settings.llm is not None:
+        async for check in _personas(settings):
+            yield check
+
+
+async def check_watching(settings: Settings) -> AsyncIterator[Check]:
+    """What is to be watched from outside, where that is set. The service must not run meanwhile."""
+    for found in (await _metrics(settings), await _traces(settings)):
+        if found is not None:
+            yield found
+
+
+async def _memory(settings: Settings) -> Check:
+    root = settings.memory_path
+    try:
+        sharing = Sharing(Layout(root), settings.memory.scopes)
+        await to_thread.run_sync(_write, root)
+        if settings.memory.vectors == "local":
+            await to_thread.run_sync(LocalEmbedder)
+    except PolicyError as error:
+        return Check("memory", "failed", str(error))
+    except files.MemoryStoreError as error:
+        return Check("memory", "failed", f"{error} It is what path in [memory] names.")
+    except StorageError as error:
+        return Check("memory", "failed", str(error))
+    if blind := "\n".join(_blind(sharing, settings.memory.scopes)):
+        return Check("memory", "warning", blind)
+    return Check("memory", "ok", f"{root} can be written to")
+
+
+def _write(root: Path) -> None:
+    opened = files.open_root(root)
+    with files.explained(root, "written to"), tempfile.TemporaryFile(dir=opened):
+        pass
+
+
+def _blind(sharing: Sharing, scopes: tuple[MemoryScope, ...]) -> Iterator[str]:
+    """Writers of scopes who see nothing of them."""
+    for scope in scopes:
+        for writer in scope.writers or ():
+            if (
+                writer != "*"
+                and sharing.place(scope.name, DEFAULT_AGENT, JID.parse(writer)) is None
+            ):
+                yield (
+                    f"{writer} is among the writers of the scope {scope.name} and not among its"
+                    " members, so it can store nothing there: add it to members"
+                )
+
+
+def _agents(settings: Settings) -> Iterator[Check]:
+    if settings.agents and settings.llm is None:
+        text = "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
+        yield Check("agents", "warning", text)
+    try:
+        names = [skill.name for skill in load_skills(settings)]
+    except (SkillLoadError, DuplicateSkillError):
+        return  # told already
+    for entry in settings.agents:
+        for glob in entry.skills:
+            if glob != "*" and not any(map(pattern((glob,)).fullmatch, names)):
+                text = f"{glob!r} among the skills of {entry.name} is the name of no skill"
+                yield Check("agents", "warning", f"{text}: `xmpp-agent skills list` shows them")
+
+
+async def _personas(settings: Settings) -> AsyncIterator[Check]:
+    layout = Layout(settings.memory_path)
+    personas = Personas(layout, Texts(layout.root), settings.personas)
+    wanted = {f"persona of {entry.name}": entry.persona for entry in settings.agents}
+    wanted["personas.default"] = settings.personas.default
+    for key, name in wanted.items():
+        if not name:
+            continue
+        try:
+            why = await personas.fault(name)
+        except StorageError as error:
+            why = str(error)
+        if why is not None:
+            text = f"{key} is {name!r}, which cannot be used; nobody will have it. {why}"
+            yield Check("personas", "warning", text)
+
+
+async def _metrics(settings: Settings) -> Check | None:
+    if settings.metrics.address is None:
+        return None
+    host, port = settings.metrics.address
+    found = Check("metrics", "ok", f"{host} port {port} can be listened on")
+    try:
+        async with anyio.create_task_group() as group:
+            await group.start(Server(host, port, {}).run)
+            group.cancel_scope.cancel()
+    except* ListenError as errors:
+        found = Check("metrics", "failed", str(errors.exceptions[0]))
+    return found
+
+
+async def _traces(settings: Settings) -> Check | None:
+    traces = settings.traces
+    if not traces.endpoint:
+        return None
+    try:
+        tracer = make_tracer(traces.endpoint, "", traces.sample, SOFTWARE)
+    except TracesError as error:
+        return Check("traces", "failed", str(error))
+    await tracer.close()
+    return Check("traces", "ok", f"{traces.endpoint} is where they are sent; it was not asked")

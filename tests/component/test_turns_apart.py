@@ -1,0 +1,136 @@
+"""What one principal said, wrote down or had remembered never reaches a turn of another's."""
+
+import itertools
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from component.agent.observer import NoObserver
+from component.agent.protocol import Caller, Incoming, Reply
+from component.memory.knowledge import Memo
+from component.memory.lines import SessionKey
+from component.models.protocol import Tool
+from component.service.remembering import remembering
+from component.service.talk import Talk
+from component.settings import Settings
+from component.settings.agents import AgentEntry
+from component.settings.llm import LLM
+from component.settings.memory import Memory
+from component.settings.model import Server
+from component.storage import Storage
+from tests.component.audit.book import Book
+from tests.component.models.endpoint import Answer, Request, Text, serving
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+WHO = [JID.parse(name) for name in ("ann@a.example", "bob@a.example", "ann@a.example.org")]
+AGENTS = ("assistant", "researcher")
+MARK = re.compile(r"mark\d+mark")
+
+_deeds = st.lists(
+    st.tuples(
+        st.sampled_from(("say", "say", "store", "user.md", "memory.md", "identity.md", "new")),
+        st.sampled_from(AGENTS),
+        st.sampled_from(WHO),
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+class NoTools:
+    def offered(self, caller: Caller) -> list[Tool]:
+        return []
+
+
+class Voice:
+    """Hears answers."""
+
+    def __init__(self) -> None:
+        self.answered: dict[str, anyio.Event] = {}
+
+    def say(self, reply: Reply) -> bool:
+        self.answered[reply.to.id].set()
+        return True
+
+    def composing(self, to: Incoming, on: bool) -> None: ...
+
+    def waits(self) -> bool:
+        return False
+
+    async def sent(self) -> None: ...
+
+
+@settings(max_examples=max(5, settings().max_examples // 8))
+@given(deeds=_deeds)
+async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
+    marks = (f"mark{number}mark" for number in itertools.count())
+    mine: dict[SessionKey, set[str]] = {}
+    files: dict[SessionKey, dict[str, str]] = {}
+    seen: list[set[str]] = []
+
+    def answer(request: Request) -> Answer:
+        seen.append(set(MARK.findall(str(request.body))))
+        return Text(f"{next(marks)} is what I say about it.")
+
+    with tempfile.TemporaryDirectory() as directory, anyio.fail_after(60):
+        path, voice, tools = Path(directory), Voice(), NoTools()
+        nobody: Any = tools
+        async with serving() as endpoint, Storage.open(path / "data") as storage:
+            endpoint.otherwise = answer
+            options = Settings(
+                server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
+                llm=LLM(provider="openai", model="m", base_url=endpoint.url, api_key="k"),  # type: ignore[arg-type]
+                memory=Memory(path=path / "memory"),
+                agents=tuple(AgentEntry(name=name) for name in AGENTS),
+            )
+            async with remembering(options, Book()) as memories, anyio.create_task_group() as group:
+                talk = Talk(
+                    *(options, storage, "home", memories, nobody, lambda _: (), voice, Book()),
+                    observer=NoObserver(),
+                    alert=lambda _: None,
+                    connected_since=lambda: None,
+                )
+                await group.start(talk.run)
+                for number, (deed, agent, who) in enumerate(deeds):
+                    key = SessionKey(agent, who)
+                    own = mine.setdefault(key, set())
+                    mark = next(marks)
+                    folder = memories.layout.folder(key)
+                    if deed == "new":
+                        await talk.conversations.new(agent, who)
+                    elif deed == "store":
+                        memo = Memo(f"key{number}", f"{mark}: common words about everything.")
+                        await memories.knowledge.store(agent, who, memo)
+                        own.add(mark)
+                    elif deed.endswith(".md"):
+                        folder.mkdir(parents=True, exist_ok=True)
+                        (folder / deed).write_text(f"{mark} is what is common.")
+                        files.setdefault(key, {})[deed] = mark
+                        own.add(mark)
+                    else:
+                        voice.answered[mark] = anyio.Event()
+                        own.add(mark)
+                        await talk.conversations.received(
+                            Incoming(
+                                id=mark,
+                                agent=agent,
+                                principal=who,
+                                requester=who,
+                                target=JID(agent, "agent.example", None),
+                                body=f"{mark}: what are the common words?",
+                            )
+                        )
+                        await voice.answered[mark].wait()
+                        shown = seen[-1]
+                        assert {mark, *files.get(key, {}).values()} <= shown
+                        assert shown <= own, f"{shown - own} came to {key}"
+                        own.update(MARK.findall((folder / "history.jsonl").read_text()))
+                group.cancel_scope.cancel()
