@@ -113,14 +113,17 @@ class Fresh:
         self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
     ) -> T:
         """Run in a thread, and once more with a new index if it turns out to be damaged."""
+        database = self._index.database
+        opened = database.opened
         try:
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
         except StorageError as error:
-            if not self._index.database.damaged:
+            # Somebody else who has noticed may have made it anew since.
+            if opened is database.opened and not opened.damaged:
                 raise
-            path = str(self._index.database.path)
-            _log.warning("index is damaged and made anew", path=path, why=str(error))
-            await anyio.to_thread.run_sync(self._index.database.renew, limiter=limiter)
+            if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
+                path = str(database.path)
+                _log.warning("index is damaged and made anew", path=path, why=str(error))
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
 
     # In the event loop: no more than a look at the state of each file.

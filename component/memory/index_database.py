@@ -54,6 +54,48 @@ CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('texts', 'row');
 """
 
 
+class Opened:
+    """The file as it was opened once, until it is made anew.
+
+    Attributes:
+        there: which file it is, by device and inode.
+        damaged: whether it was found damaged or removed while in use: `renew` makes another then.
+    """
+
+    def __init__(self, writer: "Connection", there: tuple[int, int] | None) -> None:
+        self.writer = writer
+        self.there = there
+        self.idle: list[Connection] = []
+        self.damaged = False
+        self._readers = 0
+        self._closed = False
+        self._change = threading.Condition()
+
+    @contextmanager
+    def used(self) -> Iterator[bool]:
+        """Keep it open meanwhile; False if it is closed already."""
+        with self._change:
+            self._readers += 1
+        try:
+            yield not self._closed
+        finally:
+            with self._change:
+                self._readers -= 1
+                self._change.notify_all()
+
+    def close(self) -> None:
+        """Close all connections, as soon as nobody reads.
+
+        One that SQLite closes later would take the log of the next file, which has the same name.
+        """
+        with self._change:
+            self._closed = True
+            self._change.wait_for(lambda: self._readers == 0)
+        while self.idle:
+            self.idle.pop().close()
+        self.writer.close()
+
+
 class IndexDatabase:
     """The file, open. Its methods wait for the disk: call them in worker threads."""
 
@@ -65,46 +107,40 @@ class IndexDatabase:
         import sqlite3  # noqa: PLC0415 - loaded with the first memory
 
         self.path = path
-        self.damaged = False
-        """Whether the file was found damaged or removed while in use: `renew` it then."""
         self._sqlite = sqlite3
         self._secure = sqlite3.sqlite_version_info >= _SECURE_DELETE
         self._shape = f"{_SHAPE} {embedder} {'secure' if self._secure else 'merged'}"
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
-        self._writer = self._open()
-        self._opened = self._there()
+        self.opened = self._open()
 
     def close(self) -> None:
         """Close all connections."""
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
-            self._writer.close()
+            self.opened.close()
 
-    def renew(self) -> None:
-        """Begin with an empty file, after it was found damaged. Raises StorageError."""
+    def renew(self) -> bool:
+        """Begin with an empty file, after it was found damaged. Raises StorageError.
+
+        Returns whether it has; somebody else may have been quicker.
+        """
         with self._lock:
-            if not self.damaged:
-                return  # somebody else was quicker
-            self._writer.close()
-            # Those that read now give theirs back to the old list, which nobody takes from.
-            idle, self._idle = self._idle, []
-            while idle:
-                idle.pop().close()
+            if not self.opened.damaged:
+                return False
+            self.opened.close()
             self._delete()
-            self._writer = self._open()
-            self._opened = self._there()
-            self.damaged = False
+            self.opened = self._open()
+            return True
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
         """A connection that sees one state of the index, and waits for nobody who writes."""
-        with self._explained():
-            self._must_be_there()
-            idle = self._idle
+        opened = self.opened
+        with self._explained(opened), opened.used() as is_open:
+            if not is_open:
+                raise StorageError(f"{self.path} was made anew while it was in use.")
+            self._must_be_there(opened)
             try:
-                connection = idle.pop()
+                connection = opened.idle.pop()
             except IndexError:
                 connection = self._connect()
             try:
@@ -114,23 +150,21 @@ class IndexDatabase:
             except BaseException:
                 connection.close()
                 raise
-            if idle is self._idle:
-                idle.append(connection)
-            else:
-                connection.close()
+            opened.idle.append(connection)
 
     @contextmanager
     def writing(self) -> "Iterator[Connection]":
         """A transaction; one at a time, so let it be short."""
-        with self._lock, self._explained():
-            self._must_be_there()
-            self._writer.execute("BEGIN IMMEDIATE")
+        with self._lock, self._explained(self.opened):
+            self._must_be_there(self.opened)
+            writer = self.opened.writer
+            writer.execute("BEGIN IMMEDIATE")
             try:
-                yield self._writer
+                yield writer
             except BaseException:
-                self._writer.execute("ROLLBACK")
+                writer.execute("ROLLBACK")
                 raise
-            self._writer.execute("COMMIT")
+            writer.execute("COMMIT")
 
     def expunge(self) -> None:
         """Have nothing left in the file of what was deleted, not even its words."""
@@ -142,9 +176,9 @@ class IndexDatabase:
                 if connection.total_changes - before < 2:  # https://sqlite.org/fts5.html#merge
                     break
             pages = _STEP_PAGES
-        with self._lock, self._explained():
+        with self._lock, self._explained(self.opened):
             # Somebody who reads an older state keeps the log; then the next time takes it along.
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.opened.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _there(self) -> tuple[int, int] | None:
         try:
@@ -153,22 +187,23 @@ class IndexDatabase:
             return None
         return found.st_dev, found.st_ino
 
-    def _must_be_there(self) -> None:
+    def _must_be_there(self, opened: Opened) -> None:
         """Notice that somebody has removed the file, which they may, or put another there."""
-        if self._there() != self._opened:
-            self.damaged = True
+        if self._there() != opened.there:
+            opened.damaged = True
             raise StorageError(f"{self.path} was removed while it was in use.")
 
-    def _open(self) -> "Connection":
-        with self._explained():
+    def _open(self) -> Opened:
+        with explained(self.path):
             try:
-                return self._checked()
+                writer = self._checked()
             except self._sqlite.DatabaseError as error:
                 if isinstance(error, self._sqlite.OperationalError):
                     raise
                 _log.warning("index is damaged and made anew", path=str(self.path), why=str(error))
                 self._delete()
-                return self._checked()
+                writer = self._checked()
+        return Opened(writer, self._there())
 
     def _checked(self) -> "Connection":
         # SQLite gives its own files beside this one the same mode.
@@ -234,11 +269,11 @@ class IndexDatabase:
                 Path(f"{self.path}{ending}").unlink()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, opened: Opened) -> Iterator[None]:
         with explained(self.path):
             try:
                 yield
             except self._sqlite.DatabaseError as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                self.damaged |= code in {self._sqlite.SQLITE_CORRUPT, self._sqlite.SQLITE_NOTADB}
+                opened.damaged |= code in {self._sqlite.SQLITE_CORRUPT, self._sqlite.SQLITE_NOTADB}
                 raise

@@ -167,10 +167,10 @@ async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
         for number in range(50):
             await room.store(f"tea{number}", f"green {number} " + "leaf " * 200)
         database = room.root / FILE_NAME
-        room.index.database._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        room.index.database.opened.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = database.stat().st_size
-        while room.index.database._idle:  # they have read it already
-            room.index.database._idle.pop().close()
+        while room.index.database.opened.idle:  # they have read it already
+            room.index.database.opened.idle.pop().close()
         with database.open("r+b") as file:
             file.seek(4096)
             file.write(os.urandom(size - 4096))

@@ -134,7 +134,7 @@ class Apart(RuleBasedStateMachine):
     def lose_the_index(self) -> None:
         async def lose() -> None:
             database = self.room.index.database
-            database.damaged = True
+            database.opened.damaged = True
             database.renew()
 
         self.portal.call(lose)

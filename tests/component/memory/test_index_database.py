@@ -1,0 +1,80 @@
+"""The file of the index is made anew beneath those who use it, and none of them notices."""
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from component.memory.fresh import Fresh
+from component.memory.index import Index
+from component.memory.paths import Layout
+from component.memory.sharing import Sharing
+from component.storage.errors import StorageError
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    found = Index(tmp_path / ".index.db")
+    yield found
+    found.close()
+
+
+@pytest.mark.anyio
+async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_one(
+    index: Index, tmp_path: Path
+) -> None:
+    tries = []
+
+    def read_while_others_are_quicker() -> int:
+        tries.append(index.database.opened)
+        if len(tries) == 1:
+            index.database.path.unlink()
+            try:
+                index.names()
+            except StorageError:
+                assert index.database.renew()
+                raise
+        return len(index.names())
+
+    fresh = Fresh(index, Sharing(Layout(tmp_path)))
+    assert await fresh.read(read_while_others_are_quicker) == 0
+    assert len(set(tries)) == 2
+
+
+@pytest.mark.anyio
+async def test_what_is_wrong_with_anything_else_is_told(index: Index, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise StorageError("The disk is full.")
+
+    opened = index.database.opened
+    with pytest.raises(StorageError, match="The disk is full"):
+        await Fresh(index, Sharing(Layout(tmp_path))).read(fail)
+    assert index.database.opened is opened
+
+
+def test_it_is_made_anew_when_nobody_reads_the_old_one(index: Index) -> None:
+    # SQLite would remove the log of the new file with the last connection to the old one.
+    opened = index.database.opened
+    with ThreadPoolExecutor(1) as threads:
+        with index.database.reading() as connection:
+            opened.damaged = True
+            renewed = threads.submit(index.database.renew)
+            while True:
+                with opened.used() as is_open:
+                    if not is_open:
+                        break
+            assert index.database.opened is opened
+            assert connection.execute("SELECT count(*) FROM items").fetchall() == [(0,)]
+        assert renewed.result()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened.writer.execute("SELECT 1")
+    assert index.names() == []
+
+
+def test_only_one_of_those_who_find_it_damaged_makes_it_anew(index: Index) -> None:
+    index.database.opened.damaged = True
+    with ThreadPoolExecutor(8) as threads:
+        renewed = [threads.submit(index.database.renew) for _ in range(8)]
+    assert sorted(one.result() for one in renewed) == [False] * 7 + [True]
