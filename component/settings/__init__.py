@@ -1,19 +1,14 @@
-"""Configuration: what can be set (`model`), and how it is read (`load`)."""
+"""Configuration: what can be set (`model`, and a room for each section), and how it is read (`load`)."""
 
+from component.settings.limits import Limits
 from component.settings.load import load
-from component.settings.model import (
-    Agent,
-    Conformance,
-    Limits,
-    Log,
-    Policy,
-    Rule,
-    Server,
-    Settings,
-    Skills,
-    Storage,
-)
+from component.settings.log import Log
+from component.settings.model import Settings
+from component.settings.policy import Agent, Policy, Rule
 from component.settings.problems import Problem, SettingsError
+from component.settings.server import Server
+from component.settings.skills import Conformance, Skills
+from component.settings.storage import Storage
 
 __all__ = [
     "Agent",

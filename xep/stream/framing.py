@@ -34,11 +34,14 @@ _SHORTEST_ELEMENT: Final = len("<a/>")
 _SHORTEST_LEVEL: Final = len("<a></a>")
 
 
-def frame(data: bytes, pos: int, limits: Limits, *, odd: bool) -> tuple[list[int], int, bool]:
+def frame(
+    data: bytes, pos: int, limits: Limits, *, odd: bool, first: bool = True
+) -> tuple[list[int], int, bool]:
     """Find the plain stanzas within `limits` that follow each other from index `pos`.
 
-    `odd` says that `data` holds a `!` or a `?` somewhere. Gives the stanzas' sizes, the index
-    after the last one, and whether it makes sense to try again behind whatever stopped it.
+    `odd` says that `data` holds a `!` or a `?` somewhere, `first` that nobody has looked at it
+    before. Gives the stanzas' sizes, the index after the last one, and whether it makes sense to
+    try again behind whatever stopped it.
     """
     sizes: list[int] = []
     end = pos
@@ -47,7 +50,8 @@ def frame(data: bytes, pos: int, limits: Limits, *, odd: bool) -> tuple[list[int
     harmless = min(
         limits.bytes, limits.elements * _SHORTEST_ELEMENT, limits.depth * _SHORTEST_LEVEL
     )
-    if not odd and length - pos > _WORTH_IT and data.startswith(b"<iq ", pos):
+    # Once only, as it looks at all that is left.
+    if first and not odd and length - pos > _WORTH_IT and data.startswith(b"<iq ", pos):
         sizes = _only_iqs(data, pos, harmless)
         end = pos + sum(sizes)
         pos = _skip_space(data, end)

@@ -103,14 +103,15 @@ class ParserOf(Generic[E]):
             data = self._read_declaration(data)
             if self._at_start:
                 return
-        fast = True
+        fast = first = True
         odd = b"!" in data or b"?" in data
         length = len(data)
         while pos < length:
             if not self._inside:
                 if fast and self._forest is not None and not self._closed:
                     start = pos
-                    sizes, pos, fast = frame(data, start, self._limits, odd=odd)
+                    sizes, pos, fast = frame(data, start, self._limits, odd=odd, first=first)
+                    first = False
                     if sizes:
                         elements = self._forest.feed(data[start:pos], sizes)
                         if elements is not None:
