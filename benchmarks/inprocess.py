@@ -22,7 +22,7 @@ from component.service.remembering import Memories
 from component.service.rooms import Rooms
 from component.service.service import agent_at
 from component.service.watching import Watching
-from component.settings.model import Agent, Server, Settings
+from component.settings import Agent, Server, Settings
 from component.skills import AnySkill
 from component.storage import Storage
 from component.storage.stopped import StoppedContacts

@@ -189,18 +189,18 @@ def _settings(
 ) -> "Settings":
     from pydantic import SecretStr  # noqa: PLC0415
 
-    from component.settings import model  # noqa: PLC0415
+    from component import settings  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
 
-    return model.Settings(
-        server=model.Server(
+    return settings.Settings(
+        server=settings.Server(
             host=_ADDRESS,
             port=server.component_port,
             component_domain=_COMPONENT,
             component_secret=SecretStr(secret),
         ),
-        agent=model.Agent(name="Demo agent", allowed_jids=(f"juliet@{_HOST}", f"you@{_HOST}")),
+        agent=settings.Agent(name="Demo agent", allowed_jids=(f"juliet@{_HOST}", f"you@{_HOST}")),
         agents=(
             AgentEntry(
                 name="assistant",
@@ -213,11 +213,11 @@ def _settings(
         ),
         llm=llm,
         session=Session(history_tokens=_HISTORY_TOKENS),
-        skills=model.Skills(modules=("component.cli.demo_skills",)),
-        storage=model.Storage(path=directory),
-        conformance=model.Conformance(enabled=fixtures),
+        skills=settings.Skills(modules=("component.cli.demo_skills",)),
+        storage=settings.Storage(path=directory),
+        conformance=settings.Conformance(enabled=fixtures),
         # Whoever judges waits for that limit several times.
-        limits=model.Limits(inline_s=_JUDGED_INLINE_S) if fixtures else model.Limits(),
+        limits=settings.Limits(inline_s=_JUDGED_INLINE_S) if fixtures else settings.Limits(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Configuration: what can be set (`model`, and a room for each section), and how it is read (`load`)."""
+"""Configuration: what can be set (`model`, a room for each section), and reading it (`load`)."""
 
 from component.settings.limits import Limits
 from component.settings.load import load

@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource
 
 from component.settings.expand import Path, expand_all, leaves
 from component.settings.lines import line_of, lines_of_keys
-from component.settings.model import ENV_DELIMITER, ENV_PREFIX, LATER, Settings, Skills
+from component.settings.model import ENV_DELIMITER, ENV_PREFIX, LATER, Settings
 from component.settings.problems import (
     Problem,
     SettingsError,
@@ -23,6 +23,7 @@ from component.settings.problems import (
     sentences,
     unknown_key,
 )
+from component.settings.skills import Skills
 
 _AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
 _AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")

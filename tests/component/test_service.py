@@ -13,14 +13,14 @@ from component.connection.options import TLS
 from component.devserver import DevServer
 from component.policy import PolicyError
 from component.service import Service, connection_options, load_skills
-from component.settings import Settings
-from component.settings.model import (
+from component.settings import (
     Agent,
     Conformance,
     Limits,
     Policy,
     Rule,
     Server,
+    Settings,
     Skills,
     Storage,
 )

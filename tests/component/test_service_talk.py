@@ -12,11 +12,10 @@ from component.commands.definition import Asking, NoParams
 from component.memory.lines import SessionKey
 from component.service.remembering import Memories, remembering
 from component.service.talk import Talk
-from component.settings import Settings
+from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice
 from component.settings.memory import Memory
-from component.settings.model import Server
 from component.storage import Storage
 from tests.component.audit.book import Book
 from xep.jid import JID

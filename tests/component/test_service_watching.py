@@ -12,9 +12,8 @@ from component.audit.lines import Line, read_line
 from component.audit.verify import verify
 from component.devserver import DevServer
 from component.service import Service
-from component.settings import Settings
+from component.settings import Agent, Server, Settings, Skills, Storage
 from component.settings.audit import Audit, Metrics
-from component.settings.model import Agent, Server, Skills, Storage
 from component.storage import Storage as OpenStorage
 from tests.component.devserver.peers import AGENT, LIMIT, dev_server
 from tests.component.metrics.test_metrics import ask, get

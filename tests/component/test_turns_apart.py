@@ -18,11 +18,10 @@ from component.memory.lines import SessionKey
 from component.models.protocol import Tool
 from component.service.remembering import remembering
 from component.service.talk import Talk
-from component.settings import Settings
+from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM
 from component.settings.memory import Memory
-from component.settings.model import Server
 from component.storage import Storage
 from tests.component.audit.book import Book
 from tests.component.models.endpoint import Answer, Request, Text, serving

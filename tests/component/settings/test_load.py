@@ -10,39 +10,7 @@ from pydantic import ValidationError
 from component.settings import Server, Settings, SettingsError, load
 from component.settings.describe import tables, toml
 from component.settings.problems import env_name
-
-SMALLEST = """\
-[server]
-component_domain = "agent.example.com"
-component_secret = "${AGENT_SECRET}"
-"""
-ENVIRON = {"AGENT_SECRET": "geheim"}
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Any:
-    """Load a text as agent.toml."""
-
-    def read(text: str, **environ: str) -> Settings:
-        path = tmp_path / "agent.toml"
-        path.write_text(text, encoding="utf-8")
-        return load(path, ENVIRON | environ)
-
-    return read
-
-
-@pytest.fixture
-def problems(read: Any, tmp_path: Path) -> Any:
-    """Return the sentences that a text is refused with, without the directory."""
-
-    def problems(text: str, **environ: str) -> list[str]:
-        with pytest.raises(SettingsError) as caught:
-            read(text, **environ)
-        assert caught.value.__context__ is None
-        assert [str(p) for p in caught.value.problems] == str(caught.value).split("\n")
-        return [str(p).replace(f"{tmp_path}/", "") for p in caught.value.problems]
-
-    return problems
+from tests.component.settings.smallest import ENVIRON, SMALLEST
 
 
 def test_the_smallest_file_has_all_defaults(read: Any) -> None:
@@ -142,13 +110,6 @@ def test_a_variable_of_a_later_section_gets_the_notice_too(read: Any) -> None:
     assert read(SMALLEST, XMPP_AGENT_ROOMS="x").later == ("rooms",)
 
 
-@pytest.mark.parametrize("name", ["a < b", "a\\u0007b"])
-def test_a_name_that_cannot_be_shown_is_refused(problems: Any, name: str) -> None:
-    (problem,) = problems(SMALLEST + f'[agent]\nname = "{name}"\n')
-    assert "agent.name" in problem
-    assert "is shown to people" in problem
-
-
 def test_every_problem_is_told_at_once_with_line_key_and_mend(problems: Any) -> None:
     assert problems(
         """\
@@ -233,14 +194,6 @@ def test_each_mistake_has_its_sentence(problems: Any, text: str, sentence: str) 
     found = problems(text)
     assert len(found) == 1 or text == "server = 5"
     assert sentence in found[0]
-
-
-def test_client_mode_is_one_sentence_whatever_else_it_brings(problems: Any) -> None:
-    (only,) = problems(
-        '[server]\nmode = "client"\njid = "bot@localhost"\npassword = "x"\ntls_verify = false\n'
-    )
-    assert only.startswith('agent.toml, line 2: server.mode is "client": ')
-    assert "later release" in only
 
 
 def test_a_missing_variable_says_where_to_set_it(tmp_path: Path) -> None:
@@ -385,93 +338,3 @@ def test_the_database_is_a_secret_and_may_be_empty(read: Any) -> None:
     settings = read(text, AGENT_DATABASE=url)
     assert settings.storage.postgres.get_secret_value() == url
     assert "geheim" not in repr(settings)
-
-
-def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: Any) -> None:
-    entry = '[[personas.restrictions]]\njid = "{}"\nallowed = ["code-*"]\n'
-    for written, meant in (
-        ("Dev@Conference.example.com", "dev@conference.example.com"),
-        ("*@Example.com", "*@example.com"),
-        ("example.com", "example.com"),
-    ):
-        settings = read(SMALLEST + entry.format(written))
-        assert settings.personas.restrictions[0].jid == meant
-    for wrong in ("", "a@b/c", "a b@example.com", "@example.com"):
-        with pytest.raises(SettingsError, match="address"):
-            read(SMALLEST + entry.format(wrong))
-
-
-def test_two_agents_of_one_name_are_told_apart(problems: Any) -> None:
-    (problem,) = problems(SMALLEST + '[[agents]]\nname = "a"\n[[agents]]\nname = "a"\n')
-    assert "two agents called 'a'" in problem
-
-
-@pytest.mark.parametrize("name", ["", "A", "a b", "a@b", "a/b"])
-def test_the_name_of_an_agent_is_a_localpart(problems: Any, name: str) -> None:
-    (problem,) = problems(SMALLEST + f'[[agents]]\nname = "{name}"\n')
-    assert "the part of an address before the @" in problem
-
-
-def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:
-    llm = '[llm]\nprovider = "openai"\nmodel = "big"\napi_key = "k"\n'
-    more = (
-        '[llm.tiers.light]\nprovider = "ollama"\nmodel = "small"\n'
-        '[[llm.fallback]]\nprovider = "local"\n'
-    )
-    settings = read(SMALLEST + llm + more)
-    assert settings.llm.tiers["light"].model == "small"
-    assert settings.llm.fallback[0].provider == "local"
-    own = '[[agents]]\nname = "a"\n[agents.llm]\nprovider = "ollama"\nmodel = "small"\n'
-    (agent,) = read(SMALLEST + llm + own).agents
-    assert agent.llm.model == "small"
-    (problem,) = problems(SMALLEST + llm + '[[agents]]\nname = "a"\nllm = "small"\n')
-    assert "llm" in problem
-    (problem,) = problems(SMALLEST + llm + '[llm.tiers.tiny]\nprovider = "local"\n')
-    assert "tiny" in problem or "tiers" in problem
-    (problem,) = problems(SMALLEST + '[llm]\nprovider = "ollama"\n')
-    assert "llm.model is needed" in problem
-    (problem,) = problems(
-        SMALLEST + llm + '[llm.tiers.light]\nprovider = "local"\ntemprature = 1\n'
-    )
-    assert "temperature" in problem
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[budget]\ntokens = 1", "line 4: budget is not a setting; did you mean budgets?"),
-        (
-            "[budgets]\ntokens = 1",
-            "line 5: budgets.tokens is not a setting; did you mean budgets.p",
-        ),
-        (
-            "[[agents]]\nname = 'a'\nmodel = 'm'",
-            "line 6: agents[0].model is not a setting; did you mean agents.llm.model?",
-        ),
-        ("[budgets]\nalert = 80", "line 5: budgets.alert must be less than 1, and is 80"),
-        ("[agents]\nname = 'a'", "line 4: agents must be a list of tables, each under [[agents]]"),
-        ("[memory.scopes]\nname = 'a'", "must be a list of tables, each under [[memory.scopes]]"),
-        ("[[agents]]\nname = 'a'\nskills = 'b'", 'a list, such as ["memory_*", "report"]'),
-        (
-            "[[policy.flows]]\nof = ['net']\nto = ['*']\nthen = 'refuse'",
-            "line 5: policy.flows[0].of[0] must be 'peer', 'web' or 'file'",
-        ),
-        (
-            "[llm]\nprovider = 'local'\n[llm.tiers.huge]\nprovider = 'local'",
-            "llm.tiers.huge is no name that is known: must be 'light', 'standard', 'heavy' or 'vi",
-        ),
-        (
-            "[llm]\nprovider = 'vllm'\nmodel = 'm'\nbase_url = 'localhost:8000'",
-            "line 7: llm.base_url must be an http or https address, such as http://",
-        ),
-        (
-            "[llm]\nprovider = 'ollama'\nmodel = 'm'\nhost = 'localhost'",
-            "line 7: llm.host must be an http or https address, such as http://",
-        ),
-    ],
-)
-def test_mistakes_about_agents_are_told_once_and_with_the_mend(
-    problems: Any, text: str, sentence: str
-) -> None:
-    (problem,) = problems(f"{SMALLEST}{text}\n")
-    assert sentence in problem

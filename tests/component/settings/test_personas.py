@@ -1,0 +1,22 @@
+"""Who is restricted to which personas."""
+
+from typing import Any
+
+import pytest
+
+from component.settings import SettingsError
+from tests.component.settings.smallest import SMALLEST
+
+
+def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: Any) -> None:
+    entry = '[[personas.restrictions]]\njid = "{}"\nallowed = ["code-*"]\n'
+    for written, meant in (
+        ("Dev@Conference.example.com", "dev@conference.example.com"),
+        ("*@Example.com", "*@example.com"),
+        ("example.com", "example.com"),
+    ):
+        settings = read(SMALLEST + entry.format(written))
+        assert settings.personas.restrictions[0].jid == meant
+    for wrong in ("", "a@b/c", "a b@example.com", "@example.com"):
+        with pytest.raises(SettingsError, match="address"):
+            read(SMALLEST + entry.format(wrong))
