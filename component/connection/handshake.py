@@ -8,11 +8,11 @@ from component.connection import failure
 from component.connection.failure import ConnectionFailed
 from component.connection.options import ConnectionOptions
 from component.connection.transport import Transport
+from xep.component_states import State
 from xep.component_stream import (
     ComponentStream,
     Event,
     HandshakeAccepted,
-    State,
     StreamErrorReceived,
     StreamFailed,
 )

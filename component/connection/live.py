@@ -14,7 +14,8 @@ from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
 from component.connection.probe import REPEATS, Probes
 from component.connection.transport import Transport
-from xep.component_stream import ComponentStream, StanzaReceived, State, StreamFailed
+from xep.component_states import State
+from xep.component_stream import ComponentStream, StanzaReceived, StreamFailed
 from xep.component_stream import Event as StreamEvent
 from xep.stream import StanzaSkipped
 

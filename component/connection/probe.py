@@ -11,7 +11,8 @@ from component.connection import failure
 from component.connection.handshake import ended_by, open_stream, say
 from component.connection.options import ConnectionOptions
 from component.connection.transport import Transport, connect
-from xep.component_stream import ComponentStream, Event, StanzaReceived, State
+from xep.component_states import State
+from xep.component_stream import ComponentStream, Event, StanzaReceived
 from xep.ping import Ping
 from xep.stanza import IQ
 from xep.stream import StanzaSkipped

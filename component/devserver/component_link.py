@@ -5,11 +5,11 @@ from secrets import token_hex
 
 from component.devserver.router import Router
 from component.devserver.wire import Wire
+from xep.component_states import State
 from xep.component_stream import (
     AcceptorStream,
     HandshakeReceived,
     StanzaReceived,
-    State,
     StreamErrorReceived,
     StreamFailed,
 )

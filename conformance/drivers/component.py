@@ -10,7 +10,8 @@ from anyio.abc import ByteStream
 from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
-from xep.component_stream import ComponentStream, Event, State
+from xep.component_states import State
+from xep.component_stream import ComponentStream, Event
 from xep.stream import StreamOpened
 
 

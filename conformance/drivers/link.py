@@ -8,12 +8,12 @@ import anyio
 from anyio.abc import ByteStream
 
 from conformance.drivers import Deliver, DriverError, Part
+from xep.component_states import State
 from xep.component_stream import (
     AcceptorStream,
     ComponentStream,
     Event,
     StanzaReceived,
-    State,
     StreamErrorReceived,
     StreamFailed,
 )

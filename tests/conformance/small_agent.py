@@ -17,7 +17,8 @@ import msgspec
 from anyio.streams.stapled import StapledObjectStream
 
 from xep.binding import ContentError, Payload
-from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived, State
+from xep.component_states import State
+from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived
 from xep.data_forms import Field, Form
 from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.fluux_agent import errors

@@ -19,12 +19,12 @@ from typing import Self, TypeVar
 
 import anyio
 
+from xep.component_states import State
 from xep.component_stream import (
     AcceptorStream,
     Event,
     HandshakeReceived,
     StanzaReceived,
-    State,
     StreamFailed,
 )
 from xep.stanza import Incoming
