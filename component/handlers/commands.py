@@ -19,8 +19,8 @@ from component.handlers.command_offers import (
 )
 from component.handlers.command_sessions import Session, Sessions, expired, refused
 from component.router.table import Answer, IQRoute, Request
-from component.skills.form_fields import properties_of
 from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.schema_properties import properties_of
 from xep import data_forms
 from xep.commands import (
     NAMESPACE,

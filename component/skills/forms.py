@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from component.skills.errors import printable
-from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema, properties_of
+from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema
+from component.skills.schema_properties import properties_of
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
 from xep.form_validation import Range, Validate

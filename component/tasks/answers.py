@@ -12,8 +12,9 @@ from uuid import UUID
 import msgspec
 
 from component.skills.errors import printable
-from component.skills.form_fields import Property, properties_of
+from component.skills.form_fields import Property
 from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.schema_properties import properties_of
 from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import NAMESPACE, AnswerParams, Input, InputAnswer, InputSchema, Question
