@@ -18,7 +18,7 @@ import structlog
 
 from component.models import call_ids, chat_wire
 from component.models.catalog import Target
-from component.models.chat_request import asked_to, held_to, led, message_of, tool_of
+from component.models.dialect import Dialect
 from component.models.faults import Fault, read_fault
 from component.models.gathering import Gathering
 from component.models.protocol import (
@@ -122,19 +122,13 @@ class OpenAICompatible:
         self._timeout_s = target.choice.timeout_s
         self._client: openai.AsyncOpenAI | None = None
         self._connecting = anyio.Lock()
-        # Where the provider has told what it does not take, it is not told again.
-        self._left_out: set[str] = set()
-        self._is_openai = target.official and target.choice.provider == "openai"
-        self._max_tokens = "max_completion_tokens" if self._is_openai else "max_tokens"
-        self._swapped = False
-        if not target.preset.holds_schema:
-            self._left_out.add("response_format")
+        self._dialect = Dialect(target)
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model; see Model.complete."""
         client = self._client or await self._connected()
         names = ToolNames(tool.name for tool in request.tools)
-        content = self._content(request, names)
+        content = self._dialect.body(request, names)
         tried = 0
         while True:
             gathering = Gathering(on_text)
@@ -142,9 +136,9 @@ class OpenAICompatible:
                 await self._attempt(client, content, gathering)
                 return self._completion(request, gathering, names)
             except _NotTakenError as error:
-                if not self._leave_out(error.fault):
+                if not self._dialect.leave_out(error.fault):
                     raise self._refusal(error.fault, request) from None
-                content = self._content(request, names)
+                content = self._dialect.body(request, names)
             except ModelUnavailableError as error:
                 pause = error.retry_after_s
                 if pause is None:
@@ -178,49 +172,7 @@ class OpenAICompatible:
                 self._client = await anyio.to_thread.run_sync(connect, self._target)
             return self._client
 
-    # -- the request -----------------------------------------------------------------------------
-
-    def _content(self, request: ModelRequest, names: ToolNames) -> bytes:
-        choice = self._target.choice
-        held = "response_format" not in self._left_out
-        messages = request.messages if held else asked_to(request)
-        body: dict[str, Any] = {
-            "model": choice.model,
-            "messages": [
-                message_of(message, names)
-                for message in (messages if self._is_openai else led(messages))
-            ],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            self._max_tokens: min(request.max_tokens, choice.max_tokens_per_request),
-        }
-        temperature = choice.temperature if request.temperature is None else request.temperature
-        if temperature is not None:
-            body["temperature"] = temperature
-        if request.tools:
-            body["tools"] = [tool_of(tool, names) for tool in request.tools]
-        if request.schema is not None:
-            body["response_format"] = held_to(request.schema)
-        for key in self._left_out:
-            body.pop(key, None)
-        return msgspec.json.encode(body)
-
-    def _leave_out(self, fault: Fault) -> bool:
-        """Do without what the provider does not take; False if it is nothing that can be spared."""
-        if not self._swapped and fault.blames(self._max_tokens):
-            # Older servers know the one name only, newer models of OpenAI the other.
-            self._swapped = True
-            old = self._max_tokens == "max_tokens"
-            self._max_tokens = "max_completion_tokens" if old else "max_tokens"
-            return True
-        for key in ("stream_options", "temperature", "response_format"):
-            if key not in self._left_out and fault.blames(key):
-                self._left_out.add(key)
-                _log.warning(
-                    "the model does without", parameter=key, model=self.name, url=self._where.url
-                )
-                return True
-        return False
+    # -- the answer ------------------------------------------------------------------------------
 
     def _refusal(self, fault: Fault, request: ModelRequest) -> ModelError:
         if request.tools and fault.blames("tool"):
@@ -228,8 +180,6 @@ class OpenAICompatible:
                 f"{self.name} takes no tools: set {self._where.section}.native_tools = false"
             )
         return self._where.error(fault)
-
-    # -- the answer ------------------------------------------------------------------------------
 
     async def _attempt(
         self, client: "openai.AsyncOpenAI", content: bytes, gathering: Gathering

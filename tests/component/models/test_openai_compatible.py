@@ -2,14 +2,11 @@
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 
-from component.models.catalog import resolve
 from component.models.openai_compatible import OpenAICompatible
 from component.models.protocol import (
     ChatMessage,
@@ -17,11 +14,10 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
-    Tool,
     ToolCall,
     Usage,
 )
-from component.settings.llm import ModelChoice
+from tests.component.models.asking import KEY, Make, Slept, asking, tool
 from tests.component.models.endpoint import (
     DIALECTS,
     Answer,
@@ -40,184 +36,6 @@ from tests.component.models.endpoint import (
 )
 
 pytestmark = pytest.mark.anyio
-KEY = "sk-a-very-secret-key"
-SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
-
-
-def tool(name: str) -> Tool:
-    return Tool(name, f"What {name} does.", msgspec.Raw(json.dumps(SCHEMA).encode()))
-
-
-def asking(text: str = "What time is it?", **more: Any) -> ModelRequest:
-    return ModelRequest(messages=(ChatMessage("user", text),), **more)
-
-
-class Slept:
-    """Pauses that are over at once."""
-
-    def __init__(self) -> None:
-        self.pauses: list[float] = []
-
-    async def __call__(self, pause_s: float) -> None:
-        self.pauses.append(pause_s)
-        await anyio.lowlevel.checkpoint()
-
-
-Make = Callable[..., OpenAICompatible]
-
-
-@pytest.fixture
-def slept() -> Slept:
-    return Slept()
-
-
-@pytest.fixture
-async def make(endpoint: Endpoint, slept: Slept) -> AsyncIterator[Make]:
-    made: list[OpenAICompatible] = []
-
-    def make(**choice: Any) -> OpenAICompatible:
-        settings: dict[str, Any] = {
-            "provider": "openai",
-            "model": "m",
-            "base_url": endpoint.url,
-            "api_key": KEY,
-            "timeout_s": 20,
-        }
-        target = resolve(ModelChoice(**settings | choice), "llm")
-        made.append(OpenAICompatible(target, sleep=slept, draw=lambda: 0.5))
-        return made[-1]
-
-    yield make
-    for model in made:
-        await model.aclose()
-
-
-@pytest.fixture
-async def model(make: Make) -> OpenAICompatible:
-    return make()
-
-
-# -- what is asked ------------------------------------------------------------------------------
-
-
-async def test_the_request(endpoint: Endpoint, make: Make) -> None:
-    endpoint.answers(Text("Noon."))
-    model = make(temperature=0.3, max_tokens_per_request=500)
-    messages = (
-        ChatMessage("system", "Be kind."),
-        ChatMessage("user", "Time?"),
-        ChatMessage("assistant", tool_calls=(ToolCall("c1", "clock.read", '{"zone": "UTC"}'),)),
-        ChatMessage("tool", "12:00", tool_call_id="c1"),
-    )
-    await model.complete(ModelRequest(messages=messages, tools=(tool("clock.read"),)))
-    (request,) = endpoint.requests
-    assert request.path == "/v1/chat/completions"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert request.body == {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": "Be kind."},
-            {"role": "user", "content": "Time?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "c1",
-                        "type": "function",
-                        "function": {"name": "clock_read", "arguments": '{"zone": "UTC"}'},
-                    }
-                ],
-            },
-            {"role": "tool", "content": "12:00", "tool_call_id": "c1"},
-        ],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_tokens": 500,
-        "temperature": 0.3,
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "clock_read",
-                    "description": "What clock.read does.",
-                    "parameters": SCHEMA,
-                },
-            }
-        ],
-    }
-
-
-async def test_the_system_speaks_first_and_only_then(
-    endpoint: Endpoint, model: OpenAICompatible
-) -> None:
-    endpoint.answers(Text("Noon."))
-    call = ToolCall("c1", "clock", "{}")
-    said = [
-        ("system", "Be kind."),
-        ("system", "Earlier they spoke of tea."),
-        ("user", "Time?"),
-        ("system", "They stopped you."),
-        ("assistant", "It is"),
-        ("system", "Go on."),
-    ]
-    messages = (
-        *(ChatMessage(role, text) for role, text in said),  # type: ignore[arg-type]
-        ChatMessage("assistant", tool_calls=(call,)),
-        ChatMessage("tool", "12:00", tool_call_id="c1"),
-        ChatMessage("system", "You go in circles."),
-    )
-    await model.complete(ModelRequest(messages=messages))
-    note = "[A note from the system, which nobody else sees: {}]".format
-    assert [(m["role"], m["content"]) for m in endpoint.requests[0].messages] == [
-        ("system", "Be kind.\n\nEarlier they spoke of tea."),
-        ("user", "Time?\n\n" + note("They stopped you.")),
-        ("assistant", "It is"),
-        ("user", note("Go on.")),
-        ("assistant", None),
-        ("tool", "12:00"),
-        ("user", note("You go in circles.")),
-    ]
-
-
-async def test_arguments_that_are_no_object_are_not_sent_as_they_are(
-    endpoint: Endpoint, model: OpenAICompatible
-) -> None:
-    endpoint.answers(Text("Sorry."))
-    call = ToolCall("c1", "clock", '{"zone": ')
-    await model.complete(ModelRequest(messages=(ChatMessage("assistant", tool_calls=(call,)),)))
-    (sent,) = endpoint.requests[0].messages[0]["tool_calls"]
-    assert json.loads(sent["function"]["arguments"]) == {"malformed": '{"zone": '}
-
-
-@pytest.mark.parametrize(
-    ("schema", "strict"),
-    [
-        (SCHEMA, False),
-        (SCHEMA | {"required": ["zone"], "additionalProperties": False}, True),
-        ({"anyOf": [SCHEMA]}, False),
-    ],
-)
-async def test_a_schema_is_held_to(
-    endpoint: Endpoint, model: OpenAICompatible, schema: Any, strict: bool
-) -> None:
-    endpoint.answers(Text('{"zone": "UTC"}'))
-    completion = await model.complete(asking(schema=msgspec.Raw(json.dumps(schema).encode())))
-    assert completion.text == '{"zone": "UTC"}'
-    assert endpoint.requests[0].body["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "answer", "schema": schema, "strict": strict},
-    }
-
-
-async def test_a_provider_that_holds_to_no_schema_is_told_in_words(
-    endpoint: Endpoint, make: Make
-) -> None:
-    endpoint.answers(Text("{}"))
-    request = asking(schema=msgspec.Raw(json.dumps(SCHEMA).encode()))
-    await make(provider="anthropic").complete(request)
-    assert "response_format" not in endpoint.requests[0].body
-    assert json.dumps(SCHEMA) in endpoint.requests[0].messages[0]["content"]
 
 
 async def test_connections_are_used_again(endpoint: Endpoint, model: OpenAICompatible) -> None:
@@ -535,44 +353,6 @@ async def test_what_does_not_help_to_repeat(
     assert names in str(error.value)
     assert KEY not in str(error.value)
     assert len(endpoint.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("said", "parameter"),
-    [
-        ("Unrecognized request argument supplied: stream_options", "stream_options"),
-        ("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"),
-        ("This response_format type is unsupported", "response_format"),
-        (
-            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
-            "max_tokens",
-        ),
-    ],
-)
-async def test_what_a_model_does_not_take_is_left_out_from_then_on(
-    endpoint: Endpoint, make: Make, slept: Slept, said: str, parameter: str
-) -> None:
-    model = make(temperature=0.5)
-    endpoint.answers(Refuse(400, said), Text("{}"), Text("{}"))
-    for _ in range(2):
-        await model.complete(asking(schema=msgspec.Raw(b'{"type": "object"}')))
-    first, *later = (request.body for request in endpoint.requests)
-    assert parameter in first
-    assert len(later) == 2
-    for body in later:
-        assert body.keys() - first.keys() <= {"max_completion_tokens"}
-        assert first.keys() - body.keys() == {parameter}
-    if parameter == "max_tokens":
-        assert later[0]["max_completion_tokens"] == 1024
-    assert slept.pauses == []
-
-
-async def test_a_model_without_tools_says_which_setting_helps(
-    endpoint: Endpoint, model: OpenAICompatible
-) -> None:
-    endpoint.answers(Refuse(400, "gemma:2b does not support tools"))
-    with pytest.raises(ModelRefusedError, match=r"llm\.native_tools = false"):
-        await model.complete(asking(tools=(tool("clock"),)))
 
 
 async def test_a_cancelled_call_hangs_up(endpoint: Endpoint, model: OpenAICompatible) -> None:

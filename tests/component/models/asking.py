@@ -1,0 +1,36 @@
+"""Requests for a model behind the scripted endpoint, and pauses that take no time."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import msgspec
+
+from component.models.openai_compatible import OpenAICompatible
+from component.models.protocol import ChatMessage, ModelRequest, Tool
+
+KEY = "sk-a-very-secret-key"
+SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
+
+
+def tool(name: str) -> Tool:
+    return Tool(name, f"What {name} does.", msgspec.Raw(json.dumps(SCHEMA).encode()))
+
+
+def asking(text: str = "What time is it?", **more: Any) -> ModelRequest:
+    return ModelRequest(messages=(ChatMessage("user", text),), **more)
+
+
+class Slept:
+    """Pauses that are over at once."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def __call__(self, pause_s: float) -> None:
+        self.pauses.append(pause_s)
+        await anyio.lowlevel.checkpoint()
+
+
+Make = Callable[..., OpenAICompatible]
