@@ -14,7 +14,8 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent.engine import Answered, Engine, Parked
+from component.agent.calling import Parked
+from component.agent.engine import Answered, Engine
 from component.agent.profile import Profile
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.run import Ask

@@ -12,8 +12,9 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.agent import sentences, turns
+from component.agent.calling import Parked
 from component.agent.directives import directed
-from component.agent.engine import Answered, Engine, Parked
+from component.agent.engine import Answered, Engine
 from component.agent.lanes import Lane, Lanes, Turn
 from component.agent.live import Live
 from component.agent.outlet import Outlet

@@ -4,35 +4,34 @@ Nothing of a turn is kept but in its session's file. Whoever runs one again, aft
 killed at whatever point, gets the answer that is written already, or goes on with what is missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
 import msgspec
 import structlog
 
-from component.agent import finishes, history, journal, sentences
+from component.agent import finishes, history, sentences
 from component.agent.asking import Room, request
+from component.agent.calling import Calling, Parked
 from component.agent.compaction import Compaction
 from component.agent.journal import Sessions
 from component.agent.observer import NoObserver, Observer
 from component.agent.profile import Profile
-from component.agent.protocol import Recall, Scanner, ToolResult, Tools, Waiting
+from component.agent.protocol import Recall, Scanner, Tools
 from component.agent.run import Ask, Run
 from component.agent.suspicion import Suspicion
 from component.agent.thinking import Thinking
 from component.agent.witness import Witness
 from component.audit.protocol import Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
-from component.memory.lines import Called, Line, Note, Resulted, Said
-from component.models.call_ids import distinct
+from component.memory.lines import Note, Resulted, Said
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
     Model,
     ModelRefusedError,
     ModelUnavailableError,
-    ToolCall,
     Usage,
 )
 from component.policy.taint import Taint
@@ -59,19 +58,6 @@ class Answered(msgspec.Struct, frozen=True):
     text: str
     excused: bool = False
     taints: tuple[Taint, ...] = ()
-
-
-class Parked(msgspec.Struct, frozen=True):
-    """The turn waits for tasks.
-
-    `question` says that a person has been asked about one of them, `round` which round of calls it
-    is, `new` whether that has just begun.
-    """
-
-    tasks: tuple[str, ...]
-    question: bool
-    round: int
-    new: bool
 
 
 class Engine:
@@ -112,8 +98,6 @@ class Engine:
         self.sessions = sessions
         self.observer: Observer = observer or NoObserver()
         self._models = models
-        self._tools = tools
-        self._builtin = list(builtin)
         self._recall = recall
         self._suspicion = Suspicion(scanner)
         self._witness = Witness(record)
@@ -121,11 +105,12 @@ class Engine:
         self._room = Room(history_tokens, max_tokens, loop.tool_result_tokens)
         self._recalled = recalled
         self._thinking = Thinking(budgets, record, self.observer)
+        self._calling = Calling(tools, builtin, self._suspicion, self._witness, self.observer)
         self._compaction = Compaction(self._thinking, self._room)
 
     def add(self, builtin: Tools) -> None:
         """Offer more tools of the loop itself: those that need the engine."""
-        self._builtin.append(builtin)
+        self._calling.add(builtin)
 
     async def turn(self, ask: Ask) -> Answered | Parked:
         """Run a turn, or what is left of it.
@@ -154,7 +139,7 @@ class Engine:
             return await self.excuse(run, excuse)
 
     async def _stages(self, run: Run) -> Answered | Parked:
-        parked = await self._unfinished(run)
+        parked = await self._calling.unfinished(run)
         if parked is not None:
             return parked
         await self._remember(run)
@@ -172,7 +157,7 @@ class Engine:
             if weighed.again:
                 run.ask_again(weighed)
             elif weighed.calls:
-                parked = await self._call(run, completion, weighed.calls)
+                parked = await self._calling.call(run, completion, weighed.calls)
                 if parked is not None:
                     return parked
             else:
@@ -203,52 +188,10 @@ class Engine:
         self._witness.heard(run, ask.messages)
         run.count_rounds()
 
-    async def _unfinished(self, run: Run) -> Parked | None:
-        """Find out what became of calls that were made before."""
-        waiting = run.journal.open_calls() if run.ask.resumed else []
-        if not waiting:
-            return None
-        # What was shown when these were called is shown no more: take all there is for it.
-        run.taints |= run.journal.taints()
-        run.open_toolbox(self._tools, self._builtin, self.observer)
-        caller = run.caller()
-        fresh = [call for call, task in waiting if task is None]
-        results: dict[str, ToolResult | Waiting] = {}
-        if fresh:
-            calls = [_tool_call(one) for one in fresh]
-            found = await run.toolbox.round(caller, calls, again=True)
-            results.update(zip((one.id for one in calls), found, strict=True))
-        for call, task in waiting:
-            if task is not None:
-                source = run.toolbox.source(call.name)
-                results[call.id] = await source.outcome(caller, _tool_call(call), task)
-        await self._look(results.values())
-        return await self._resulted(run, [call for call, _ in waiting], results)
-
-    async def _resulted(
-        self, run: Run, waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
-    ) -> Parked | None:
-        known = {call.id: task for call, task in run.journal.open_calls()}
-        lines: list[Line] = []
-        for call in waiting:
-            result = results[call.id]
-            if not (isinstance(result, Waiting) and known.get(call.id) == result.task):
-                lines.append(journal.resulted(run.ask.id, call.id, result))
-            self._suspect_result(run, result)
-        parked = _parked(results.values(), run.rounds, new=bool(lines))
-        if parked is None and run.journal.interleaved():
-            names = ", ".join(sorted({call.name for call in waiting}))
-            about = run.ask.messages[0].body[:500]
-            lines.append(
-                Note(content=sentences.LATE.format(names=names, request=about), turn=run.ask.id)
-            )
-        await run.journal.add(lines, sync=parked is not None)
-        return parked
-
     # 2: what is remembered.
 
     async def _remember(self, run: Run) -> None:
-        run.open_toolbox(self._tools, self._builtin, self.observer)
+        self._calling.offer(run)
         self._witness.notes(run)
         if self._recall is None or not self._recalled:
             return
@@ -300,53 +243,7 @@ class Engine:
                 run.guard.asked += completion is not None
                 return completion
 
-    # 5 and 6: tools, and the guard.
-
-    async def _call(
-        self, run: Run, completion: Completion, wanted: Sequence[ToolCall]
-    ) -> Parked | None:
-        calls = distinct(wanted, {one.id for round_ in run.journal.rounds() for one in round_})
-        lines = journal.called(run.ask.id, run.rounds, completion, calls)
-        run.rounds += 1
-        judged = run.guard.judge(calls)
-        if judged.verdict == "tell":
-            note = sentences.LOOP.format(pattern=judged.pattern)
-            lines.append(Note(content=note, turn=run.ask.id))
-        elif judged.verdict == "end":
-            run.closing = True
-        # They are on record before they are made, so that after a crash it is these that are
-        # asked about, and not others that the model may think of.
-        await run.journal.add(lines)
-        run.begin_again()
-        results = await run.toolbox.round(run.caller(), calls)
-        await self._look(results)
-        for result in results:
-            self._suspect_result(run, result)
-        parked = _parked(results, run.rounds)
-        await run.journal.add(
-            [
-                journal.resulted(run.ask.id, call.id, result)
-                for call, result in zip(calls, results, strict=True)
-            ],
-            sync=parked is not None,
-        )
-        return parked
-
-    async def _look(self, results: Iterable[ToolResult | Waiting]) -> None:
-        """Look at long results beside the event loop."""
-        await self._suspicion.look(
-            [
-                result.content
-                for result in results
-                if isinstance(result, ToolResult) and result.taint is not None
-            ]
-        )
-
-    def _suspect_result(self, run: Run, result: ToolResult | Waiting) -> None:
-        if isinstance(result, ToolResult):
-            self._witness.suspect(run, result.content, result.taint)
-
-    # 7 and 8: the answer, on disk.
+    # 5 and 6, tools and the guard, are in `calling`. 7 and 8: the answer, on disk.
 
     async def _persist(
         self, run: Run, answer: str, usage: Usage, *, excused: bool = False
@@ -385,31 +282,7 @@ class Engine:
         await self._session(run)
         if run.journal.answer() is not None:
             return 0
-        waiting = run.journal.open_calls()
-        if waiting:
-            run.open_toolbox(self._tools, self._builtin, self.observer)
-        given_up = 0
-        lines: list[Line] = []
-        for call, task in waiting:
-            source = run.toolbox.source(call.name)
-            await source.give_up(run.caller(), _tool_call(call), task)
-            given_up += task is not None
-            stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
-            lines.append(journal.resulted(ask.id, call.id, stopped))
+        lines, given_up = await self._calling.give_up(run)
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
-
-
-def _tool_call(call: Called) -> ToolCall:
-    return ToolCall(call.id, call.name, call.arguments)
-
-
-def _parked(
-    results: Iterable[ToolResult | Waiting], number: int, *, new: bool = True
-) -> Parked | None:
-    waiting = [one for one in results if isinstance(one, Waiting)]
-    if not waiting:
-        return None
-    question = any(one.question for one in waiting)
-    return Parked(tuple(one.task for one in waiting), question, number, new)

@@ -5,7 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.agent.engine import Answered, Parked
+from component.agent.calling import Parked
+from component.agent.engine import Answered
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
 from component.agent.run import Ask
