@@ -1,4 +1,4 @@
-"""Commands about one's own conversation with an agent: begun anew, stopped, forgotten; its persona,
+"""Commands about one's own conversation with an agent: begun anew, stopped, forgotten; how it is,
 and what is remembered. None of them asks a model.
 """
 
@@ -19,7 +19,7 @@ from component.commands.definition import (
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Remembered
 from component.memory.lines import SessionKey
-from component.memory.personas import Persona, PersonaError
+from component.memory.packages import Persona
 from component.memory.sharing import PRIVATE
 from component.memory.upkeep import Forgotten, Status
 from xep.jid import JID
@@ -52,16 +52,10 @@ class Sessions(Protocol):
 
 
 class Personas(Protocol):
-    """Characters to choose from: `component.memory.personas.Personas`. All raise StorageError."""
-
-    async def list(self, who: JID) -> tuple[Persona, ...]:
-        """Those that somebody may choose."""
+    """Characters that people choose: `component.memory.personas.Personas`."""
 
     async def active(self, agent: str, who: JID) -> Persona | None:
-        """The one that is chosen."""
-
-    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
-        """Choose one. Raises PersonaError."""
+        """The one that is chosen. Raises StorageError."""
 
 
 class Knowledge(Protocol):
@@ -110,16 +104,6 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_mins: int
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """A persona in a list."""
-
-    id: str
-    name: str
-    description: str
-    active: bool
-    icon: str = ""
-
-
 class Memory(msgspec.Struct, frozen=True):
     """A memory in a list."""
 
@@ -128,18 +112,6 @@ class Memory(msgspec.Struct, frozen=True):
     body: str
     scope: str
     version: int
-
-
-class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which persona."""
-
-    persona: Annotated[
-        str,
-        msgspec.Meta(
-            title="Persona",
-            description="The one to take on; list shows which there are, reset goes back to none.",
-        ),
-    ] = ""
 
 
 class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,18 +145,12 @@ RESET = Outline(name="reset", title="Reset", about="the same as new", params=NoP
 FORGET = Outline(
     name="forget",
     title="Forget",
-    about="I forget this conversation and all that I know of you; archived ones stay",
+    about="I forget this conversation and all that I know of you; archived ones stay, and personas",
     params=NoParams,
 )
 STOP = Outline(name="stop", title="Stop", about="I stop what I am doing for you", params=NoParams)
 STATUS = Outline(
     name="status", title="Status", about="how I am, and our conversation", params=NoParams
-)
-PERSONA = Outline(
-    name="persona",
-    title="Persona",
-    about="which character I have for you; list, a name, or reset",
-    params=PersonaParams,
 )
 MEMORY = Outline(
     name="memory",
@@ -200,7 +166,7 @@ class ConversationCommands:
     Args:
         conversations: what is under way.
         sessions: what is on disk.
-        personas: characters to choose from.
+        personas: characters that people choose.
         knowledge: what is remembered.
         told: what is said of an agent to one who asks, by its localpart.
         default_agent: the localpart of the agent that answers for the domain.
@@ -229,7 +195,6 @@ class ConversationCommands:
             RESET.done_by(self._new),
             STOP.done_by(self._stop),
             STATUS.done_by(self._status),
-            PERSONA.done_by(self._persona),
             MEMORY.done_by(self._memory),
             FORGET.done_by(self._forget),
         )
@@ -280,46 +245,6 @@ class ConversationCommands:
         )
         return Answer("\n".join(_status_lines(about)), about)
 
-    async def _persona(self, asking: Asking, params: PersonaParams) -> Answer:
-        agent, who = self._whose(asking)
-        wanted = params.persona.strip()
-        if wanted.casefold() == "list":
-            return await self._list_personas(agent, who)
-        if not wanted:
-            active = await self._personas.active(agent, who)
-            if active is None:
-                return Answer("I am myself. /persona list shows who else I can be.")
-            return Answer(f"I am {_persona_name(active)}.")
-        try:
-            chosen = await self._personas.choose(
-                agent, who, None if wanted.casefold() == "reset" else wanted
-            )
-        except PersonaError as error:
-            raise CommandError(str(error), "persona") from None
-        name = "myself again" if chosen is None else _persona_name(chosen)
-        return Answer(f"From now on I am {name}.")
-
-    async def _list_personas(self, agent: str, who: JID) -> Answer:
-        active = await self._personas.active(agent, who)
-        found = [
-            Chosen(
-                id=each.id,
-                name=each.name,
-                description=each.description,
-                active=active is not None and active.id == each.id,
-                icon=each.icon,
-            )
-            for each in await self._personas.list(who)
-        ]
-        if not found:
-            return Answer("There are no personas to choose from.", ())
-        lines = [
-            " ".join(("*" if each.active else "-", *filter(None, (each.icon, each.id))))
-            + (f" - {each.description}" if each.description else "")
-            for each in found
-        ]
-        return Answer("\n".join(("Personas:", *lines)), found)
-
     async def _memory(self, asking: Asking, params: MemoryParams) -> Answer:
         agent, who = self._whose(asking)
         if len(params.words) > 1 and params.words[0].casefold() == "forget":
@@ -354,10 +279,15 @@ class ConversationCommands:
         )
 
     def _whose(self, asking: Asking) -> tuple[str, JID]:
-        if asking.principal is None:
-            raise CommandError("This is for who talks with an agent over XMPP.")
-        agent = None if asking.at is None else asking.at.local
-        return agent or self._default_agent, asking.principal
+        return whose(asking, self._default_agent)
+
+
+def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
+    """The agent and the person that a command is about. Raises CommandError for the operator."""
+    if asking.principal is None:
+        raise CommandError("This is for who talks with an agent over XMPP.")
+    agent = None if asking.at is None else asking.at.local
+    return agent or default_agent, asking.principal
 
 
 class Tell(Protocol):
@@ -369,10 +299,6 @@ class Tell(Protocol):
 
 def _many(count: int, one: str, more: str | None = None) -> str:
     return f"{count} {one if count == 1 else more or one + 's'}" if count else ""
-
-
-def _persona_name(persona: Persona) -> str:
-    return f"{persona.icon} {persona.name}".strip()
 
 
 def _memory_line(row: Memory) -> str:

@@ -77,6 +77,8 @@ class Outline(Generic[P]):
         params: a Struct with `forbid_unknown_fields`, whose fields say with
             `Annotated[…, msgspec.Meta(title=…, description=…)]` what they are.
         who: whom it is for. For anybody else it does not exist.
+        verbatim: a value of the first parameter, and the parameter that then takes all that
+            follows in the chat, as it stands.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Outline(Generic[P]):
     about: str
     params: type[P]
     who: Who = "everybody"
+    verbatim: tuple[str, str] | None = None
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -125,6 +128,7 @@ class Outline(Generic[P]):
             about=self.about,
             params=self.params,
             who=self.who,
+            verbatim=self.verbatim,
             run=run,
         )
 

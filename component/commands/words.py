@@ -2,7 +2,8 @@
 
 Words go to the parameters in their order, then `name=value` to those it names. Quotation marks
 hold words with spaces together. A parameter that is an array takes all the words left: those that
-come after it are given by name only.
+come after it are given by name only. What follows the word that an outline names as `verbatim` is
+the value of one parameter, whatever is in it.
 """
 
 import re
@@ -21,6 +22,11 @@ def read_words(outline: Outline[P], text: str) -> P:
 
     Raises CommandError, naming the word that is wrong.
     """
+    if outline.verbatim is not None:
+        word, param = outline.verbatim
+        first, *rest = text.split(maxsplit=1) or [""]
+        if first.casefold() == word:
+            return outline.read([(next(iter(outline.readers)), word), (param, "".join(rest))])
     return outline.read(_assigned(outline, split(text)))
 
 

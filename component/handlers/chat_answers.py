@@ -79,14 +79,11 @@ class ChatAnswers:
 
     def concerns(self, request: Request[None]) -> bool:
         """Whether `answered` has anything to look at. Never waits."""
+        if not in_person(request):
+            return False
         stanza = request.stanza
-        names = stanza.payload_names
-        if stanza.type not in ("chat", "normal") or not _DECIDES_NOTHING.isdisjoint(names):
-            return False
-        if any(name.startswith(_OF_AGENTS) for name in names):
-            return False
         body = (stanza.text_of("body", stanza.lang) or "").strip()
-        if ActionSelected.xml.tag in names:
+        if ActionSelected.xml.tag in stanza.payload_names:
             return True
         return bool(body) and (not body.startswith("/") or _command(body) is not None)
 
@@ -200,6 +197,15 @@ class ChatAnswers:
             return None
         await self._tasks.answer(request.principal, question.agent, given)
         return "Thank you, I go on."
+
+
+def in_person(request: Request[None]) -> bool:
+    """Whether a message was sent just now, by its sender, to us, and by no agent to an agent."""
+    stanza = request.stanza
+    names = stanza.payload_names
+    if stanza.type not in ("chat", "normal") or not _DECIDES_NOTHING.isdisjoint(names):
+        return False
+    return not any(name.startswith(_OF_AGENTS) for name in names)
 
 
 def _selected(request: Request[None]) -> tuple[Value, str] | None:

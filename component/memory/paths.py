@@ -71,6 +71,10 @@ class Layout:
         """The directory of one conversation. Nothing of another one is ever in there."""
         return self._folder(key)
 
+    def own_personas(self, key: SessionKey) -> Path:
+        """Where the persona packages are that somebody has made for themselves, for one agent."""
+        return self.folder(key) / "personas"
+
     def _make_folder(self, key: SessionKey) -> Path:
         return self.home(key.agent) / file_name(str(key.who.bare))
 

@@ -1,92 +1,42 @@
 """Personas: packages of a character that people choose from.
 
 Each is a directory `personas/{id}` below the root, with a `persona.toml` and any of `identity.md`,
-`personality.md`, `instructions.md` and `context.md`. What somebody has chosen stands in the
-`active_persona.txt` of the conversation.
+`personality.md`, `instructions.md` and `context.md`; those that somebody has made for themselves
+(`component.memory.own_personas`) are in the directory of their conversation, where nobody else's
+are looked for. What somebody has chosen stands there too, in `active_persona.txt`.
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import anyio
-import msgspec
 import structlog
 from anyio import to_thread
-from pydantic_core import PydanticCustomError
 
 from component.memory import files
 from component.memory.files import MemoryStoreError
 from component.memory.lines import SessionKey
 from component.memory.locks import KeyLocks
+from component.memory.packages import ID, MANIFEST, Persona, PersonaError, parse
 from component.memory.paths import DEFAULT_AGENT, Layout
 from component.memory.texts import Look, Texts
 from component.policy.globs import pattern
 from component.settings import personas as settings
-from component.settings.llm import Tier
 from xep.jid import JID
 
 log = structlog.get_logger("component.memory")
 
 _CHOICE = "active_persona.txt"
-_MANIFEST = "persona.toml"
 _WARNED = 256  # warnings that are remembered as given
-
-_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # XML carries few of them
-_Positive = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Persona(msgspec.Struct, frozen=True, kw_only=True):
-    """One package. `folder` holds its texts.
-
-    `tier` replaces that of the agent where it is set; `skills` are names of those that the agent is
-    offered, with `*` and `?` as in policy rules. `max_tokens_per_message` is the most that one
-    answer may have.
-    """
-
-    id: str
-    name: str
-    folder: Path
-    description: str = ""
-    icon: str = ""
-    tier: Tier | None = None
-    skills: tuple[str, ...] | None = None
-    allowed_jids: tuple[str, ...] = ()
-    max_tokens_per_message: int | None = None
-
-
-class PersonaError(Exception):
-    """A persona cannot be chosen; the text is a sentence for the person."""
-
-
-class _Defaults(msgspec.Struct, frozen=True):
-    tier: Tier | None = None
-    skills: tuple[str, ...] | None = None
-
-
-# Nothing unknown in here: a restriction that is misspelt must not be none.
-class _Restrictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    allowed_jids: tuple[str, ...] = ()
-    max_tokens_per_message: _Positive | None = None
-
-
-class _Described(msgspec.Struct, frozen=True):
-    id: str
-    name: str = ""
-    description: str = ""
-    icon: str = ""
-    defaults: _Defaults = _Defaults()
-    restrictions: _Restrictions = _Restrictions()
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    persona: _Described
 
 
 class Personas:
-    """The packages, who may choose which, and what each has chosen."""
+    """The packages, who may choose which, and what each has chosen.
+
+    Of two with one id, a person's own counts before the one of all, but not for who is named by a
+    restriction: the ids there are those of the packages that the operator knows.
+    """
 
     def __init__(
         self,
@@ -100,6 +50,7 @@ class Personas:
         """Take the settings; `defaults` are the ids of what agents have for who has chosen none."""
         self._layout = layout
         self._texts = texts
+        self._with_own = configured.allow_user_personas
         self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults or {})
         self._restrictions = [
             (pattern([each.jid]), pattern(each.allowed)) for each in configured.restrictions
@@ -108,15 +59,21 @@ class Personas:
         self._locks: KeyLocks[SessionKey] = KeyLocks()
         self._warned: dict[str, None] = {}
 
-    async def list(self, who: JID) -> tuple[Persona, ...]:
-        """The personas that somebody may choose, by id. A damaged package is left out, with a
-        warning. Raises MemoryStoreError.
+    async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
+        """The personas that somebody may choose for an agent: their own by id, then the others by
+        id. A damaged package is left out, with a warning. Raises MemoryStoreError.
         """
-        names = await to_thread.run_sync(self._names, limiter=self._threads)
-        found = await self._texts.gather(
-            names, lambda look: [self._package(look, name) for name in names]
+        key = SessionKey(agent, who.bare)
+        names, own = await to_thread.run_sync(self._names, key, limiter=self._threads)
+        return await self._texts.gather(
+            ("personas", key, names, own),
+            lambda look: tuple(
+                each
+                for name in dict.fromkeys((*own, *names))
+                if (each := self._chosen(look, name, key)) is not None
+                and self._admits(each, key.who)
+            ),
         )
-        return tuple(each for each in found if each is not None and self._admits(each, who))
 
     async def active(self, agent: str, who: JID) -> Persona | None:
         """The persona that an agent has for somebody: the chosen one, else that of its declaration
@@ -133,7 +90,7 @@ class Personas:
         Raises PersonaError if there is no such persona for them, MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        persona = None if chosen is None else _named(chosen, await self.list(who))
+        persona = None if chosen is None else named(chosen, await self.list(agent, who))
         async with self._locks.hold(key):
             await to_thread.run_sync(self._keep, key, persona, limiter=self._threads)
         return await self.active(agent, who) if persona is None else persona
@@ -142,13 +99,25 @@ class Personas:
         """Why nobody can have the persona of this id, in a sentence; None if it is whole. For who
         looks whether the settings can be kept to. Raises MemoryStoreError.
         """
-        if _ID.fullmatch(name) is None:
+        if ID.fullmatch(name) is None:
             return f"{name!r} is no id: small letters, digits, dots, hyphens and underscores."
-        manifest = self._layout.personas / name / _MANIFEST
-        parsed = await self._texts.gather(("fault", name), lambda look: self._read(look, manifest))
+        folder = self._layout.personas / name
+        parsed = await self._texts.gather(("fault", name), lambda look: _read(look, folder))
+        manifest = folder / MANIFEST
         if parsed is None:
             return f"There is no {manifest}."
         return f"{manifest}: {parsed}" if isinstance(parsed, str) else None
+
+    async def refusal(self, who: JID, name: str) -> str | None:
+        """Why somebody may not make a persona of their own with this id, in a sentence; None if
+        they may. Raises MemoryStoreError.
+        """
+        if (allowed := self._allowed(who)) is not None and allowed.fullmatch(name) is None:
+            return f"You may not have a persona {name!r} here: the operator has said which ones."
+        there = self._layout.personas / name / MANIFEST
+        if await to_thread.run_sync(files.seen, there, limiter=self._threads) is not None:
+            return f"There is a persona {name!r} for all already. Take another name."
+        return None
 
     def _active(self, look: Look, key: SessionKey) -> Persona | None:
         if "/" in key.agent:
@@ -156,13 +125,19 @@ class Personas:
         folder = self._layout.folder(key)
         if look.folder(folder):
             chosen = (look.text(folder / _CHOICE) or "").strip()
-            if chosen and (persona := self._allowed(look, chosen, key.who)) is not None:
-                return persona
+            if chosen:
+                found = self._chosen(look, chosen, key) if ID.fullmatch(chosen) else None
+                if (persona := self._usable(found, chosen, key.who)) is not None:
+                    return persona
         default = self._defaults.get(key.agent)
-        return self._allowed(look, default, key.who) if default else None
+        if not default:
+            return None
+        found = (
+            self._package(look, self._layout.personas / default) if ID.fullmatch(default) else None
+        )
+        return self._usable(found, default, key.who)
 
-    def _allowed(self, look: Look, name: str, who: JID) -> Persona | None:
-        persona = self._package(look, name) if _ID.fullmatch(name) else None
+    def _usable(self, persona: Persona | None, name: str, who: JID) -> Persona | None:
         if persona is None:
             self._warn("a persona that was chosen is not there", persona=name, who=str(who))
         elif not self._admits(persona, who):
@@ -170,30 +145,34 @@ class Personas:
             persona = None
         return persona
 
-    def _package(self, look: Look, name: str) -> Persona | None:
-        path = self._layout.personas / name / _MANIFEST
-        parsed = self._read(look, path)
+    def _chosen(self, look: Look, name: str, key: SessionKey) -> Persona | None:
+        """Of the two that can have this id, the one that is meant."""
+        of_all = self._package(look, self._layout.personas / name)
+        if not self._with_own or (of_all is not None and self._allowed(key.who) is not None):
+            return of_all
+        mine = self._package(look, self._layout.own_personas(key) / name, own=True)
+        return of_all if mine is None else mine
+
+    def _package(self, look: Look, folder: Path, *, own: bool = False) -> Persona | None:
+        parsed = _read(look, folder, own=own)
         if isinstance(parsed, str):
-            self._warn("a persona cannot be used", file=str(path), why=parsed)
+            self._warn("a persona cannot be used", file=str(folder / MANIFEST), why=parsed)
             return None
         return parsed
 
-    def _read(self, look: Look, path: Path) -> Persona | str | None:
-        """What a manifest says; a text says what is wrong with it. None if there is none."""
-        try:
-            text = look.text(path, linked=True)
-        except MemoryStoreError as error:
-            return str(error)
-        return None if text is None else _parse(path.parent, text)
-
     def _admits(self, persona: Persona, who: JID) -> bool:
-        address = str(who.bare)
-        if persona.allowed_jids and not pattern(persona.allowed_jids).fullmatch(address):
+        if persona.allowed_jids and not pattern(persona.allowed_jids).fullmatch(str(who.bare)):
             return False
+        allowed = self._allowed(who)
+        return allowed is None or allowed.fullmatch(persona.id) is not None
+
+    def _allowed(self, who: JID) -> re.Pattern[str] | None:
+        """The ids that somebody is restricted to; None for who is named by no restriction."""
+        address = str(who.bare)
         for people, allowed in self._restrictions:
             if people.fullmatch(address):
-                return allowed.fullmatch(persona.id) is not None
-        return True
+                return allowed
+        return None
 
     def _warn(self, event: str, **values: str) -> None:
         told = repr((event, values))
@@ -205,16 +184,12 @@ class Personas:
 
     # In worker threads.
 
-    def _names(self) -> tuple[str, ...]:
-        with files.explained(self._layout.personas, "read"):
-            try:
-                return tuple(
-                    each.name
-                    for each in sorted(self._layout.personas.iterdir())
-                    if each.name[0] != "." and each.is_dir()
-                )
-            except FileNotFoundError:
-                return ()
+    def _names(self, key: SessionKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The directories of packages, and those of the person's own."""
+        own = self._layout.own_personas(key)
+        if not self._with_own or not files.check_folder(self._layout.root, own):
+            return _folders(self._layout.personas), ()
+        return _folders(self._layout.personas), _folders(own)
 
     def _keep(self, key: SessionKey, persona: Persona | None) -> None:
         folder = self._layout.folder(key)
@@ -225,35 +200,11 @@ class Personas:
             files.remove(folder / _CHOICE)
 
 
-def _parse(folder: Path, text: str) -> Persona | str:
-    """Read a manifest; a text says what is wrong with it."""
-    try:
-        manifest = msgspec.toml.decode(text, type=_Manifest).persona
-        allowed = tuple(map(settings.jid_pattern, manifest.restrictions.allowed_jids))
-    except PydanticCustomError as error:
-        return f"An entry of allowed_jids {error}."
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return f"{error}."
-    if _ID.fullmatch(manifest.id) is None:
-        return f"Its id {manifest.id!r} is not made of small letters, digits, dots and hyphens."
-    if _UNSEEN.search(manifest.name + manifest.description + manifest.icon):
-        return "Its name, description or icon holds control characters, which nobody can be shown."
-    if manifest.id != folder.name:
-        return f"Its id is {manifest.id!r} and its directory {folder.name!r}. Name them alike."
-    return Persona(
-        id=manifest.id,
-        name=manifest.name or manifest.id,
-        folder=folder,
-        description=manifest.description,
-        icon=manifest.icon,
-        tier=manifest.defaults.tier,
-        skills=manifest.defaults.skills,
-        allowed_jids=allowed,
-        max_tokens_per_message=manifest.restrictions.max_tokens_per_message,
-    )
+def named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
+    """The persona of this id, else the first of this name, without regard to case.
 
-
-def _named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
+    Raises PersonaError.
+    """
     wanted = chosen.strip().casefold()
     by_name = {each.name.casefold(): each for each in reversed(offered)}
     found = {**by_name, **{each.id: each for each in offered}}.get(wanted)
@@ -261,3 +212,29 @@ def _named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
         return found
     there = f"There are: {', '.join(each.id for each in offered)}." if offered else ""
     raise PersonaError(f"There is no persona {chosen.strip()!r} for you. {there}".strip())
+
+
+def _read(look: Look, folder: Path, *, own: bool = False) -> Persona | str | None:
+    """What a manifest says; a text says what is wrong with it. None if there is none.
+
+    No link is followed to what is a person's own.
+    """
+    try:
+        if own and not look.folder(folder):
+            return None
+        text = look.text(folder / MANIFEST, linked=not own)
+    except MemoryStoreError as error:
+        return str(error)
+    return None if text is None else parse(folder, text, own=own)
+
+
+def _folders(folder: Path) -> tuple[str, ...]:
+    with files.explained(folder, "read"):
+        try:
+            return tuple(
+                each.name
+                for each in sorted(folder.iterdir())
+                if each.name[0] != "." and each.is_dir()
+            )
+        except FileNotFoundError:
+            return ()

@@ -20,11 +20,13 @@ from component.memory.paths import SUB_AGENTS, Layout
 
 HISTORY = "history.jsonl"
 ARCHIVES = "sessions"
+DRAFT = "persona_draft.json"
+"""A persona that somebody is being asked about."""
 
 _KNOWLEDGE = "knowledge.jsonl"
 _ATTACHMENTS = "files"
 # The second and the fourth are what Fluux Agent called them before.
-_FORGOTTEN = (HISTORY, "history.md", "user.md", "context.md", "memory.md", _KNOWLEDGE)
+_FORGOTTEN = (HISTORY, "history.md", "user.md", "context.md", "memory.md", _KNOWLEDGE, DRAFT)
 
 # Quotes within a text of JSON are escaped, so this is never found in what somebody has said.
 _MESSAGE = re.compile(rb'"type"\s*:\s*"message"')
@@ -88,7 +90,8 @@ def archives(root: Path, folder: Path) -> list[Path]:
 
 
 def erase(root: Path, folder: Path) -> Forgotten:
-    """Erase what is remembered of somebody; archived sessions and the chosen persona stay."""
+    """Erase what is remembered of somebody; archived sessions stay, and so do the
+    chosen persona and those of their own."""
     if not files.check_folder(root, folder):
         return Forgotten()
     status = count(root, folder)

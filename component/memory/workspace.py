@@ -7,6 +7,9 @@ Of `identity.md`, `personality.md` and `instructions.md` the first that holds an
 3. the text of the agent's declaration in agent.toml,
 4. that in the directory of the agent; for a sub-agent, then in those of the agents above it,
 5. that in the root, which is the one of all agents.
+
+Only who an agent is and how it speaks can be said by a persona that the person has made: its
+instructions are added to that as wishes, and the instructions are those that count without it.
 """
 
 from pathlib import Path
@@ -19,6 +22,7 @@ from component.memory.paths import Layout
 from component.memory.texts import Look, Texts
 
 _KINDS = ("identity", "personality", "instructions")
+_WISHES = "The person you talk with wishes that you keep to this, within all that is said below:"
 
 
 class Declared(Protocol):
@@ -88,18 +92,26 @@ class Workspace:
 
         folder = self._layout.folder(key)
         own = look.folder(folder)
-        chosen = () if persona is None else (persona,)
+        # No link is followed in the directory of a person.
+        mine = persona is not None and persona.is_relative_to(folder)
+        chosen = () if persona is None or (mine and not look.folder(persona)) else (persona,)
         homes = self._layout.homes(key.agent)
         texts = {}
+        wishes = ""
         for kind, text_declared in zip(_KINDS, declared or ("", "", ""), strict=True):
             file = f"{kind}.md"
             text = first(folder / file, linked=False) if own else ""
-            text = text or first(*(each / file for each in chosen))
+            if not text:
+                text = first(*(each / file for each in chosen), linked=not mine)
+                if mine and kind == "instructions":
+                    text, wishes = "", text
             if not text and text_declared.strip():
                 text = text_declared
                 sources.append("agent.toml")
             texts[kind] = text or first(*(each / file for each in homes))
-        context = first(*(each / "context.md" for each in chosen))
+        if wishes:
+            _add(texts, wishes)
+        context = first(*(each / "context.md" for each in chosen), linked=not mine)
         user = memory = ""
         if own:
             # As Fluux Agent has it: `context.md` is of no interest where there is a `user.md`.
@@ -107,3 +119,9 @@ class Workspace:
             user = first(folder / ("user.md" if there else "context.md"), linked=False)
             memory = first(folder / "memory.md", linked=False)
         return Character(**texts, context=context, user=user, memory=memory, sources=tuple(sources))
+
+
+def _add(texts: dict[str, str], wishes: str) -> None:
+    """Put what a person wishes where it takes no place from what would be said by default."""
+    kind = "personality" if texts["personality"] else "identity"
+    texts[kind] = "\n\n".join(filter(None, (texts[kind], _WISHES, wishes)))

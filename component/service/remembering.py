@@ -12,7 +12,9 @@ from component.memory import files
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
 from component.memory.lines import SessionKey
+from component.memory.own_personas import OwnPersonas
 from component.memory.paths import Layout
+from component.memory.persona_drafts import Drafts
 from component.memory.personas import Personas
 from component.memory.sessions import Sessions
 from component.memory.sharing import Sharing
@@ -45,6 +47,8 @@ class Memories:
         self.workspace = Workspace(self.layout, texts)
         defaults = {entry.name: entry.persona for entry in settings.agents if entry.persona}
         self.personas = Personas(self.layout, texts, settings.personas, defaults=defaults)
+        self.own_personas = OwnPersonas(self.layout, self.personas, settings.personas, recorder)
+        self.drafts = Drafts(self.layout, texts)
         self.knowledge = Knowledge(index, sharing, settings.memory, recorder)
         self.sessions = Sessions(self.layout, settings.session, on_forget=self._forgotten)
 

@@ -25,10 +25,11 @@ from component.handlers.command_offers import CommandOffers, SkillOffers
 from component.handlers.command_sessions import Sessions
 from component.handlers.commands import CommandsHandler
 from component.handlers.confirm import ConfirmHandler
+from component.handlers.dialogues import Dialogues
 from component.handlers.disco import Discovery
 from component.handlers.events import TaskNews
 from component.handlers.execute import ExecuteHandler
-from component.handlers.message import MessageHandler
+from component.handlers.message import Answers, MessageHandler
 from component.handlers.presence import PresenceHandler
 from component.handlers.questions import question_messages
 from component.handlers.skills import SkillsHandler
@@ -192,7 +193,7 @@ class Rooms:
                 settings.agent.name,
                 self._send,
                 self.commands,
-                answers=ChatAnswers(self.tasks),
+                answers=self._answers(),
                 agents=None if self.talk is None else self.talk.conversations,
                 default_agent=DEFAULT_AGENT,
                 let_in=self.intake.check,
@@ -222,6 +223,12 @@ class Rooms:
             *(() if self.talk is None else self.talk.commands()),
             *self._audit_commands(),
         )
+
+    def _answers(self) -> Answers:
+        questions = ChatAnswers(self.tasks)
+        if self.talk is None:
+            return questions
+        return Dialogues(questions, self.talk.dialogue, DEFAULT_AGENT)
 
     def _talk(self, memories: Memories, home: str) -> "Talk":
         # Nobody pays for the loop who has no model.

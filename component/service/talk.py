@@ -20,10 +20,12 @@ from component.agent.scanner import PatternScanner
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.commands.agents import AgentCommands, SpendingCommands
-from component.commands.conversation import ConversationCommands, Told
+from component.commands.conversation import ConversationCommands, Told, whose
 from component.commands.definition import AnyCommand
+from component.commands.persona_dialogue import PersonaDialogue
+from component.commands.personas import PersonaCommands
 from component.memory.lines import SessionKey
-from component.memory.personas import Persona
+from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
 from component.models.protocol import Model
@@ -68,6 +70,7 @@ class Talk:
         conversations: where messages go.
         agents: the states of the agents.
         budgets: what was spent.
+        dialogue: asks people what personas of their own are to be.
 
     Raises ModelRefusedError: what a model needs is not installed.
     """
@@ -93,6 +96,7 @@ class Talk:
         self._connected_since = connected_since
         self._started = datetime.now(UTC)
         self._titles = agents(settings)
+        self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
         self._models = Models(settings.llm, own_models(settings))
         self._killed: list[str] = []
         self._ended: list[str] = []
@@ -166,10 +170,11 @@ class Talk:
         )
         if persona is None:
             return profile
+        tier = tier_of(persona, entry.tier, own_model=entry.llm is not None)
         return msgspec.structs.replace(
             profile,
-            tier=persona.tier or profile.tier,
-            model_of="" if persona.tier else profile.model_of,
+            tier=tier or profile.tier,
+            model_of="" if tier else profile.model_of,
             skills=profile.skills
             if persona.skills is None
             else narrowed(persona.skills, profile.skills, self._names(key.who)),
@@ -185,14 +190,21 @@ class Talk:
 
     def commands(self) -> Sequence[AnyCommand]:
         """What people and admins can ask about agents."""
+        memories = self._memories
         return (
             *ConversationCommands(
                 self.conversations,
-                self._memories.sessions,
-                self._memories.personas,
-                self._memories.knowledge,
+                memories.sessions,
+                memories.personas,
+                memories.knowledge,
                 self._told,
                 DEFAULT_AGENT,
+            ).commands(),
+            *PersonaCommands(
+                memories.personas,
+                memories.own_personas,
+                self.dialogue,
+                lambda asking: whose(asking, DEFAULT_AGENT),
             ).commands(),
             *SpendingCommands(self.budgets, DEFAULT_AGENT).commands(),
             *AgentCommands(self.agents).commands(),
@@ -252,7 +264,7 @@ class Talk:
         tier: Tier = "standard"
         own = ""
         if entry is not None:
-            chosen = persona.tier if persona is not None else None
+            chosen = tier_of(persona, entry.tier, own_model=entry.llm is not None)
             tier = chosen or entry.tier
             own = "" if chosen or entry.llm is None else entry.name
         state, since = self.agents.get(agent), self._connected_since()

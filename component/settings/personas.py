@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from component.settings.kinds import Section, refusal
+from component.settings.kinds import Count, Section, refusal
 
 
 def jid_pattern(value: str) -> str:
@@ -51,5 +51,22 @@ class Personas(Section):
         examples=["general-assistant"],
         description="Id of the persona that `assistant` has for who has chosen none; none unless"
         " set.",
+    )
+    allow_user_personas: bool = Field(
+        default=False,
+        description="People may make personas of their own, each for themselves. Off, since such a"
+        " persona takes the place of what you have written in identity.md and personality.md (not"
+        " of instructions.md); those that were made before count only while this is on.",
+    )
+    max_user_personas: Count = Field(
+        default=5,
+        le=1000,
+        description="How many personas of their own one person may have with one agent.",
+    )
+    allow_sharing: bool = Field(
+        default=False,
+        description="People may export their own personas as a text, and import such texts. Off,"
+        " since the agent takes what is imported for the words of the person, and somebody else"
+        " can have written them.",
     )
     restrictions: tuple[PersonaRestriction, ...] = ()

@@ -12,7 +12,7 @@ from component.commands.words import read_words
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError
 from component.memory.lines import SessionKey
-from component.memory.personas import Persona, PersonaError
+from component.memory.packages import Persona
 from component.memory.upkeep import Forgotten, Status
 from xep.jid import JID
 
@@ -71,21 +71,7 @@ class Rooms:
         self.asked.append(("status", key.agent, key.who))
         return Status(messages=3, archived=1)
 
-    async def list(self, who: JID) -> tuple[Persona, ...]:
-        return (
-            Persona(id="mentor", name="Mentor", folder=Path(), description="Teaches.", icon="M"),
-            Persona(id="poet", name="Poet", folder=Path()),
-        )
-
     async def active(self, agent: str, who: JID) -> Persona | None:
-        return self.persona
-
-    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
-        self.asked.append(("choose", agent, who, chosen))
-        if chosen == "nobody":
-            raise PersonaError("There is no persona 'nobody' for you.")
-        personas = {each.id: each for each in await self.list(who)}
-        self.persona = None if chosen is None else personas[chosen]
         return self.persona
 
     async def search(self, agent: str, who: JID, search: Search) -> Any:
@@ -158,28 +144,13 @@ async def test_how_it_is() -> None:
         "After 240 minutes of silence we begin anew.",
         "What shapes me: identity.md.",
     ]
-    await says(rooms, "persona mentor")
+    rooms.persona = Persona(id="mentor", name="Mentor", folder=Path())
     rooms.doing_now = Doing(running=True, waiting=2, parked=1)
     lines = (await says(rooms, "status")).text.splitlines()
     assert lines[0] == "I am Researcher, as Mentor, and active."
     assert lines[3] == (
         "Now: I am writing an answer, 2 messages waiting, 1 thing waiting for a word or for work."
     )
-
-
-async def test_personas() -> None:
-    rooms = Rooms()
-    assert (await says(rooms, "persona")).text.startswith("I am myself.")
-    assert (await says(rooms, "persona mentor")).text == "From now on I am M Mentor."
-    assert (await says(rooms, "persona")).text == "I am M Mentor."
-    assert (await says(rooms, "persona list")).text.splitlines() == [
-        "Personas:",
-        "* M mentor - Teaches.",
-        "- poet",
-    ]
-    assert (await says(rooms, "persona reset")).text == "From now on I am myself again."
-    with pytest.raises(CommandError, match="no persona 'nobody'"):
-        await says(rooms, "persona nobody")
 
 
 async def test_what_is_remembered() -> None:
@@ -223,7 +194,7 @@ async def test_one_memory_that_is_shared_is_forgotten() -> None:
         assert caught.value.param == "scope"
 
 
-@pytest.mark.parametrize("name", ["new", "stop", "status", "forget", "persona", "memory"])
+@pytest.mark.parametrize("name", ["new", "stop", "status", "forget", "memory"])
 async def test_the_operator_has_no_conversation(name: str) -> None:
     with pytest.raises(CommandError, match="over XMPP"):
         await says(Rooms(), name, asking=OPERATOR)

@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from component.memory import files
 from component.memory.files import MemoryStoreError
 from component.memory.lines import SessionKey
+from component.memory.packages import PersonaError, parse
 from component.memory.paths import Layout
-from component.memory.personas import PersonaError, Personas, _parse
+from component.memory.personas import Personas
 from component.memory.texts import Texts
 from component.settings.personas import PersonaRestriction
 from component.settings.personas import Personas as Configured
@@ -80,7 +81,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 async def ids(personas: Personas, who: JID) -> list[str]:
-    return [each.id for each in await personas.list(who)]
+    return [each.id for each in await personas.list("assistant", who)]
 
 
 async def active(personas: Personas, who: JID, agent: str = "assistant") -> str | None:
@@ -90,7 +91,7 @@ async def active(personas: Personas, who: JID, agent: str = "assistant") -> str 
 
 async def test_a_package_says_what_the_roadmap_of_fluux_agent_has(shelf: Shelf) -> None:
     folder = shelf.put("coding-mentor", MENTOR)
-    (mentor,) = await shelf.open().list(ALICE)
+    (mentor,) = await shelf.open().list("assistant", ALICE)
     assert mentor.folder == folder
     assert (mentor.name, mentor.description, mentor.icon) == (
         "Coding Mentor",
@@ -103,7 +104,7 @@ async def test_a_package_says_what_the_roadmap_of_fluux_agent_has(shelf: Shelf) 
 
 async def test_a_package_of_little_more_than_an_id_restricts_nothing(shelf: Shelf) -> None:
     shelf.put("plain")
-    (plain,) = await shelf.open().list(BOB)
+    (plain,) = await shelf.open().list("assistant", BOB)
     assert (plain.name, plain.tier, plain.skills) == ("plain", None, None)
     assert plain.max_tokens_per_message is None
 
@@ -290,5 +291,5 @@ async def test_a_person_whose_directory_is_a_link_chooses_nothing(
 
 @given(st.text(max_size=60) | st.text('[]persona.id="x\n', max_size=60))
 def test_no_manifest_makes_more_than_a_sentence(text: str) -> None:
-    made = _parse(Path("/memory/personas/x"), text)
+    made = parse(Path("/memory/personas/x"), text)
     assert made if isinstance(made, str) else made.id == "x"

@@ -1,0 +1,290 @@
+"""The command about personas: which one an agent has for somebody, and those that people make for
+themselves. It asks no model.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+
+from component.commands.definition import Answer, AnyCommand, Asking, CommandError, Outline
+from component.commands.persona_dialogue import Own, PersonaDialogue, changed
+from component.memory.packages import Persona, PersonaError
+from component.memory.persona_text import VERBS, Written, exported, id_of
+from xep.jid import JID
+
+_HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"
+
+
+class Personas(Protocol):
+    """Characters to choose from: `component.memory.personas.Personas`. All raise StorageError."""
+
+    async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
+        """Those that somebody may choose, their own first."""
+
+    async def active(self, agent: str, who: JID) -> Persona | None:
+        """The one that is chosen."""
+
+    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
+        """Choose one. Raises PersonaError."""
+
+
+class OwnPersonas(Own, Protocol):
+    """Those of people's own: `component.memory.own_personas.OwnPersonas`.
+
+    All raise PersonaError and StorageError.
+    """
+
+    async def may_make(self, agent: str, who: JID, id_: str) -> None:
+        """Raise PersonaError if somebody cannot make one more, with this id."""
+
+    async def has(self, agent: str, who: JID, id_: str) -> bool:
+        """Whether somebody has made one with this id."""
+
+    async def remove(self, agent: str, who: JID, id_: str) -> bool:
+        """Remove one; whether there was one."""
+
+    async def read(self, text: str) -> Written:
+        """Read one that is imported."""
+
+    def may_share(self) -> None:
+        """Raise PersonaError if nothing is exported or imported here."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A persona in a list. `own` says that the one who asks has made it."""
+
+    id: str
+    name: str
+    description: str
+    active: bool
+    icon: str = ""
+    own: bool = False
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A persona as one text."""
+
+    id: str
+    toml: str
+
+
+def _lines(title: str, description: str) -> Any:
+    # The media type makes it a field of several lines.
+    return msgspec.Meta(
+        title=title,
+        description=description,
+        extra_json_schema={"contentMediaType": "text/plain"},
+    )
+
+
+class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which persona, and what is to be done about it."""
+
+    persona: Annotated[
+        str,
+        msgspec.Meta(
+            title="Persona",
+            description="The one to take on; or list, reset (back to none), create, edit, delete,"
+            " export, import, cancel.",
+        ),
+    ] = ""
+    name: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(
+            title="Name", description="Which of your own to create, edit, delete or export."
+        ),
+    ] = ()
+    role: Annotated[
+        str,
+        _lines(
+            "Who it is",
+            "With create and edit. You are asked in the chat if you leave this and the next two"
+            " empty; - takes away what there is.",
+        ),
+    ] = ""
+    style: Annotated[str, _lines("How it speaks", "With create and edit.")] = ""
+    rules: Annotated[str, _lines("Its rules", "With create and edit.")] = ""
+    toml: Annotated[str, _lines("TOML", "With import: what export has given.")] = ""
+
+
+PERSONA = Outline(
+    name="persona",
+    title="Persona",
+    about="which character I have for you; list, a name, reset, or create and a name",
+    params=PersonaParams,
+    verbatim=("import", "toml"),
+)
+
+
+class PersonaCommands:
+    """The command.
+
+    Args:
+        personas: characters to choose from.
+        own: those that people make.
+        dialogue: asks people what theirs is to be.
+        whose: the agent and the person that a command is about. Raises CommandError.
+    """
+
+    def __init__(
+        self,
+        personas: Personas,
+        own: OwnPersonas,
+        dialogue: PersonaDialogue,
+        whose: Callable[[Asking], tuple[str, JID]],
+    ) -> None:
+        self._personas = personas
+        self._own = own
+        self._dialogue = dialogue
+        self._whose = whose
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """All of them."""
+        return (PERSONA.done_by(self._persona),)
+
+    async def _persona(self, asking: Asking, params: PersonaParams) -> Answer:
+        agent, who = self._whose(asking)
+        said = params.persona.strip()
+        verb, name = said.casefold(), " ".join(" ".join(params.name).split())
+        _check_together(verb, name, params)
+        try:
+            match verb:
+                case "":
+                    return await self._show(agent, who)
+                case "list":
+                    return await self._list(agent, who)
+                case "create":
+                    return await self._create(agent, who, name, params)
+                case "edit":
+                    return await self._edit(agent, who, name, params)
+                case "delete":
+                    return await self._delete(agent, who, name)
+                case "export":
+                    return await self._export(agent, who, name)
+                case "import":
+                    return await self._import(agent, who, params.toml)
+                case "cancel":
+                    asked = await self._dialogue.cancel(agent, who)
+                    return Answer("I ask no more." if asked else "I was not asking you anything.")
+                case _:
+                    wanted = None if verb == "reset" else f"{said} {name}".strip()
+                    chosen = await self._personas.choose(agent, who, wanted)
+        except PersonaError as error:
+            blamed = "toml" if verb == "import" else "name" if verb in VERBS else "persona"
+            raise CommandError(str(error), blamed) from None
+        return Answer(f"From now on I am {_title(chosen)}.")
+
+    async def _show(self, agent: str, who: JID) -> Answer:
+        active = await self._personas.active(agent, who)
+        if active is None:
+            return Answer("I am myself. /persona list shows who else I can be.")
+        return Answer(f"I am {_title(active)}.")
+
+    async def _list(self, agent: str, who: JID) -> Answer:
+        active = await self._personas.active(agent, who)
+        found = [
+            Chosen(
+                id=each.id,
+                name=each.name,
+                description=each.description,
+                active=active is not None and (active.id, active.own) == (each.id, each.own),
+                icon=each.icon,
+                own=each.own,
+            )
+            for each in await self._personas.list(agent, who)
+        ]
+        if not found:
+            more = " /persona create and a name makes one." if self._own.allowed else ""
+            return Answer(f"There are no personas to choose from.{more}", ())
+        return Answer("\n".join(("Personas:", *map(_line, found))), found)
+
+    async def _create(self, agent: str, who: JID, name: str, params: PersonaParams) -> Answer:
+        id_ = id_of(name)
+        if await self._own.has(agent, who, id_):
+            raise PersonaError(f"You have a persona {id_!r} already: /persona edit {id_}")
+        await self._own.may_make(agent, who, id_)
+        answers = _answers(params)
+        if not answers:
+            return Answer(await self._dialogue.begin(agent, who, id_, name, edits=False))
+        await self._own.save(agent, who, changed(None, id_, name, answers))
+        return Answer(f"{name} is made. /persona {id_} takes it on.")
+
+    async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> Answer:
+        before = await self._own.get(agent, who, await self._own_id(agent, who, name))
+        answers = _answers(params)
+        if not answers:
+            return Answer(
+                await self._dialogue.begin(agent, who, before.id, before.name, edits=True)
+            )
+        await self._own.save(agent, who, changed(before, before.id, before.name, answers))
+        return Answer(f"{before.name} is changed. /persona {before.id} takes it on.")
+
+    async def _delete(self, agent: str, who: JID, name: str) -> Answer:
+        id_ = await self._own_id(agent, who, name)
+        active = await self._personas.active(agent, who)
+        if not await self._own.remove(agent, who, id_):
+            raise PersonaError(f"You have made no persona {id_!r}.")
+        if active is None or not active.own or active.id != id_:
+            return Answer(f"{id_} is gone.")
+        now = await self._personas.choose(agent, who, None)
+        return Answer(f"{id_} is gone. From now on I am {_title(now)}.")
+
+    async def _export(self, agent: str, who: JID, name: str) -> Answer:
+        self._own.may_share()
+        written = await self._own.get(agent, who, await self._own_id(agent, who, name))
+        text = _HOW_TO_IMPORT + exported(written)
+        return Answer(text, Exported(written.id, text))
+
+    async def _import(self, agent: str, who: JID, toml: str) -> Answer:
+        self._own.may_share()
+        if not toml.strip():
+            raise PersonaError("Put the text of the persona after the command: /persona import …")
+        written = await self._own.read(toml)
+        if await self._own.has(agent, who, written.id):
+            raise PersonaError(
+                f"You have a persona {written.id!r} already: /persona delete {written.id} first."
+            )
+        await self._own.save(agent, who, written)
+        return Answer(f"{written.name} is here. /persona {written.id} takes it on.")
+
+    async def _own_id(self, agent: str, who: JID, name: str) -> str:
+        """The id that a name stands for, among those that somebody has made."""
+        wanted = name.casefold()
+        for each in await self._personas.list(agent, who):
+            if each.own and wanted in (each.id, each.name.casefold()):
+                return each.id
+        return id_of(name)
+
+
+def _check_together(verb: str, name: str, params: PersonaParams) -> None:
+    """Raise CommandError for what does not go together, naming the parameter."""
+    if verb in ("create", "edit", "delete", "export") and not name:
+        raise CommandError(f"Say which one: /persona {verb} study-buddy", "name")
+    if verb in ("", "list", "reset", "import", "cancel") and name:
+        raise CommandError(f"No name goes with {verb or 'nothing else'}.", "name")
+    for param in ("role", "style", "rules"):
+        if getattr(params, param) and verb not in ("create", "edit"):
+            raise CommandError(f"{param} goes with create or edit, and a name.", param)
+    if params.toml and verb != "import":
+        raise CommandError("toml goes with import.", "toml")
+
+
+def _answers(params: PersonaParams) -> dict[str, str]:
+    """What was given in place of answers, by the name of the text."""
+    given = {
+        "identity": params.role.strip(),
+        "personality": params.style.strip(),
+        "instructions": params.rules.strip(),
+    }
+    return {kind: text for kind, text in given.items() if text}
+
+
+def _title(persona: Persona | None) -> str:
+    return "myself again" if persona is None else f"{persona.icon} {persona.name}".strip()
+
+
+def _line(row: Chosen) -> str:
+    line = " ".join(("*" if row.active else "-", *filter(None, (row.icon, row.id))))
+    yours = " (yours)" if row.own else ""
+    return f"{line}{yours} - {row.description}" if row.description else f"{line}{yours}"
