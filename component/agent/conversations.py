@@ -1,10 +1,10 @@
 """All conversations: each message is taken in once, answered once, and in order."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -18,7 +18,7 @@ from component.agent.engine import Answered, Engine
 from component.agent.lanes import Lane, Lanes, Turn
 from component.agent.live import Live
 from component.agent.outlet import Outlet
-from component.agent.parking import ParkedTurns
+from component.agent.parking import FIRST_WAIT_S, LONGEST_WAIT_S, Parking
 from component.agent.profile import Away, Profile, Profiles
 from component.agent.protocol import Incoming, Voice
 from component.agent.run import Ask
@@ -34,8 +34,6 @@ from xep.jid import JID
 
 _log = structlog.get_logger("component.agent")
 
-_FIRST_WAIT_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 60.0
 _TOLD_AT_TRY: Final = 2
 """Whoever waits for a disk hears of it once it has refused so often."""
 
@@ -82,7 +80,7 @@ class Conversations:
         self._clock = clock
         self._lanes = Lanes()
         self._live: dict[SessionKey, Live] = {}
-        self._parked = ParkedTurns()
+        self._parking = Parking(storage, home, clock, self._go_on)
         self._outlet = Outlet(voice, storage, over)
         self._group: TaskGroup | None = None
 
@@ -132,9 +130,9 @@ class Conversations:
 
     async def ended(self, task: str) -> None:
         """A task is over: whoever waits for it goes on. For tasks of others nothing happens."""
-        turn = self._parked.waiting_for(task)
+        turn = self._parking.waiting_for(task)
         if turn is not None:
-            await self._wake(turn)
+            await self._parking.wake(turn)
             return
         for live in self._live.values():
             live.ended.add(task)  # it may be about to wait for it
@@ -148,7 +146,8 @@ class Conversations:
         """
         rows = await self._storage.read(partial(turns.of_home, home=self._home))
         async with anyio.create_task_group() as group:
-            self._take_up(rows, group)
+            self._parking.open(group)
+            self._take_up(rows)
             self._group = group
             self._outlet.open(group)
             task_status.started()
@@ -157,10 +156,11 @@ class Conversations:
                 await anyio.sleep_forever()
             finally:
                 self._group = None
+                self._parking.open(None)
                 self._outlet.open(None)
                 group.cancel_scope.cancel()
 
-    def _take_up(self, rows: Sequence[Row], group: TaskGroup) -> None:
+    def _take_up(self, rows: Sequence[Row]) -> None:
         known = {one.incoming.id for lane in self._lanes.all() for one in lane.waiting}
         found: dict[str, Turn] = {}
         for row in rows:
@@ -179,8 +179,7 @@ class Conversations:
             if until is None:
                 self._lanes.add(key_of(turn.incoming), turn, first=True)
             else:
-                self._parked.add(turn.incoming.id, key_of(turn.incoming), ())
-                group.start_soon(self._later, turn.incoming.id, until)
+                self._parking.add_until(turn, until)
 
     def _go(self) -> None:
         """Begin what may begin."""
@@ -248,7 +247,7 @@ class Conversations:
         def notice(sentence: str) -> None:
             self._outlet.mention(turn.incoming, "notice", sentence)
 
-        held = self._parked.of(key)
+        held = self._parking.of(key)
         return Ask(
             id=turn.incoming.id,
             key=key,
@@ -263,7 +262,7 @@ class Conversations:
 
     def _postpone(self, lane: Lane, turn: Turn, error: StorageError) -> None:
         """The disk refuses: the turn is tried again, and nothing of its session before it."""
-        wait = min(_FIRST_WAIT_S * 2**turn.tries, _LONGEST_WAIT_S)
+        wait = min(FIRST_WAIT_S * 2**turn.tries, LONGEST_WAIT_S)
         _log.warning("a turn has to wait", turn=turn.incoming.id, reason=str(error), seconds=wait)
         turn.tries += 1
         if turn.tries == _TOLD_AT_TRY:
@@ -291,19 +290,11 @@ class Conversations:
             return "silent"
         if said.delay_s and not turn.due:
             until = self._clock() + round(said.delay_s * 1000)
-            await self._storage.write(
-                partial(turns.wait, turns=turn.ids[:1], wait=Wait(until=until))
-            )
+            await self._parking.until(turn, until)
             self._outlet.composing(turn, False)
-            self._parked.add(turn.incoming.id, key_of(turn.incoming), ())
-            self._soon(self._later, turn.incoming.id, until)
             return "delayed"
         self._outlet.say(turn, said.text)
         return "excused" if answer.excused else "answered"
-
-    def _soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        if self._group is not None:
-            self._group.start_soon(work, *args)
 
     # What waits.
 
@@ -312,52 +303,19 @@ class Conversations:
         await self._storage.write(partial(turns.wait, turns=ids, wait=wait))
 
     async def _park(self, key: SessionKey, live: Live, parked: Parked) -> None:
-        turn, wait = live.turn, Wait(tasks=parked.tasks)
-        if turn.wait != wait:
-            await self._storage.write(partial(turns.wait, turns=(turn.incoming.id,), wait=wait))
-        self._parked.add(turn.incoming.id, key, parked.tasks)
+        turn = live.turn
+        await self._parking.until_ended(turn, key, parked.tasks)
         self._outlet.composing(turn, False)
         if not live.ended.isdisjoint(parked.tasks):
-            self._soon(self._keep_waking, turn.incoming.id)
+            self._parking.wake_soon(turn.incoming.id)
         elif parked.new and not parked.question:
             what = f"waits-{parked.round}"
             self._outlet.mention(turn.incoming, what, sentences.STILL_AT_IT)
 
-    async def _later(self, turn: str, until: int) -> None:
-        await anyio.sleep(max(0, until - self._clock()) / 1000)
-        await self._keep_waking(turn)
-
-    async def _keep_waking(self, turn: str) -> None:
-        """Go on with a parked turn, however long the disk refuses."""
-        wait = _FIRST_WAIT_S
-        while True:
-            try:
-                return await self._wake(turn)
-            except StorageError as error:
-                _log.warning("a turn has to wait", turn=turn, reason=str(error), seconds=wait)
-            await anyio.sleep(wait)
-            wait = min(wait * 2, _LONGEST_WAIT_S)
-
-    async def _wake(self, turn: str) -> None:
-        """Go on with a parked turn."""
-        rows = await self._read_turn(turn)
-        if self._parked.remove(turn) and rows is not None:
-            self._lanes.add(key_of(rows.incoming), rows, first=True)
-            self._go()
-
-    async def _read_turn(self, turn: str) -> Turn | None:
-        rows = await self._storage.read(partial(turns.of_turn, home=self._home, turn=turn))
-        mine = next((row for row in rows if row.incoming.id == turn), None)
-        if mine is None:
-            return None
-        return Turn(
-            mine.incoming,
-            stored=True,
-            resumed=True,
-            joined=[row.incoming for row in rows if row is not mine],
-            wait=mine.wait,
-            due=mine.wait is not None and mine.wait.until is not None,
-        )
+    def _go_on(self, turn: Turn) -> None:
+        """Let a turn that has waited have its place before those that wait for theirs."""
+        self._lanes.add(key_of(turn.incoming), turn, first=True)
+        self._go()
 
     # What people want of a conversation.
 
@@ -388,7 +346,7 @@ class Conversations:
 
     async def stop_agent(self, agent: str) -> int:
         """Stop all that an agent does for anybody. Returns in how many conversations."""
-        keys = {lane.key for lane in self._lanes.all()} | self._parked.keys()
+        keys = {lane.key for lane in self._lanes.all()} | self._parking.keys()
         count = 0
         for key in keys:
             if key.agent == agent:
@@ -403,7 +361,7 @@ class Conversations:
         return Doing(
             running=key in self._live,
             waiting=0 if lane is None else len(lane.waiting),
-            parked=len(self._parked.of(key)),
+            parked=len(self._parking.of(key)),
         )
 
     @asynccontextmanager
@@ -422,9 +380,9 @@ class Conversations:
                 self._lanes.remove(lane, turn)
                 await self._end(key, turn)
                 stopped += 1
-            for parked in self._parked.of(key):
-                found = await self._read_turn(parked)
-                if self._parked.remove(parked) and found is not None:
+            for parked in self._parking.of(key):
+                found = await self._parking.take(parked)
+                if found is not None:
                     await self._end(key, found)
                     stopped += 1
             yield stopped

@@ -169,7 +169,7 @@ async def test_an_answer_may_be_said_later_and_over_a_restart(tmp_path: Path) ->
 async def test_a_disk_that_refuses_when_it_is_time_delays_it_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.conversations._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("component.agent.parking.FIRST_WAIT_S", 0.01)
     world = World(tmp_path)
     world.brain.think = lambda request: says("[[delay:100ms]] There you are.")
     async with world.life() as conversations:

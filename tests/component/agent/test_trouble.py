@@ -138,7 +138,7 @@ async def test_an_agent_that_is_away_says_so(tmp_path: Path) -> None:
 async def test_a_disk_that_refuses_delays_the_turn_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.conversations._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("component.agent.conversations.FIRST_WAIT_S", 0.01)
     world = World(tmp_path)
     world.brain.think = shopping("buy")
     async with world.life() as conversations:
