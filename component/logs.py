@@ -19,6 +19,7 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "human", "json"]
 
 _MASK = "**********"
+_CHATTY = ("httpx2",)  # a line of info for each request: the rooms say what came of it
 _SECRET_KEYS = ("secret", "password", "token", "api_key", "authorization")
 
 
@@ -67,6 +68,10 @@ def configure(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(
+            number if level == "debug" else max(number, logging.WARNING)
+        )
 
 
 class _NamedLogger(structlog.WriteLogger):
@@ -79,6 +84,7 @@ class _NamedLogger(structlog.WriteLogger):
 
 def _human(*, colours: bool) -> list[Processor]:
     renderer = structlog.dev.ConsoleRenderer(
+        0,  # columns between event and logger: most lines would be broken for nothing but blanks
         colors=colours,
         # Quoted, because values come from the network: no line breaks, no terminal escapes.
         repr_native_str=True,

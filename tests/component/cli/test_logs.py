@@ -25,6 +25,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, level = root.handlers, root.level
     yield
     root.handlers, root.level = handlers, level
+    logging.getLogger("httpx2").setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 
@@ -60,6 +61,26 @@ def test_debug_lets_everything_through() -> None:
     structlog.get_logger().debug("x")
     logging.getLogger("library").debug("x")
     assert [line["level"] for line in lines(stream)] == ["debug", "debug"]
+
+
+def test_requests_by_http_are_told_to_those_who_look_for_faults_alone() -> None:
+    stream = io.StringIO()
+    client = logging.getLogger("httpx2")
+    logs.configure("info", stream=stream)
+    client.info("HTTP Request: POST http://127.0.0.1:1/v1/chat/completions")
+    assert lines(stream) == []
+    logs.configure("debug", stream=stream)
+    client.info("HTTP Request: POST http://127.0.0.1:1/v1/chat/completions")
+    logs.configure("error", stream=stream)
+    client.warning("the pool is full")
+    assert [line["level"] for line in lines(stream)] == ["info"]
+
+
+def test_people_read_lines_without_columns_of_blanks() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "human", stream)
+    structlog.get_logger("component.connection").info("connected", host="a")
+    assert stream.getvalue().endswith("connected [component.connection] host='a'\n")
 
 
 def test_a_terminal_gets_colours_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
