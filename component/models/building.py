@@ -13,7 +13,7 @@ from component.models.constrained import Constrained
 from component.models.fallback import Fallback
 from component.models.local_examples import Shown
 from component.models.openai_compatible import OpenAICompatible, require_sdk
-from component.models.protocol import Model
+from component.models.protocol import Model, ModelRefusedError
 from component.settings.llm import LLM, ModelChoice, Tier
 
 _log = structlog.get_logger("component.models")
@@ -41,12 +41,16 @@ def _section(agent: str) -> str:
 
 
 class Models:
-    """The models of `[llm]` and of agents, each built when first used: `get(tier)`, `get(of=name)`.
+    """The models of `[llm]` and of agents: `get(tier)`, `get(of=name)`.
+
+    Those of providers are built when first used. Those of this machine are built at once, which
+    reads the head of their files: what is wrong with one has to be known before somebody talks.
 
     One that has the provider of the main model has its address and key too, unless it names its
     own. Behind a tier's and an agent's own stands the main model, and then the fallbacks.
 
-    Raises ModelRefusedError: a key is missing, or the extra that models of providers need.
+    Raises ModelRefusedError: a key is missing, the extra that a model needs, or the file of a local
+    one.
 
     Args:
         llm: the section.
@@ -75,12 +79,16 @@ class Models:
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
         self._closing: list[_Closing] = []
+        for section, choice in self._choices.items():
+            if choice.provider == "local":
+                try:
+                    self._model(section)
+                except ModelRefusedError as error:
+                    raise ModelRefusedError(f"{section}: {error}") from error
 
     def get(self, tier: Tier = "standard", of: str = "") -> Model:
         """Give the model of a tier, or that `of` an agent with its own, the same each time. Neither
         loads nor asks anything.
-
-        Raises ModelRefusedError: what a local model needs is not installed.
         """
         first = _section(of) if of else f"llm.tiers.{tier}"
         if first not in self._chains:

@@ -140,6 +140,14 @@ def test_a_model_without_its_key(command: RunCommand, backend: str) -> None:
     assert '"${ANTHROPIC_API_KEY}"' in line
 
 
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_local_model_without_its_file(command: RunCommand, backend: str) -> None:
+    model = {"llm__provider": "local", "llm__model": "nosuch.gguf"}
+    code, (line,) = refusal(command, backend=backend, **model)
+    assert code == ExitCode.CONFIG
+    assert line == "error: llm: the model nosuch.gguf cannot be opened: No such file or directory"
+
+
 def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(

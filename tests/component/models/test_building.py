@@ -151,6 +151,27 @@ def test_a_key_that_is_missing(provider: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("llm", "section"),
+    [
+        ({"provider": "local", "model": "/nowhere/x.gguf"}, "llm"),
+        (
+            {"provider": "vllm", "model": "m"}
+            | {"tiers": {"light": {"provider": "local", "model": "/nowhere/x.gguf"}}},
+            "llm.tiers.light",
+        ),
+    ],
+)
+def test_a_local_model_that_is_not_there_is_told_before_somebody_talks(
+    llm: dict[str, Any], section: str
+) -> None:
+    with pytest.raises(ModelRefusedError) as refused:
+        Models(LLM.model_validate(llm))
+    assert str(refused.value) == (
+        f"{section}: the model /nowhere/x.gguf cannot be opened: No such file or directory"
+    )
+
+
 async def test_no_key_is_sent_to_another_address(endpoint: Endpoint, make: Make) -> None:
     models = make(
         provider="openai",
