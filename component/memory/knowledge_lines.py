@@ -4,9 +4,11 @@ Fluux Agent writes `{"key": …, "content": …, "ts": …}`; its lines are read
 ours, which say more. The last line of a key counts; those before it are its earlier versions.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,7 +16,9 @@ from component.policy.taint import Taint
 
 FILE_NAME = "knowledge.jsonl"
 
-_MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
+_BOM = b"\xef\xbb\xbf"  # some editors begin a file with it
+_END: Final = ord("\n")
+_HIDING: Final = re.compile(rb"\\[u/]")
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -114,7 +118,7 @@ def parse(data: bytes) -> Parsed:
     """Read a whole file. Never raises: a damaged line costs itself."""
     items: dict[str, Item] = {}
     damaged: list[int] = []
-    for number, line in enumerate(data.removeprefix(_MARK).split(b"\n"), 1):
+    for number, line in enumerate(data.removeprefix(_BOM).split(b"\n"), 1):
         if not line.strip():
             continue
         entry = decode(line)
@@ -149,8 +153,8 @@ def succeeding(former: Item | None, entry: Entry) -> Item:
 def versions_of(data: bytes, key: str) -> list[Item]:
     """All versions of a memory that the file still has, the oldest first."""
     found: list[Item] = []
-    for line in _lines_of(data, key):
-        entry = decode(line)
+    for span in _perhaps(data, (_mark(key),)):
+        entry = decode(data[slice(*span)])
         if entry is None or entry.key != key:
             continue
         if entry.forgotten:
@@ -166,10 +170,7 @@ def without(data: bytes, keys: Iterable[str], more: Sequence[Entry] = ()) -> byt
     A damaged line goes too if it names one of the keys: nobody could tell what it still says.
     Every other line stays byte for byte.
     """
-    gone = frozenset(keys)
-    marks = tuple(_mark(key) for key in gone)
-    kept = [line for line in data.split(b"\n") if line and not _is_of(line, gone, marks)]
-    return b"".join(line + b"\n" for line in kept) + b"".join(map(encode, more))
+    return _cut(data, _those_of(data, frozenset(keys))) + b"".join(map(encode, more))
 
 
 def shortened(data: bytes, key: str, most: int) -> bytes:
@@ -177,23 +178,57 @@ def shortened(data: bytes, key: str, most: int) -> bytes:
 
     The first one tells who began it, and when.
     """
-    marks = (_mark(key),)
-    lines = [line for line in data.split(b"\n") if line]
-    own = [at for at, line in enumerate(lines) if _is_of(line, frozenset((key,)), marks)]
-    gone = frozenset(own[1 : max(1, len(own) - most + 1)])
-    return b"".join(line + b"\n" for at, line in enumerate(lines) if at not in gone)
+    own = _those_of(data, frozenset((key,)))
+    return _cut(data, own[1 : max(1, len(own) - most + 1)])
 
 
-def _lines_of(data: bytes, key: str) -> list[bytes]:
-    # Most lines are of other keys: those are not even decoded, unless they are written with
-    # escapes, which hide what key it is.
-    mark = _mark(key)
-    return [line for line in data.split(b"\n") if mark in line or b"\\" in line]
+_Span: TypeAlias = tuple[int, int]  # where a line begins, and where the end of it is
 
 
-def _is_of(line: bytes, keys: frozenset[str], marks: tuple[bytes, ...]) -> bool:
-    if not any(mark in line for mark in marks) and b"\\" not in line:
-        return False
+def _those_of(data: bytes, keys: frozenset[str]) -> list[_Span]:
+    marks = tuple(_mark(key) for key in keys)
+    return [span for span in _perhaps(data, marks) if _is_of(data[slice(*span)], keys, marks)]
+
+
+def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
+    """The lines that may be of the keys with these marks, in their order.
+
+    Most lines of a file are of others, and reading one takes far longer than searching it. JSON
+    can write a key as its mark, or else with `\\u` or `\\/`: so those are searched for as well.
+    """
+    first = len(_BOM) if data.startswith(_BOM) else 0
+
+    def hidden(since: int) -> int:
+        # With one sign to look for at its beginning, this is quicker than two times `find`.
+        match = _HIDING.search(data, since)
+        return -1 if match is None else match.start()
+
+    finders: list[Callable[[int], int]] = [partial(data.find, mark) for mark in marks]
+    found: set[_Span] = set()
+    for find in (*finders, hidden):
+        at = find(first)
+        while at >= 0:
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            found.add((max(first, data.rfind(b"\n", 0, at) + 1), end))
+            at = find(end)
+    return sorted(found)
+
+
+def _cut(data: bytes, lines: Sequence[_Span]) -> bytes:
+    """The data without these lines, and with an end to its last one."""
+    whole = memoryview(data)  # a slice of it is no copy
+    kept: list[memoryview] = []
+    begin = 0
+    for start, end in lines:
+        kept.append(whole[begin:start])
+        begin = end + 1
+    kept.append(whole[begin:])
+    last = next((piece[-1] for piece in reversed(kept) if piece), _END)
+    return b"".join(kept if last == _END else (*kept, b"\n"))
+
+
+def _is_of(line: bytes, keys: frozenset[str], marks: Sequence[bytes]) -> bool:
     entry = decode(line)
     if entry is not None:
         return entry.key in keys

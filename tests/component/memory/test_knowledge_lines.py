@@ -1,10 +1,14 @@
 """The file of memories is read as it is, whoever has written it."""
 
 import json
+from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.memory import knowledge_lines
 from component.memory.knowledge_lines import (
     Entry,
     decode,
@@ -137,6 +141,112 @@ def test_a_damaged_line_that_names_what_is_forgotten_goes_too() -> None:
     torn = b'{"key":"k","content":"secr\n'
     assert without(torn + NEIGHBOUR, ["k"]) == NEIGHBOUR
     assert without(torn + NEIGHBOUR, ["j"]) == torn + NEIGHBOUR
+
+
+some_keys = st.sampled_from(["a", "a/b", "\U0001f511", 'quo"te', "a\\u0062", "\b", "käse"])
+_SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\t": "\\t", "\b": "\\b"}
+
+
+@st.composite
+def spelled(draw: st.DrawFn, text: str) -> str:
+    """A text of JSON as anybody may write it: each character in one of its ways."""
+    said = ""
+    for character in text:
+        code = character.encode("utf-16-be").hex()
+        units = [f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4)]
+        ways = ["".join(units), "".join(units).upper().replace("\\U", "\\u")]
+        if character in _SHORT:
+            ways.append(_SHORT[character])
+        if character not in '"\\' and character >= " ":
+            ways.append(character)
+        said += draw(st.sampled_from(ways))
+    return f'"{said}"'
+
+
+@st.composite
+def written(draw: st.DrawFn) -> bytes:
+    """A line of somebody: of a key, about one, with or without the end of it, or of nothing."""
+    key, other = draw(spelled(draw(some_keys))), draw(spelled(draw(some_keys)))
+    name = draw(spelled("key") | st.just('"key"'))
+    line = draw(
+        st.sampled_from(
+            [
+                f'{{{name}:{key},"content":{other}}}',
+                f'{{"content":{other} , {name} : {key}}}',
+                f'{{{name}:{other},"content":"",{name}:{key}}}',
+                f'{{{name}:{key},"content":7}}',
+                f'{{{name}:{key},"forgotten":true}}',
+                f"[{key}]",
+                "",
+            ]
+        )
+    ).encode()
+    line = line[: draw(st.integers(0, len(line)))] if draw(st.booleans()) else line
+    return line + draw(st.sampled_from([b"", b"", b"\r", b" \xff"]))
+
+
+def _names(line: bytes, key: str) -> bool:
+    """Whether a line has to go with a key, found out by reading all of it."""
+    entry = decode(line)
+    if entry is not None:
+        return entry.key == key
+    try:
+        read = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.encode(key) in line
+    return read.get("key") == key
+
+
+@given(st.lists(written()), some_keys, st.booleans(), st.booleans(), st.integers(1, 3))
+def test_what_is_searched_for_is_what_reading_every_line_finds(
+    lines: list[bytes], key: str, marked: bool, ended: bool, most: int
+) -> None:
+    mark = b"\xef\xbb\xbf" if marked else b""
+    data = mark + b"".join(line + b"\n" for line in lines)
+    own = [at for at, line in enumerate(lines) if _names(line, key)]
+
+    def those_but(gone: list[int]) -> bytes:
+        rest = (line + b"\n" for at, line in enumerate(lines) if at not in gone)
+        return (mark + b"".join(rest)).rstrip(b"\n")
+
+    given = data if ended else data.removesuffix(b"\n")
+    assert without(given, [key]).rstrip(b"\n") == those_but(own)
+    cut = own[1 : max(1, len(own) - most + 1)]
+    assert shortened(given, key, most).rstrip(b"\n") == those_but(cut)
+    alive = parse(given).items.get(key)
+    assert versions_of(given, key)[-1:] == ([] if alive is None else [alive])
+
+
+def test_a_line_is_not_read_to_find_out_that_it_is_of_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = [Entry(key=f"k{n}", content='two\nlines, a "word" and a \\') for n in range(100)]
+    data = b"".join(map(encode, told))
+    read: list[bytes] = []
+
+    def counted(line: bytes) -> Entry | None:
+        read.append(line)
+        return decode(line)
+
+    monkeypatch.setattr(knowledge_lines, "decode", counted)
+    assert without(data, ["k7"]) == b"".join(encode(one) for one in told if one.key != "k7")
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    "way", ['"a/b"', '"a\\/b"', '"a\\u002fb"', '"a\\u002Fb"', '"\\u0061/b"', '"\\u0061\\/\\u0062"']
+)
+@pytest.mark.parametrize("name", ['"key"', '"\\u006bey"'])
+def test_no_way_to_write_a_key_hides_it(name: str, way: str) -> None:
+    data = f'{{{name}:{way},"content":"1"}}\n'.encode()
+    assert [one.body for one in versions_of(data, "a/b")] == ["1"]
+    assert without(NEIGHBOUR + data + NEIGHBOUR, ["a/b"]) == NEIGHBOUR + NEIGHBOUR
+
+
+def test_a_mark_at_the_beginning_of_the_file_hides_no_line() -> None:
+    data = b'\xef\xbb\xbf{"key":"\\u006b","content":"1"}\n'
+    assert [one.body for one in versions_of(data, "k")] == ["1"]
+    assert not parse(without(data, ["k"])).items
 
 
 @given(st.binary(max_size=60))
