@@ -25,6 +25,11 @@ class Searching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: tuple[str, ...] = ()
 
 
+class Importing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    what: str = ""
+    toml: str = ""
+
+
 LOOK = Outline(name="look", title="Look", about="look", params=Looking)
 SEARCH = Outline(name="search", title="Search", about="search", params=Searching)
 NOTHING = Outline(name="ping", title="Ping", about="ping", params=NoParams)
@@ -92,6 +97,13 @@ def test_the_word_that_is_wrong_is_named(text: str, said: str, param: str | None
     assert said.removeprefix("…") in str(caught.value)
     assert caught.value.param == param
     assert len(str(caught.value)) < 300
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_what_follows_the_verbatim_word_is_taken_as_it_stands(text: str) -> None:
+    outline = Outline(name="x", title="X", about="x", params=Importing, verbatim=("import", "toml"))
+    assert read_words(outline, f"IMPORT \n{text}") == Importing("import", text.lstrip())
+    assert read_words(outline, "important toml=x") == Importing("important", "x")
 
 
 def test_who_takes_nothing_says_so() -> None:
