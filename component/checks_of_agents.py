@@ -109,6 +109,9 @@ def _agents(settings: Settings) -> Iterator[Check]:
 
 
 async def _personas(settings: Settings) -> AsyncIterator[Check]:
+    if settings.personas.allow_sharing and not settings.personas.allow_user_personas:
+        text = "personas.allow_sharing does nothing as long as personas.allow_user_personas is off"
+        yield Check("personas", "warning", text)
     layout = Layout(settings.memory_path)
     personas = Personas(layout, Texts(layout.root), settings.personas)
     wanted = {f"persona of {entry.name}": entry.persona for entry in settings.agents}

@@ -266,6 +266,14 @@ def test_personas_that_are_not_there(command: RunCommand) -> None:
     assert "is no id" in checks(command("doctor", "--json", **model))["personas"][1]
 
 
+def test_sharing_of_personas_that_nobody_may_make(command: RunCommand) -> None:
+    model = {"llm__provider": "local", "personas__allow_sharing": "true"}
+    verdict, text = checks(command("doctor", "--json", **model))["personas"]
+    assert (verdict, "does nothing as long as" in text) == ("warning", True)
+    model["personas__allow_user_personas"] = "true"
+    assert "personas" not in checks(command("doctor", "--json", **model))
+
+
 def test_agents_that_lack_something(command: RunCommand) -> None:
     path = Path("agent.toml")
     entry = '[[agents]]\nname = "clerk"\nskills = ["time", "memory_*", "{}"]\n'

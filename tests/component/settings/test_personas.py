@@ -20,3 +20,12 @@ def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: An
     for wrong in ("", "a@b/c", "a b@example.com", "@example.com"):
         with pytest.raises(SettingsError, match="address"):
             read(SMALLEST + entry.format(wrong))
+
+
+def test_people_make_and_share_personas_only_where_that_is_wanted(read: Any) -> None:
+    personas = read(SMALLEST).personas
+    assert (personas.allow_user_personas, personas.allow_sharing) == (False, False)
+    assert personas.max_user_personas == 5
+    for wrong in ("0", "true", "1001", "-1"):
+        with pytest.raises(SettingsError, match="max_user_personas"):
+            read(f"{SMALLEST}[personas]\nmax_user_personas = {wrong}\n")
