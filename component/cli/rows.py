@@ -32,7 +32,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(title, overflow="fold", no_wrap=whole, min_width=len(title))
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in columns))
-    _print(table)
+    print_table(table)
 
 
 def print_sheet(sheet: Mapping[str, Any]) -> None:
@@ -42,14 +42,14 @@ def print_sheet(sheet: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in sheet.items():
         table.add_row(_title(name), _cell(value))
-    _print(table)
+    print_table(table)
 
 
-def _print(table: Table) -> None:
+def print_table(table: Table) -> None:
+    """Print a table; in a pipe no line is cut, nor filled up with blanks."""
     if sys.stdout.isatty():
         Console().print(table)
         return
-    # In a pipe a line is not cut to a width that nobody has, nor filled up to it.
     console = Console(width=200)
     with console.capture() as captured:
         console.print(table)

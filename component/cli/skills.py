@@ -1,7 +1,6 @@
 """`xmpp-agent skills`: what the configuration offers, without connecting."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +93,9 @@ def _as_json(skill: "AnySkill") -> dict[str, Any]:
 
 
 def _print_table(found: list["AnySkill"]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only a table needs it
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 - only a table needs it
+
+    from component.cli.rows import print_table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Skill", "Parameters", "What it does", "Effects"):
@@ -104,10 +104,7 @@ def _print_table(found: list["AnySkill"]) -> None:
         params = ", ".join(f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params)
         first = skill.description.strip().partition("\n")[0]
         table.add_row(skill.name, params, first, _effects(skill))
-    # In a pipe a line is not cut to a width that nobody has.
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else 200)
-    console.print(table)
+    print_table(table)
 
 
 def _effects(skill: "AnySkill") -> str:

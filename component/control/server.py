@@ -128,7 +128,9 @@ async def run(commands: Commands, request: ControlRequest) -> ControlAnswer:
     command = commands.get(request.command, OPERATOR)
     if command is None:
         return ControlAnswer(
-            error=f"There is no command {request.command[:40]!r} here.", unknown=True
+            error=f"The service that runs knows no command {request.command[:40]!r}. What is about"
+            " agents and budgets needs [llm] in its settings, as they were when it started.",
+            unknown=True,
         )
     try:
         answer = await command.run(OPERATOR, command.read(json=bytes(request.params)))

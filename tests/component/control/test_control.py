@@ -130,6 +130,9 @@ async def test_what_is_refused_comes_as_a_sentence(tmp_path: Path) -> None:
         unknown = await asked(tmp_path, "nosuch")
         assert unknown is not None
         assert unknown.unknown
+        assert unknown.error is not None
+        assert "knows no command 'nosuch'" in unknown.error
+        assert "[llm]" in unknown.error
 
 
 async def test_a_fault_of_a_command_neither_ends_the_service_nor_is_told(tmp_path: Path) -> None:
