@@ -9,6 +9,7 @@ from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, Entry, decode, encode
 from component.memory.lines import SessionKey
 from component.memory.paths import Layout
+from component.memory.persona_text import LONGEST_TEXT, imported
 from component.memory.sharing import Sharing
 from component.settings import load
 from component.settings.memory import MemoryScope
@@ -65,6 +66,12 @@ def test_everything_lies_where_it_is_drawn() -> None:
     ]
     paths = {path.relative_to(root).as_posix() for path in (*folders, *files)}
     assert paths | {INDEX} <= drawn()
+
+
+def test_a_persona_that_is_handed_on_is_taken_in() -> None:
+    (text,) = (text for text in shown("toml") if "[persona.texts]" in text)
+    assert imported(text).id == "study-buddy"
+    assert f"{LONGEST_TEXT:,} characters" in TEXT
 
 
 @pytest.mark.parametrize("text", [text for text in shown("toml") if "[persona]" not in text])
