@@ -224,6 +224,13 @@ MIGRATIONS: tuple[Step, ...] = (
     ),
     # 7: everybody's tasks, the one created last first
     Step("CREATE INDEX tasks_created ON tasks (created DESC, id) WHERE visible = 1"),
+    # 8: how many have ended in which state; most are completed, and are those that are left
+    Step(
+        """
+        CREATE INDEX tasks_incomplete ON tasks (state)
+        WHERE state IN ('failed', 'rejected', 'cancelled')
+        """,
+    ),
 )
 
 

@@ -102,6 +102,31 @@ async def test_those_of_one_principal_are_found_among_its_own(watched: Watched) 
     assert "tasks_list" in watched.plan(-2)
 
 
+async def test_those_of_each_state_are_counted(new_ledger: Callable[[], Ledger]) -> None:
+    ledger = new_ledger()
+    empty = await ledger_module.Ledger(Watched(ledger), 0).counts()
+    assert empty == ledger_module.Counts()
+    for count, state in enumerate(TRANSITIONS, 1):
+        for number in range(count):
+            ledger.add(f"t-{state}-{number}", state=state)
+    ledger.add("t-mine", state="running", owner="me")
+    found = await ledger_module.Ledger(Watched(ledger), 0).counts()
+    for count, state in enumerate(TRANSITIONS, 1):
+        there = getattr(found, state.replace("-", "_"))
+        assert there == count + (state == "running"), state
+    assert (found.queued, found.owned) == (1 + 2, 1)  # accepted and running
+
+
+async def test_what_is_kept_is_counted_without_a_look_at_each(watched: Watched) -> None:
+    for number in range(20):
+        watched.ledger.add(f"u-{number}", state="failed")
+    found = await ledger_module.Ledger(watched, 0).counts()
+    assert (found.completed, found.failed, found.running) == (2994, 20, 6)
+    plan = watched.plan()
+    assert "tasks_open" in plan
+    assert "tasks_incomplete" in plan
+
+
 @pytest.mark.parametrize("state", sorted(TRANSITIONS))
 async def test_every_state_can_be_asked_for(new_ledger: Callable[[], Ledger], state: State) -> None:
     ledger = new_ledger()
