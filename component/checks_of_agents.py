@@ -41,7 +41,7 @@ async def check_agents(settings: Settings) -> AsyncIterator[Check]:
     """The memory; and of agents and personas what is wrong."""
     memory = await _memory(settings)
     yield memory
-    for check in _agents(settings):
+    for check in (*_agents(settings), *_budgets(settings)):
         yield check
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
@@ -106,6 +106,28 @@ def _agents(settings: Settings) -> Iterator[Check]:
             if glob != "*" and not any(map(pattern((glob,)).fullmatch, names)):
                 text = f"{glob!r} among the skills of {entry.name} is the name of no skill"
                 yield Check("agents", "warning", f"{text}: `xmpp-agent skills list` shows them")
+
+
+def _budgets(settings: Settings) -> Iterator[Check]:
+    """Budgets in which not even one call fits: before each the longest answer is set aside."""
+    if settings.llm is None:
+        return
+    most = settings.llm.max_tokens_per_request
+    budgets = settings.budgets
+    named = {
+        "budgets.per_principal": budgets.per_principal,
+        "budgets.per_task": budgets.per_task,
+        "budgets.total": budgets.total,
+    } | {f"the budget of {entry.name}": entry.budget for entry in settings.agents}
+    for name, budget in named.items():
+        if budget.tokens is not None and budget.tokens <= most:
+            yield Check(
+                "budgets",
+                "warning",
+                f"{name} has {budget.tokens:,} tokens, and each call sets aside up to {most:,} for"
+                " its answer, so no model will be called: give it more, or lower"
+                " llm.max_tokens_per_request",
+            )
 
 
 async def _personas(settings: Settings) -> AsyncIterator[Check]:

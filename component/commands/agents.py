@@ -174,7 +174,11 @@ class SpendingCommands:
 
 
 def _told(row: Spent) -> str:
-    tokens = f"{row.tokens:,} tokens" + (f" of {row.limit_tokens:,}" if row.limit_tokens else "")
-    usd = f"{row.usd:.4f} USD" + (f" of {row.limit_usd:g}" if row.limit_usd else "")
+    tokens = f"{row.tokens:,} tokens{_of(row.limit_tokens, ',')}"
+    usd = f"{row.usd:.4f} USD{_of(row.limit_usd, 'g')}"
     calls = "call" if row.calls == 1 else "calls"
     return f"{tokens}, {usd}, in {row.calls} {calls} of a model"
+
+
+def _of(limit: float | None, layout: str) -> str:
+    return "" if limit is None else f" of {limit:{layout}}"

@@ -37,6 +37,7 @@ _log = structlog.get_logger("component.router")
 _MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
 _BOUNCED = frozenset(("chat", "normal"))
 """Nothing is bounced that bounces could answer: errors, headlines, what a room sends."""
+_NOBODY = "there is nobody of that address here"
 
 _ANSWERS = frozenset(("result", "error"))
 _READY = (Encoded, Payload)
@@ -272,17 +273,21 @@ class Router:
         return StanzaError("resource-constraint", text, application=(retry,))
 
     def _handle_silent(self, stanza: Incoming) -> None:
-        """A message or a presence: whoever is refused hears nothing."""
+        """A message or a presence: whoever is refused hears nothing. Who is let in and has mistaken
+        the address is told so (RFC 6121 §8.5.1).
+        """
         sender = self._senders.of(stanza.sender or "")
         if sender.jid is None or sender.principal is None or not sender.admitted:
             self._refused(sender.principal_text)
             return
         to, host = self._doors.address(stanza.to)
-        if host is None or stanza.kind is None:
-            return
         type_ = stanza.type
         if stanza.kind == "message" and type_ not in _MESSAGE_TYPES:
             type_ = "normal"  # RFC 6121 §5.2.2
+        if host is None or stanza.kind is None:
+            if stanza.kind == "message" and type_ in _BOUNCED:
+                self._replies.bounce(stanza, StanzaError("service-unavailable", _NOBODY))
+            return
         route = self.table.stanza(host, stanza.kind, type_)
         if route is None:
             return
@@ -329,7 +334,7 @@ def _refuse(stanza: Incoming, door: Door) -> NoReturn:
     if door.child is None:
         raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
     if door.host is None:
-        raise StanzaError("service-unavailable", "there is nobody of that address here")
+        raise StanzaError("service-unavailable", _NOBODY)
     raise StanzaError("service-unavailable", "no such service here")
 
 

@@ -251,6 +251,17 @@ def test_a_writer_who_sees_nothing(command: RunCommand) -> None:
     assert "ann@" not in text
 
 
+def test_a_budget_in_which_no_call_fits(command: RunCommand) -> None:
+    llm = {"llm__provider": "local", "llm__max_tokens_per_request": 500}
+    found = checks(command("doctor", "--json", **llm, budgets__per_principal__tokens=500))
+    verdict, text = found["budgets"]
+    assert verdict == "warning"
+    assert text.startswith("budgets.per_principal has 500 tokens, and each call sets aside up to")
+    assert "budgets" not in checks(
+        command("doctor", "--json", **llm, budgets__per_principal__tokens=5000)
+    )
+
+
 def test_personas_that_are_not_there(command: RunCommand) -> None:
     model = {"llm__provider": "local", "personas__default": "coding-mentor"}
     found = checks(command("doctor", "--json", **model))

@@ -55,7 +55,12 @@ class Spending:
         return [mine, Spent(scope="agent", of=agent, tokens=9, usd=0.25, calls=2, limit_usd=1.5)]
 
     async def report(self, day: str | None = None) -> list[Spent]:
-        return [] if day else [Spent(scope="day", of="all", tokens=7, usd=0.0, calls=3)]
+        if day:
+            return []
+        return [
+            Spent(scope="day", of="all", tokens=7, usd=0.0, calls=3),
+            Spent(scope="agent", of="old", tokens=0, usd=0.0, calls=0, limit_usd=0.0),
+        ]
 
 
 def table(agents: Any = None) -> Commands:
@@ -117,7 +122,10 @@ async def test_usage_is_that_of_who_asks() -> None:
 
 async def test_the_budget_of_a_day() -> None:
     answer = await run("budget", OPERATOR)
-    assert answer.text == "day all: 7 tokens, 0.0000 USD, in 3 calls of a model"
+    assert answer.text.splitlines() == [
+        "day all: 7 tokens, 0.0000 USD, in 3 calls of a model",
+        "agent old: 0 tokens, 0.0000 USD of 0, in 0 calls of a model",
+    ]
     assert (await run("budget", OPERATOR, day="2026-11-21")).text == "Nothing was spent."
     with pytest.raises(CommandError):
         await run("budget", OPERATOR, day="yesterday")

@@ -103,6 +103,35 @@ def test_who_is_not_here_does_not_serve(to: str) -> None:
     assert condition(reply) == "service-unavailable"
 
 
+@pytest.mark.parametrize("type_", ["chat", "normal", None, "unheard-of"])
+def test_who_writes_to_nobody_is_told(type_: str | None) -> None:
+    bench = Bench(SILENT)
+    to = f"nobody@{DOMAIN}"
+    reply = bench.answer(
+        element(
+            "message",
+            "<body>hello</body>",
+            type=type_,
+            from_="alice@a.example/phone",
+            to=to,
+            id="1",
+        )
+    )
+    assert addresses(reply) == ("1", "alice@a.example/phone", to)
+    assert (reply.tag, reply.get("type")) == ("{jabber:client}message", "error")
+    assert condition(reply) == "service-unavailable"
+
+
+@pytest.mark.parametrize("type_", ["error", "headline", "groupchat"])
+def test_what_a_bounce_could_answer_is_not_bounced(type_: str) -> None:
+    bench = Bench(SILENT)
+    bench.receive(
+        element("message", type=type_, from_="alice@a.example/phone", to=f"nobody@{DOMAIN}", id="1")
+    )
+    bench.receive(element("presence", from_="alice@a.example/phone", to=f"nobody@{DOMAIN}"))
+    assert bench.output.sent == []
+
+
 # -- policy --------------------------------------------------------------------------------------
 
 
