@@ -20,7 +20,15 @@ agents.add_command(
 )
 agents.add_command(command_of(PAUSE_AGENT, "pause", "xmpp-agent agents pause researcher"))
 agents.add_command(command_of(RESUME_AGENT, "resume", "xmpp-agent agents resume researcher"))
-agents.add_command(command_of(KILL_AGENT, "kill", "xmpp-agent agents kill researcher"))
+agents.add_command(
+    command_of(
+        KILL_AGENT,
+        "kill",
+        "xmpp-agent agents kill researcher\nxmpp-agent agents kill --yes researcher",
+        asks="{name} ends for good: what it is at is stopped, it answers nobody any more, and it"
+        " cannot be resumed. Its memory stays on disk.\nKill {name}?",
+    )
+)
 
 budget = command_of(
     BUDGET,

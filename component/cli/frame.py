@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,11 @@ def config_option(function: Callable[P, R]) -> Callable[P, R]:
         help="The configuration file.",
     )
     return option(function)
+
+
+def interactive() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def load_settings(path: Path) -> "Settings":

@@ -2,12 +2,11 @@
 
 import os
 import secrets
-import sys
 from pathlib import Path
 
 import click
 
-from component.cli.frame import Fault
+from component.cli.frame import Fault, interactive
 from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
 
 _SECRET_NAME = "AGENT_SECRET"  # noqa: S105 the variable's name
@@ -90,11 +89,6 @@ def init(
         raise Fault(f"{error.filename} cannot be written: {error.strerror}") from None
 
     _report(path, attachment, server, kept)
-
-
-def interactive() -> bool:
-    """Whether there is somebody to ask."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask_server() -> str | None:

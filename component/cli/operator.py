@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli.frame import ConfigFault, Fault, config_option, load_settings
+from component.cli.exit_codes import ExitCode
+from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
 from component.commands.definition import AnyOutline, CommandError
 from component.control.messages import ControlAnswer, ControlRequest
 
@@ -23,22 +24,29 @@ if TYPE_CHECKING:
 
 
 def command_of(
-    outline: AnyOutline, name: str, examples: str, hidden: Collection[str] = ()
+    outline: AnyOutline,
+    name: str,
+    examples: str,
+    hidden: Collection[str] = (),
+    asks: str | None = None,
 ) -> click.Command:
     """The command `name` of the command line for a command of the service.
 
     Parameters that are required are arguments, the others options; those that are `hidden` are
-    left out. `examples` are command lines, one a line.
+    left out. `examples` are command lines, one a line. `asks` is for what cannot be taken back: it
+    is said and asked on a terminal before that is done, with the parameters in `{}`.
     """
     about = outline.about[:1].upper() + outline.about[1:]
     lines = "".join(f"\n  {line}" for line in examples.splitlines())
 
-    def perform(config: Path, as_json: bool, **given: Any) -> None:
+    def perform(config: Path, as_json: bool, yes: bool = False, **given: Any) -> None:
         texts = [(key, _text(value)) for key, value in given.items() if value not in (None, False)]
         try:
             params = outline.read(texts)
         except CommandError as error:
             raise click.UsageError(str(error)) from None
+        if asks is not None and not yes:
+            _ask_first(asks.format_map(given))
         _show(_ask(config, outline.name, params), as_json=as_json)
 
     made = click.Command(
@@ -49,8 +57,21 @@ def command_of(
     )
     json_option = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
     made.params.append(json_option)
+    if asks is not None:
+        made.params.append(click.Option(["--yes", "-y"], is_flag=True, help="Do not ask first."))
     _add_config(made)
     return made
+
+
+def _ask_first(question: str) -> None:
+    """Go on if a person says yes. A script never waits for one: it has to have said so."""
+    if not interactive():
+        raise click.UsageError(
+            "This cannot be taken back, and there is no terminal on which to ask: add --yes."
+        )
+    if not click.confirm(question, err=True):
+        click.echo("Nothing was done.", err=True)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def _visible(outline: AnyOutline, hidden: Collection[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -27,16 +27,19 @@ def command(
 ) -> Iterator[RunCommand]:
     """Run a command in a directory with an agent.toml for the embedded server.
 
-    Settings such as `server__port=1` go into its environment. No output may hold the secret.
+    Settings such as `server__port=1` go into its environment; `said` is typed. No output may hold
+    the secret.
     """
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     monkeypatch.chdir(tmp_path)
     Path("agent.toml").write_text(embedded.agent_toml())
 
-    def run(*arguments: str, secret: str = embedded.secret, **settings: object) -> Result:
+    def run(
+        *arguments: str, secret: str = embedded.secret, said: str = "", **settings: object
+    ) -> Result:
         given = {**environment(**settings), "AGENT_SECRET": secret}
-        result = CliRunner().invoke(group, arguments, env=dict(given))
+        result = CliRunner().invoke(group, arguments, env=dict(given), input=said)
         assert secret not in result.output
         assert embedded.secret not in result.output
         return result

@@ -9,6 +9,7 @@ import anyio
 import click
 import pytest
 
+from component.cli import operator
 from component.cli.exit_codes import ExitCode
 from component.cli.rows import print_rows
 from component.storage import Storage
@@ -53,12 +54,57 @@ def test_agents_are_paused_and_killed_for_the_next_start(command: RunCommand) ->
     assert command("agents", "pause", "researcher").exit_code == ExitCode.OK
     assert states(command)["researcher"] == "paused"
     assert command("agents", "resume", "researcher").exit_code == ExitCode.OK
-    killed = command("agents", "kill", "researcher", "--json")
+    killed = command("agents", "kill", "researcher", "--yes", "--json")
     assert json.loads(killed.output)["state"] == "killed"
     again = command("agents", "resume", "researcher")
     assert again.exit_code == ExitCode.FAILURE
     assert "it is killed" in again.output
     assert "no agent called 'nobody'" in command("agents", "pause", "nobody").output
+
+
+def test_nobody_is_killed_by_a_script_that_has_not_said_so(command: RunCommand) -> None:
+    result = command("agents", "kill", "researcher")
+    assert result.exit_code == ExitCode.USAGE
+    assert "--yes" in result.output
+    assert states(command)["researcher"] == "created"
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("y\n", "killed"),
+        ("n\n", "created"),
+        ("\n", "created"),
+        ("", "created"),
+        ("?\nn\n", "created"),
+    ],
+)
+def test_on_a_terminal_a_kill_is_asked_for_once(
+    command: RunCommand, monkeypatch: pytest.MonkeyPatch, said: str, state: str
+) -> None:
+    monkeypatch.setattr(operator, "interactive", lambda: True)
+    result = command("agents", "kill", "researcher", "--json", said=said)
+    assert result.exit_code == (ExitCode.OK if state == "killed" else ExitCode.FAILURE)
+    assert "Kill researcher? [y/N]: " in result.stderr
+    assert "cannot be resumed. Its memory stays on disk." in result.stderr
+    assert bool(result.stdout) == (state == "killed")  # what is asked is none of the JSON
+    assert states(command)["researcher"] == state
+
+
+def test_a_kill_is_not_asked_for_where_it_was_said_already(
+    command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator, "interactive", lambda: True)
+    result = command("agents", "kill", "-y", "researcher")
+    assert result.exit_code == ExitCode.OK
+    assert "[y/N]" not in result.output
+
+
+@pytest.mark.parametrize(
+    "line", ["agents pause", "agents resume", "tasks cancel", "pause", "status"]
+)
+def test_what_can_be_taken_back_asks_for_nothing(command: RunCommand, line: str) -> None:
+    assert "--yes" not in command(*line.split(), "--help").output
 
 
 def test_what_was_spent(command: RunCommand) -> None:
