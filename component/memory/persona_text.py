@@ -189,8 +189,8 @@ def _lines(written: Written) -> Iterator[str]:
 
 
 def _string(text: str) -> str:
-    # A basic string of TOML is one of JSON but for this one character.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    # A basic string of TOML is one of JSON, but for control characters, which `check` refuses.
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _value(text: str) -> str:

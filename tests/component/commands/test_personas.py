@@ -140,16 +140,17 @@ async def test_the_dialogue_goes_on_after_a_crash(chat: Chat) -> None:
     assert (await chat.mine("buddy")).personality == "Kind."
 
 
+@pytest.mark.parametrize(("room", "step"), [(OwnPersonas, "save"), (Drafts, "drop")])
 async def test_a_crash_before_the_last_answer_was_taken_whole_loses_nothing(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, room: type, step: str
 ) -> None:
-    async def killed(_self: Drafts, _agent: str, _who: JID) -> bool:
+    async def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     await chat.says("create buddy")
     await chat.answers("A tutor.", "-")
     with monkeypatch.context() as patched:
-        patched.setattr(Drafts, "drop", killed)
+        patched.setattr(room, step, killed)
         with pytest.raises(KeyboardInterrupt):
             await chat.answers("Ask.")
     chat.again()

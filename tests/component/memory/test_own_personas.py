@@ -313,6 +313,31 @@ async def test_a_text_that_is_a_link_is_not_read(shelf: Shelf) -> None:
         await shelf.own.get(AGENT, ALICE, "buddy")
 
 
+async def test_a_manifest_that_is_a_link_makes_no_persona(shelf: Shelf) -> None:
+    await shelf.own.save(AGENT, BOB, buddy(text="of Bob"))
+    shelf.folder(ALICE, "buddy").mkdir(parents=True)
+    theirs = shelf.folder(BOB, "buddy") / "persona.toml"
+    (shelf.folder(ALICE, "buddy") / "persona.toml").symlink_to(theirs)
+    with capture_logs() as logs:
+        assert await shelf.ids(ALICE) == []
+        assert "symbolic link" in logs[0]["why"]
+
+
+async def test_what_is_half_removed_is_no_persona(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    await shelf.own.save(AGENT, ALICE, buddy())
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            await shelf.own.remove(AGENT, ALICE, "buddy")
+    assert await shelf.ids(ALICE) == []
+    assert not await shelf.own.has(AGENT, ALICE, "buddy")
+
+
 async def test_what_is_interrupted_before_its_end_is_no_persona(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
