@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
@@ -109,12 +109,20 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
 
 def _beside(path: FilePath) -> dict[str, str]:
     try:
-        values = dotenv_values(path, interpolate=False, encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            bindings = list(parse_stream(file))
+    except FileNotFoundError:
+        return {}
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         what = f"cannot be read: {why}; mend it or remove it"
         raise SettingsError([Problem(str(path), "", what)]) from None
-    return {name: value for name, value in values.items() if value is not None}
+    # The lines hold secrets, so they are named by their numbers alone.
+    what = "is no setting: write NAME=value, and close what a quotation mark opens"
+    wrong = [each.original.line for each in bindings if each.error]
+    if wrong:
+        raise SettingsError([Problem(str(path), "", what, line) for line in wrong])
+    return {each.key: each.value for each in bindings if each.key and each.value is not None}
 
 
 def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

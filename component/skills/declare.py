@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 import msgspec
 
-from component.policy.taint import Taint, worst
+from component.policy.taint import TAINTS, Taint, worst
 from component.skills.docstrings import read_docstring
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT, SkillResult, result_of
@@ -44,6 +44,7 @@ _LONGEST_NAME = 128
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _VERSION = re.compile(r"[!-~]{1,64}")
 _CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:[^\s:*?\[\]]+)*")
+_LABELS = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
 
 
@@ -121,8 +122,11 @@ class Skill(Generic[P, R_co]):
 
         Raises as `result_of` does, and ValueError for a result that says that it can hold texts of
         more distrusted people than the skill declares: what is declared is what others rely on.
+        So is one that says what is no label: taken for none, it would be trusted.
         """
         made = result_of(value, duration)
+        if not set(made.taints or ()) <= set(TAINTS):
+            raise ValueError(f"a result says taints={made.taints!r}: {_LABELS}, in a tuple")
         if made.taints is not None and worst((self.taint, *made.taints)) != self.taint:
             raise ValueError(
                 f"a result says taints={made.taints!r}, and the skill declares taint={self.taint!r}"
@@ -322,6 +326,8 @@ def _check(declared: AnySkill) -> None:
         raise DeclarationError(
             f"{where} is durable and has no steps: take a Context, and leave inline=True out."
         )
+    if declared.taint is not None and declared.taint not in TAINTS:
+        raise DeclarationError(f"{where} has taint={declared.taint!r}: {_LABELS}.")
     for capability in declared.capabilities:
         if not _CAPABILITY.fullmatch(capability):
             raise DeclarationError(

@@ -15,6 +15,8 @@ from component.skills.errors import SkillLoadError
 if TYPE_CHECKING:
     from types import ModuleType
 
+_FILE = "skill_file_"
+
 
 def load_module(where: str | Path) -> ModuleType:
     """Import a module by its dotted name, or from a `.py` file.
@@ -54,7 +56,7 @@ def skills_of(module: ModuleType) -> tuple[AnySkill, ...]:
                 found[id(value)] = value
     if not found:
         raise SkillLoadError(
-            f"The module {own} declares no skills: decorate its functions with @skill from "
+            f"{_told(module)} declares no skills: decorate its functions with @skill from "
             f"component.skills, at the top level of the module."
         )
     return tuple(found.values())
@@ -65,7 +67,7 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise SkillLoadError(f"There is no file {path}: give the path of a Python file.")
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    name = f"skill_file_{mark}_{path.stem}"
+    name = f"{_FILE}{mark}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -82,6 +84,11 @@ def _load_file(path: Path) -> ModuleType:
             raise _failed(f"file {path}", exc) from exc
         raise
     return module
+
+
+def _told(module: ModuleType) -> str:
+    file = module.__name__.startswith(_FILE)
+    return f"The file {module.__file__}" if file else f"The module {module.__name__}"
 
 
 def _failed(what: str, exc: BaseException) -> SkillLoadError:

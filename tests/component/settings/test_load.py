@@ -68,6 +68,14 @@ def test_the_env_file_beside_counts_as_environment_but_comes_after_it(
     assert read(SMALLEST).server.component_secret.get_secret_value() == "geheim"
 
 
+def test_a_line_beside_that_sets_nothing_is_told_without_showing_it(
+    problems: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.env").write_text("# a secret\nAGENT_SECRET hush\nOTHER='hush\n")
+    what = "is no setting: write NAME=value, and close what a quotation mark opens"
+    assert problems(SMALLEST) == [f"agent.env, line {line}: {what}" for line in (2, 3)]
+
+
 def test_numbers_and_flags_can_come_from_variables(read: Any) -> None:
     settings = read(SMALLEST + 'port = "${PORT}"\ntls = "${TLS:-true}"\n', PORT="5347")
     assert (settings.server.port, settings.server.tls) == (5347, True)

@@ -299,11 +299,22 @@ def test_async_is_never_inline() -> None:
         ({"typical_duration": -1}, "duration"),
         ({"cost_usd": float("nan")}, "cost"),
         ({"output_media_types": ["text"]}, "no media type"),
+        ({"taint": "Web"}, "has taint='Web': write 'person', 'peer', 'web' or 'file'"),
     ],
 )
 def test_what_would_mislead_callers_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(DeclarationError, match=says):
         declared(later, **({"name": "x"} | options))
+
+
+@pytest.mark.parametrize("taints", ["web", ("Web",), ("file", "sea")])
+def test_a_result_with_a_label_that_is_none_is_a_fault(taints: Any) -> None:
+    """A text that came with a mistaken label would be trusted as one that needs none."""
+
+    def read() -> SkillResult: ...  # type: ignore[empty-body]
+
+    with pytest.raises(ValueError, match=r"a result says taints=.*: write 'person', "):
+        declared(read, taint="web").result(SkillResult((Output("x"),), taints=taints), 0.0)
 
 
 def test_a_dotted_name_makes_a_title() -> None:

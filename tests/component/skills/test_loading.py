@@ -59,6 +59,13 @@ def test_a_module_without_skills_is_a_mistake() -> None:
         skills_of(load_module("json"))
 
 
+def test_a_file_without_skills_is_called_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("X = 1\n")
+    with pytest.raises(SkillLoadError) as refused:
+        skills_of(load_module(tmp_path / "empty.py"))
+    assert str(refused.value).startswith(f"The file {tmp_path}/empty.py declares no skills: ")
+
+
 @pytest.mark.parametrize("where", ["no_such_module", "no_such.module", "json.no_such"])
 def test_a_missing_module_is_said_to_be_missing(where: str) -> None:
     with pytest.raises(SkillLoadError, match=f"There is no module {where}"):
