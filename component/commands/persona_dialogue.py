@@ -7,6 +7,7 @@ import msgspec
 from component.memory.packages import PersonaError
 from component.memory.persona_drafts import Draft
 from component.memory.persona_text import LONGEST_TEXT, TEXTS, Written
+from xep.binding.escaping import without_forbidden
 from xep.jid import JID
 
 _QUESTIONS: Final = (
@@ -115,7 +116,7 @@ class PersonaDialogue:
         now = getattr(await self._own.get(agent, who, draft.id), TEXTS[number])
         if len(now) > _LONGEST_SHOWN:
             now = now[: _LONGEST_SHOWN - 1] + "…"
-        return f"{question}\nNow: {now or 'nothing'}"
+        return f"{question}\nNow: {without_forbidden(now) or 'nothing'}"
 
     async def _save(self, agent: str, who: JID, draft: Draft) -> str:
         before = None

@@ -20,8 +20,10 @@ from component.memory.persona_text import TEXTS, Written, check, imported, manif
 from component.memory.personas import Personas
 from component.memory.texts import MAX_TEXT
 from component.settings import personas as settings
+from component.skills.errors import printable
 from xep.jid import JID
 
+_LONGEST = 200  # characters of what is wrong with a damaged one
 _SHARED_NOT = "Personas are not exported or imported here: the operator has not allowed it."
 _MADE_NOT = "Nobody makes personas of their own here: the operator has not allowed it."
 
@@ -167,7 +169,7 @@ class OwnPersonas:
             raise nothing
         persona = parse(folder, text, own=True)
         if isinstance(persona, str):
-            raise PersonaError(f"Your persona {id_!r} is damaged. {persona}")
+            raise PersonaError(f"Your persona {id_!r} is damaged. {printable(persona, _LONGEST)}")
         return Written(
             id=persona.id,
             name=persona.name,

@@ -129,7 +129,11 @@ def manifest(written: Written) -> str:
 
 
 def exported(written: Written) -> str:
-    """A persona as one text, which `imported` reads."""
+    """A persona as one text, which `imported` reads.
+
+    Raises PersonaError for one that was written by hand and could not be imported.
+    """
+    check(written)
     lines = [*_lines(written), "", "[persona.texts]"]
     lines += [f"{key} = {_value(getattr(written, key))}" for key in TEXTS if getattr(written, key)]
     return "\n".join(lines) + "\n"

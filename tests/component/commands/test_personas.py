@@ -352,6 +352,17 @@ async def test_what_is_no_persona_is_refused_in_a_sentence(chat: Chat, text: str
     assert param == "toml"
 
 
+async def test_what_was_written_by_hand_can_be_shown(chat: Chat) -> None:
+    await chat.says("create buddy role=x")
+    folder = chat.path / "alice@a.example" / "personas" / "buddy"
+    (folder / "identity.md").write_text("a\0b")
+    assert (await chat.says("edit buddy")).endswith("Now: a\ufffdb")
+    assert "control characters" in (await chat.refused("export buddy"))[0]
+    (folder / "persona.toml").write_text('[persona]\nid = "buddy"\ndefaults = { tier = "\\u0001" }')
+    with capture_logs():
+        assert (await chat.refused("edit buddy"))[0].isprintable()
+
+
 async def test_an_import_is_subject_to_what_holds_for_all_others(tmp_path: Path) -> None:
     chat = Chat(tmp_path, restrictions=[{"jid": "*@a.example", "allowed": ["code-*"]}])
     text = '[persona]\nid = "{}"\n[persona.texts]\nidentity = "X"\n'
