@@ -1,11 +1,12 @@
-"""How a run writes: the rows of its task, of its steps and of its request, under one lock.
+"""When a run writes, and what follows from it: one commit at a time, under one lock.
 
-Every write names the token of the task; a run that has lost its task is left and says nothing to
-anybody.
+What it writes is in `component.tasks.commits`. A run that has lost its task is left and says
+nothing to anybody.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Literal
 
 import anyio
@@ -13,7 +14,8 @@ import msgspec
 
 from component.skills.context import Parked
 from component.storage.database import Database
-from component.tasks import admit, leases, replay
+from component.tasks import admit, commits, leases, replay
+from component.tasks.commits import AlreadyError
 from component.tasks.confirmation import lapses
 from component.tasks.errors import LostError
 from component.tasks.keeper import Keeper
@@ -26,7 +28,7 @@ from component.tasks.rows import Change, Row, change, load_owned
 from component.tasks.states import TERMINAL
 from component.tasks.steps import Steps
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.fluux_agent.execute import Output, Result
 from xep.fluux_agent.task import Progress
 from xep.stanza_error import StanzaError
 
@@ -143,40 +145,17 @@ class Book:
                 self._land(ended)
 
     async def _end_task(self, ended: Answer | None) -> None:
-        row, retention_ms = self._held(), self._keeper.limits.retention_ms
-
-        def op(database: Database) -> list[Change]:
-            mine = load_owned(database, row.id, row.token)
-            for step in self.steps.unbegun:
-                database.execute(
-                    "DELETE FROM journal WHERE task = ? AND step = ? AND done = 0", (row.id, step)
-                )
-            if ended is None and self.stopped == "drain":
-                database.notify(leases.CHANNEL)  # others need not wait for our end
-                return leases.release(database, mine, retention_ms=retention_ms)
-            made: list[Change] = []
-            if self._progress is not None and mine.state == "running":
-                made.append(change(database, mine, "running", self._progress))
-            if mine.state in TERMINAL:
-                return made
-            if isinstance(ended, Result):
-                to: Any = "completed"
-            elif ended is None and mine.state == "cancelling":
-                to = "cancelled"
-            else:
-                to = "failed"
-            outcome = ended if not isinstance(ended, Accepted) else None
-            if to == "failed" and outcome is None:
-                outcome = errors.internal()
-            made.append(
-                replay.end(
-                    *(database, mine, to, outcome),
-                    repeatable=self.repeatable,
-                    retention_ms=retention_ms,
-                )
-            )
-            return made
-
+        row = self._held()
+        op = partial(
+            commits.end,
+            row=row,
+            ended=ended,
+            drained=self.stopped == "drain",
+            unbegun=self.steps.unbegun,
+            progress=self._progress,
+            repeatable=self.repeatable,
+            retention_ms=self._keeper.limits.retention_ms,
+        )
         made = await self._keeper.keep(op)
         if made:
             self._committed(made, ended=ended)
@@ -192,20 +171,8 @@ class Book:
                 self._begun(step)
                 return
             row = self._held()
-            limits = self._keeper.limits
-
-            def op(database: Database) -> Change | None:
-                mine = load_owned(database, row.id, row.token)
-                if mine.deadline is not None and database.now >= mine.deadline:
-                    late = errors.deadline_expired()
-                    return replay.end(
-                        *(database, mine, "failed", late), retention_ms=limits.retention_ms
-                    )
-                if mine.state == "cancelling":
-                    return None
-                admit.begin_step(database, mine, step)
-                return None
-
+            retention_ms = self._keeper.limits.retention_ms
+            op = partial(commits.begin_step, row=row, step=step, retention_ms=retention_ms)
             try:
                 late = await self._keeper.keep(op)
             except LostError:
@@ -379,41 +346,26 @@ class Book:
         self, keep: Callable[..., Any], *, visible: bool, step: str | None = None
     ) -> None:
         """Get rows, in which `step` has begun, or be seen by the rows there are. Under the lock."""
-        call, limits, owner = self._call, self._keeper.limits, self._keeper.instance
-        request = admit.request_row(call, limits)
-        mine = self.row
-        journal, shown, progress = dict(self.steps.done), self.parts.all, self._progress
-
-        def op(database: Database) -> tuple[Row, Accepted, Sequence[Change]]:
-            if mine is not None:
-                row = load_owned(database, mine.id, mine.token)
-                accepted = admit.accepted_as(row, "accepted", limits)
-                changes = admit.reveal(database, row)
-                replay.accept_record(database, row.id, accepted)
-                return row, accepted, changes
-            if self.repeatable:
-                admit.refuse_crowd(database, str(call.principal), limits)
-            row = admit.new_row(database, self._task, call, request, limits, visible=visible)
-            accepted = admit.accepted_as(row, "accepted", limits)
-            made = [admit.begin(database, row, owner, atomic=self.atomic, new=True)]
-            made += admit.catch_up(database, row, journal, shown, progress)
-            if step is not None and row.state == "running":
-                admit.begin_step(database, row, step)
-            answer = accepted if visible else None
-            if self.repeatable:
-                found = replay.record(
-                    *(database, call.key, call.digest),
-                    window_ms=limits.replay_ms,
-                    owner=owner,
-                    task=row.id,
-                    answer=answer,
-                )
-                if found is not None:
-                    raise AlreadyError(found)
-            else:
-                replay.answer_record(database, call.key, answer, task=row.id)
-            return row, accepted, made
-
+        mine, limits = self.row, self._keeper.limits
+        op: Callable[[Database], commits.Grown]
+        if mine is not None:
+            op = partial(commits.reveal, row=mine, limits=limits)
+        else:
+            op = partial(
+                commits.become_task,
+                call=self._call,
+                task=self._task,
+                request=admit.request_row(self._call, limits),
+                limits=limits,
+                owner=self._keeper.instance,
+                repeatable=self.repeatable,
+                atomic=self.atomic,
+                visible=visible,
+                journal=dict(self.steps.done),
+                parts=self.parts.all,
+                progress=self._progress,
+                step=step,
+            )
         row, accepted, changes = await keep(op)
         self.row = row
         if mine is None:
@@ -453,11 +405,3 @@ class Book:
     def _held(self) -> Row:
         assert self.row is not None
         return self.row
-
-
-class AlreadyError(Exception):
-    """The request has a record already: another run is its own."""
-
-    def __init__(self, found: replay.Found) -> None:
-        self.found = found
-        super().__init__("the request has a record already")

@@ -6,7 +6,7 @@ import anyio
 
 from component.storage.database import Database
 from component.tasks import admit, leases, reading, replay
-from component.tasks.book import AlreadyError
+from component.tasks.commits import AlreadyError
 from component.tasks.keeper import Keeper
 from component.tasks.leases import CHANNEL
 from component.tasks.protocol import Call, Question

@@ -24,6 +24,7 @@ from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module
 from component.storage.database import Database
 from component.storage.sqlite import process_clock
+from component.tasks import commits
 from component.tasks import runs as runs_module
 from component.tasks.protocol import Confirmation
 from tests.component.tasks.ledger import NOON
@@ -399,7 +400,7 @@ async def test_a_disk_that_is_full_at_completion(tmp_path: Path) -> None:
         space = anyio.Event()
 
         async def fuller(op: Any, *, keep_trying: bool = False) -> Any:
-            if "_end_task" in op.__qualname__ and not space.is_set():
+            if getattr(op, "func", None) is commits.end and not space.is_set():
                 async with full(ann):
                     with pytest.raises(StorageError, match="disk or the quota is full"):
                         await write(op)
