@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 
 import anyio
+from anyio import to_thread
 
+from component.audit.opening import check_writable
 from component.checks_of_agents import Check, check_agents, check_watching
 from component.connection.connection import ComponentConnection
 from component.connection.failure import ConnectionFailed
@@ -104,6 +106,8 @@ async def _storage(settings: Settings) -> Check:
     try:
         postgres = settings.storage.postgres.get_secret_value()
         async with Storage.open(settings.storage.path, postgres=postgres) as storage:
+            if settings.audit.enabled:
+                await to_thread.run_sync(check_writable, storage.directory)
             where = " and the PostgreSQL database" if postgres else ""
             return Check("storage", "ok", f"{storage.directory}{where} can be written to")
     except DirectoryInUseError as error:

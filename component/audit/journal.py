@@ -104,6 +104,11 @@ def failing(directory: Path) -> Iterator[None]:
     """Turn what the disk does to us into a StorageError."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StorageError(
+            f"The record cannot be written: {directory} is a file and should be a directory. Move"
+            " it away."
+        ) from error
     except OSError as error:
         raise StorageError(
             f"The record in {directory} cannot be written: {error.strerror or error}. Free some"

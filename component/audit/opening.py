@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,18 @@ def open_record(
     news.append(Event(kind="record", outcome="opened", detail=_said(version, last, head)))
     day = "" if last is None else last.line.time[:10]
     return Opened(chain, link, Journal(directory, path, size, day, max_bytes), tuple(news))
+
+
+def check_writable(data: Path) -> None:
+    """Find out, without recording anything, whether there could be a record in `data`.
+
+    Raises StorageError: it could not be written.
+    """
+    directory = data / DIRECTORY
+    with failing(directory):
+        directory.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
 
 
 def read_chain(directory: Path) -> str | None:

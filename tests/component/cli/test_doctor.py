@@ -157,6 +157,19 @@ def test_storage_that_is_no_directory(command: RunCommand) -> None:
     assert "there is a file where a directory should be" in text
 
 
+def test_a_record_that_cannot_be_written(command: RunCommand) -> None:
+    Path("data").mkdir()
+    Path("data/audit").write_text("")
+    name, text = the_one_that_failed(command("doctor", "--json"))
+    assert name == "storage"
+    assert text == (
+        "The record cannot be written: data/audit is a file and should be a directory."
+        " Move it away."
+    )
+    found = verdicts(command("doctor", "--json", audit__enabled=False))
+    assert found["storage"] == "ok"
+
+
 def test_nobody_listens(command: RunCommand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
