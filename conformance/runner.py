@@ -16,13 +16,14 @@ from conformance import verdicts
 from conformance.baseline import unknown_ids
 from conformance.checks.discovery import agent_form
 from conformance.drivers import Driver, DriverError
+from conformance.holding import BlockedError, NoAnswerError
 from conformance.model import Check, Finding, Outcome, Result, Run
 from conformance.post import Post
 from conformance.record import Record
 from conformance.requirements import Specification
 from conformance.selection import Selection
 from conformance.skills_map import Skill
-from conformance.talk import BlockedError, NoAnswerError, Talk
+from conformance.talk import Talk
 from conformance.target import Target
 from conformance.watches import watches
 from xep.binding import ContentError

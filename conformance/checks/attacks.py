@@ -1,9 +1,10 @@
 """Attacks within a stated budget: what is malformed, deep, wide, huge, or not what it says."""
 
+from conformance.holding import BlockedError, NoAnswerError
 from conformance.model import Ability, check
 from conformance.post import Where
 from conformance.stanzas import Received
-from conformance.talk import BlockedError, NoAnswerError, Talk
+from conformance.talk import Talk
 from xep.fluux_agent.skills import SkillsQuery
 
 BUDGET = 512 * 1024

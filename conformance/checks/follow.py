@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from conformance.holding import BlockedError
 from conformance.stanzas import Received
-from conformance.talk import BlockedError, Talk
+from conformance.talk import Talk
 from xep.binding import ContentError
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.execute import Accepted

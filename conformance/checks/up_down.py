@@ -15,10 +15,11 @@ import rfc8785
 from conformance.checks.confirmation import CONFIRM, asks_about
 from conformance.checks.delegation import DELEGATION, bare, is_execute
 from conformance.checks.follow import ENDS, TASKS, answer, event_of, next_event
+from conformance.holding import BlockedError, NoAnswerError
 from conformance.model import Ability, check
 from conformance.post import Where
 from conformance.stanzas import CLIENT, Received
-from conformance.talk import BlockedError, NoAnswerError, Talk
+from conformance.talk import Talk
 from xep.binding.escaping import escape_text
 from xep.disco import InfoQuery
 from xep.fluux_agent.confirm import NAMESPACE as CONFIRMATION
