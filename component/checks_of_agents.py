@@ -138,16 +138,25 @@ async def _personas(settings: Settings) -> AsyncIterator[Check]:
     personas = Personas(layout, Texts(layout.root), settings.personas)
     wanted = {f"persona of {entry.name}": entry.persona for entry in settings.agents}
     wanted["personas.default"] = settings.personas.default
-    for key, name in wanted.items():
-        if not name:
-            continue
-        try:
+    said = {name: f"{key} is {name!r}, which" for key, name in wanted.items() if name}
+    try:
+        for name in await to_thread.run_sync(_packages, layout.personas):
+            said.setdefault(name, f"the persona {name!r}")
+        for name, which in said.items():
             why = await personas.fault(name)
-        except StorageError as error:
-            why = str(error)
-        if why is not None:
-            text = f"{key} is {name!r}, which cannot be used; nobody will have it. {why}"
-            yield Check("personas", "warning", text)
+            if why is not None:
+                text = f"{which} cannot be used; nobody will have it. {why}"
+                yield Check("personas", "warning", text)
+    except StorageError as error:
+        yield Check("personas", "warning", str(error))
+
+
+def _packages(folder: Path) -> list[str]:
+    with files.explained(folder, "read"):
+        try:
+            return sorted(each.name for each in folder.iterdir() if each.is_dir())
+        except FileNotFoundError:
+            return []
 
 
 async def _metrics(settings: Settings) -> Check | None:

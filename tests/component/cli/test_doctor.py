@@ -290,6 +290,16 @@ def test_personas_that_are_not_there(command: RunCommand) -> None:
     assert "is no id" in checks(command("doctor", "--json", **model))["personas"][1]
 
 
+def test_a_persona_that_nobody_can_choose(command: RunCommand) -> None:
+    folder = Path("data/memory/personas/mentor")
+    folder.mkdir(parents=True)
+    (folder / "persona.toml").write_text("[persona]\nid = 'mentr'\n")
+    verdict, text = checks(command("doctor", "--json", llm__provider="local"))["personas"]
+    assert verdict == "warning"
+    assert text.startswith("the persona 'mentor' cannot be used; nobody will have it. ")
+    assert "Name them alike." in text
+
+
 def test_sharing_of_personas_that_nobody_may_make(command: RunCommand) -> None:
     model = {"llm__provider": "local", "personas__allow_sharing": "true"}
     verdict, text = checks(command("doctor", "--json", **model))["personas"]
