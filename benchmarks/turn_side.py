@@ -315,10 +315,12 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.memory.sharing import Sharing
     from component.models.catalog import resolve
     from component.models.openai_compatible import OpenAICompatible
+    from component.policy.persons import Persons
     from component.settings.agents import Loop
     from component.settings.llm import ModelChoice
     from component.settings.memory import Memory, Session
     from component.storage import Storage
+    from xep.disco import InfoQuery
     from xep.jid import JID
 
     memory = directory / "memory"
@@ -361,12 +363,16 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
         async def profiles(key: Any) -> Profile:
             return Profile(agent=key.agent)
 
+        async def info(_to: JID, _from: JID, /) -> InfoQuery:
+            return InfoQuery()
+
         conversations = Conversations(
             engine=engine,
             profiles=profiles,
             storage=storage,
             home="here",
             voice=voice,
+            persons=Persons(info, "agent.example.org"),
             loop=Loop(),
         )
         group = await stack.enter_async_context(anyio.create_task_group())

@@ -15,6 +15,7 @@ from component.agent import sentences, turns
 from component.agent.calling import Parked
 from component.agent.directives import directed
 from component.agent.engine import Answered, Engine
+from component.agent.labels import ANSWERS_WITHIN_S, Labels, Persons
 from component.agent.lanes import Lane, Lanes, Turn
 from component.agent.live import Live
 from component.agent.outlet import Outlet
@@ -55,9 +56,12 @@ class Conversations:
         storage: has the table `turns`.
         home: names this data directory among those that share a database.
         voice: sends what agents say.
+        persons: tells people from all others.
         loop: the settings that bound turns.
         over: is told the id of each turn that is over.
+        stream: what names the stream there is now; None while there is none.
         clock: milliseconds since 1970, UTC.
+        answers_within_s: seconds in which a sender has to say what it is.
     """
 
     def __init__(
@@ -68,9 +72,12 @@ class Conversations:
         storage: Storage,
         home: str,
         voice: Voice,
+        persons: Persons,
         loop: Loop,
         over: Callable[[str], None] = lambda _turn: None,
+        stream: Callable[[], object | None] = lambda: True,
         clock: Callable[[], int] = process_clock,
+        answers_within_s: float = ANSWERS_WITHIN_S,
     ) -> None:
         self._engine = engine
         self._profiles = profiles
@@ -82,6 +89,7 @@ class Conversations:
         self._live: dict[SessionKey, Live] = {}
         self._parking = Parking(storage, home, clock, self._go_on)
         self._outlet = Outlet(voice, storage, over)
+        self._labels = Labels(persons, stream, self._labelled, answers_within_s)
         self._group: TaskGroup | None = None
 
     # What comes in.
@@ -98,11 +106,12 @@ class Conversations:
             self._outlet.mention(incoming, "full", sentences.TOO_MANY.format(count=count))
             return
         turn = Turn(incoming)
+        self._labels.look(turn)  # who has to be asked is, while it is written
         # It has its place before it is on disk, so that those of one session keep their order.
         lane = self._lanes.add(key, turn)
         stored, written, answered = False, False, self._outlet.take()
         try:
-            stored = await self._storage.write(partial(self._insert, key, incoming, answered))
+            stored = await self._storage.write(partial(self._insert, key, turn.incoming, answered))
             written = True
         finally:
             if not written:
@@ -112,8 +121,18 @@ class Conversations:
         if not stored:
             return
         turn.stored = True
+        self._may_begin(lane)
+
+    def _labelled(self, turn: Turn) -> None:
+        """It is known who wrote it."""
+        lane = self._lanes.of(key_of(turn.incoming))
+        if lane is not None:
+            self._may_begin(lane)
+
+    def _may_begin(self, lane: Lane) -> None:
+        """What is next there may be able to begin, or to join what is under way."""
         self._lanes.look(lane)
-        live = self._live.get(key)
+        live = self._live.get(lane.key)
         if live is not None:
             live.said_more()
         self._go()
@@ -125,8 +144,9 @@ class Conversations:
         return turns.insert(db, self._home, key, incoming)
 
     def connected(self) -> None:
-        """There is a stream again: say what could not be said."""
+        """There is a stream again: say what could not be said, ask who could not be asked."""
         self._outlet.connected()
+        self._labels.connected()
 
     async def ended(self, task: str) -> None:
         """A task is over: whoever waits for it goes on. For tasks of others nothing happens."""
@@ -150,6 +170,7 @@ class Conversations:
             self._take_up(rows)
             self._group = group
             self._outlet.open(group)
+            self._labels.open(group)
             task_status.started()
             try:
                 self._go()
@@ -158,6 +179,7 @@ class Conversations:
                 self._group = None
                 self._parking.open(None)
                 self._outlet.open(None)
+                self._labels.open(None)
                 group.cancel_scope.cancel()
 
     def _take_up(self, rows: Sequence[Row]) -> None:
@@ -177,6 +199,7 @@ class Conversations:
         for turn in reversed(found.values()):
             until = turn.wait.until if turn.wait is not None else None
             if until is None:
+                self._labels.look(turn)
                 self._lanes.add(key_of(turn.incoming), turn, first=True)
             else:
                 self._parking.add_until(turn, until)
@@ -314,6 +337,7 @@ class Conversations:
 
     def _go_on(self, turn: Turn) -> None:
         """Let a turn that has waited have its place before those that wait for theirs."""
+        self._labels.look(turn)
         self._lanes.add(key_of(turn.incoming), turn, first=True)
         self._go()
 
@@ -393,6 +417,7 @@ class Conversations:
     async def _end(self, key: SessionKey, turn: Turn) -> None:
         """Leave on record that a turn was stopped."""
         self._outlet.composing(turn, False)
+        self._labels.now(turn)
         try:
             profile = await self._profiles(key)
             if isinstance(profile, Away):

@@ -10,16 +10,18 @@ import msgspec
 from component.agent.protocol import Incoming
 from component.agent.turns import Wait
 from component.memory.lines import SessionKey
+from component.policy.taint import Taint
 from xep.jid import JID
 
 
 class Turn(msgspec.Struct, eq=False):
     """A message that waits for its turn, or is at it.
 
-    `stored` says that its row is on disk; before that it keeps its place and does not begin.
-    `resumed` says that it may have lines in the session's file. `joined` are messages that are
-    answered by the same answer. `wait` is what its row waited for, `due` says that an answer that
-    was held back is to be said now. `tries` counts failures of the disk.
+    `stored` says that its row is on disk, `labelled` that it is known who wrote what it answers;
+    before that it keeps its place and does not begin. `resumed` says that it may have lines in the
+    session's file. `joined` are messages that are answered by the same answer. `wait` is what its
+    row waited for, `due` says that an answer that was held back is to be said now. `tries` counts
+    failures of the disk.
     """
 
     incoming: Incoming
@@ -36,9 +38,34 @@ class Turn(msgspec.Struct, eq=False):
         return [self.incoming, *self.joined]
 
     @property
+    def ready(self) -> bool:
+        """Whether it may begin, as far as it is concerned."""
+        return self.stored and self.labelled
+
+    @property
     def ids(self) -> tuple[str, ...]:
         """The rows that are answered with it."""
         return (self.incoming.id, *(one.id for one in self.joined))
+
+    @property
+    def unlabelled(self) -> list[Incoming]:
+        """Those of its messages of which nobody knows yet who wrote them."""
+        return [one for one in self.messages if one.taint is None]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there are none such."""
+        return self.incoming.taint is not None and not (self.joined and self.unlabelled)
+
+    def label(self, requester: JID, taint: Taint) -> None:
+        """Label the messages of one sender that have no label."""
+
+        def said(one: Incoming) -> Incoming:
+            mine = one.taint is None and one.requester == requester
+            return msgspec.structs.replace(one, taint=taint) if mine else one
+
+        self.incoming = said(self.incoming)
+        self.joined = [said(one) for one in self.joined]
 
 
 class Lane:
@@ -65,7 +92,7 @@ class Lane:
     def may_begin(self) -> bool:
         """Whether its next message can have its turn."""
         free = self.running is None and not self.held
-        return free and bool(self.waiting) and self.waiting[0].stored
+        return free and bool(self.waiting) and self.waiting[0].ready
 
 
 class Lanes:

@@ -83,7 +83,7 @@ class Live:
     def _joins(self, other: Turn) -> bool:
         mine, its = self.turn.incoming, other.incoming
         return (
-            other.stored
+            other.ready
             and not other.resumed
             and (mine.thread, mine.type, mine.target) == (its.thread, its.type, its.target)
         )

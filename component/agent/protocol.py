@@ -17,8 +17,9 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` names it for us: unique, and what its turn is called. `agent` is the localpart it was sent
     to, `target` the address of ours as it was written, `requester` the full JID it came from,
-    `principal` the bare one. `msg_id`, `type`, `thread` and `lang` are the message's; `chat_states`
-    says that its client shows who is writing.
+    `principal` the bare one. `taint` says whether a person wrote it; it is None until that is
+    known, which is before its turn. `msg_id`, `type`, `thread` and `lang` are the message's;
+    `chat_states` says that its client shows who is writing.
     """
 
     id: str
@@ -27,7 +28,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     requester: JID
     target: JID
     body: str
-    taint: Taint = "person"
+    taint: Taint | None = None
     msg_id: str | None = None
     type: Literal["chat", "normal"] = "chat"
     thread: str | None = None

@@ -80,7 +80,7 @@ class Run:
         )
         self.spender = Spender((profile.agent, *profile.above), ask.key.who, ask.paid_by or ask.id)
         self.recalled: Sequence[Recalled] = ()
-        self.taints: set[Taint] = {one.taint for one in ask.messages}
+        self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
         self.closing = False
         self.retried = False
         self.partial = ""

@@ -38,6 +38,7 @@ from component.handlers.tasks import TasksHandler
 from component.policy import Policy
 from component.policy.admins import read_admins
 from component.policy.flows import Flow, Flows
+from component.policy.persons import Persons
 from component.router.router import Router
 from component.router.table import Host, Route
 from component.service.options import (
@@ -155,15 +156,11 @@ class Rooms:
         )
         admins = read_admins(settings.agent.admins)
         self.intake = Intake(admins, limits.retry_after_s, watching.full, watching.refused)
+        self._persons = Persons(self._info, settings.server.component_domain)
         self._road = Road(
             self._view,
             self.tasks,
-            Whom(
-                policy.asking,
-                self._info,
-                settings.server.component_domain,
-                settings.policy.confirm_expires_s,
-            ),
+            Whom(policy.asking, self._persons, settings.policy.confirm_expires_s),
             Recent(settings.tasks.replay_s),
             self.intake.check,
             self.news.released,
@@ -251,6 +248,7 @@ class Rooms:
                 lambda: self.connected_since is not None,
                 settings.server.max_stanza_bytes,
             ),
+            self._persons,
             watching.recorder,
             watching,
             self._tell_admins,

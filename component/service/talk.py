@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from component.agent.children import Children
 from component.agent.conversations import Conversations
 from component.agent.engine import Engine
+from component.agent.labels import Persons
 from component.agent.observer import Observer
 from component.agent.profile import Away, Profile
 from component.agent.protocol import Tools, Voice
@@ -61,6 +62,7 @@ class Talk:
         tools: the skills, as models see them.
         names: the names of the skills that a principal may use.
         voice: sends what agents say.
+        persons: tells people from all others.
         recorder: takes what is to be recorded.
         observer: counts and traces.
         alert: is told what admins have to know.
@@ -84,6 +86,7 @@ class Talk:
         tools: Tools,
         names: Callable[[JID], Iterable[str]],
         voice: Voice,
+        persons: Persons,
         recorder: Recorder,
         observer: Observer,
         alert: Callable[[str], None],
@@ -126,8 +129,10 @@ class Talk:
             storage=storage,
             home=home,
             voice=voice,
+            persons=persons,
             loop=settings.loop,
             over=self.budgets.ended,
+            stream=connected_since,
         )
 
     def model(self, tier: Tier, of: str = "") -> Model:

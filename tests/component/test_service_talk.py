@@ -210,6 +210,7 @@ async def talking(
             tools=nobody,
             names=lambda _: SKILLS,
             voice=nobody,
+            persons=nobody,
             recorder=Book(),
             observer=nobody,
             alert=nobody,

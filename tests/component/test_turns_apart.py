@@ -67,6 +67,19 @@ class Voice:
     async def sent(self) -> None: ...
 
 
+class Everybody:
+    """A person, each of them."""
+
+    def known(self, principal: JID, requester: JID) -> bool:
+        return True
+
+    async def asked(self, principal: JID, requester: JID, target: JID) -> bool:
+        return True
+
+    def passed_over(self, principal: JID, requester: JID) -> bool:
+        return True
+
+
 @settings(max_examples=max(5, settings().max_examples // 8))
 @given(deeds=_deeds)
 async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
@@ -92,7 +105,9 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
             )
             async with remembering(options, Book()) as memories, anyio.create_task_group() as group:
                 talk = Talk(
-                    *(options, storage, "home", memories, nobody, lambda _: (), voice, Book()),
+                    *(options, storage, "home", memories, nobody, lambda _: (), voice),
+                    persons=Everybody(),
+                    recorder=Book(),
                     observer=NoObserver(),
                     alert=lambda _: None,
                     connected_since=lambda: None,

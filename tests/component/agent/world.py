@@ -221,6 +221,45 @@ class Suspicious:
         return "asks for secrets" if "ignore all" in text.casefold() else None
 
 
+class Crowd:
+    """Tells people from all others: the bare addresses in `peers` are none. Unless `known_at_once`
+    each is asked, and answers when `says` lets it; who is silent is remembered in `silent`.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.peers: set[JID] = set()
+        self.known_at_once = True
+        self.asked_of: list[JID] = []
+        self.heard: set[JID] = set()
+        self.silent: set[JID] = set()
+        self.says: Callable[[JID], Awaitable[bool]] = _at_once
+
+    def known(self, principal: JID, requester: JID) -> bool | None:
+        if self.known_at_once or requester in self.heard | self.silent:
+            return not (principal in self.peers and requester not in self.silent)
+        return None
+
+    async def asked(self, principal: JID, requester: JID, target: JID) -> bool | None:
+        self._world.death.point()
+        self.asked_of.append(requester)
+        if not await self.says(requester):
+            return None
+        self._world.death.point()
+        self.silent.discard(requester)
+        self.heard.add(requester)
+        return self.known(principal, requester)
+
+    def passed_over(self, principal: JID, requester: JID) -> bool:
+        self.silent.add(requester)
+        return self.known(principal, requester) is not False
+
+
+async def _at_once(_who: JID) -> bool:
+    await anyio.lowlevel.checkpoint()
+    return True
+
+
 class Mortal:
     """Passes calls on to another object; each may be the last thing that happens."""
 
@@ -263,6 +302,9 @@ class World:
         self.purse = Purse()
         self.book = Book()
         self.memories = Memories()
+        self.crowd = Crowd(self)
+        self.stream: Callable[[], object | None] = lambda: True
+        self.answers_within_s = 30.0
         self.profile = Profile(agent="assistant")
         self.away: Away | None = None
         self.models: list[tuple[str, str]] = []
@@ -311,7 +353,10 @@ class World:
                 storage=Mortal(self, storage),  # type: ignore[arg-type]
                 home="here",
                 voice=self.ear,
+                persons=self.crowd,
                 loop=self.loop,
+                stream=self.stream,
+                answers_within_s=self.answers_within_s,
             )
             yield self.conversations
 
@@ -343,7 +388,7 @@ class World:
 
 
 def message(id_: str, body: str = "", who: JID = ROMEO, **more: object) -> Incoming:
-    more = {"agent": "assistant", "target": AGENT, **more}
+    more = {"agent": "assistant", "target": AGENT, "taint": "person", **more}
     return Incoming(  # type: ignore[arg-type]
         id=id_,
         principal=who,

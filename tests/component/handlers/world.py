@@ -26,6 +26,7 @@ from component.handlers.questions import question_messages
 from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.policy import Policy, Rule, When
+from component.policy.persons import Info, Persons
 from component.router.table import Host
 from component.skills import AnySkill, Registry, View
 from component.skills.builtin import builtin_skills
@@ -35,7 +36,7 @@ from component.storage import Storage
 from component.storage.database import Database
 from component.tasks.admit import Limits
 from component.tasks.room import TaskRoom
-from component.tasks.whom import Info, Whom
+from component.tasks.whom import Whom
 from tests.component.handlers.outgoing import Outgoing
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
@@ -205,7 +206,7 @@ class World:
         self.road = Road(
             self.view,
             self.room,
-            Whom(self.policy.asking, info, DOMAIN),
+            Whom(self.policy.asking, Persons(info, DOMAIN)),
             self.recent,
             self.intake.check,
             self.news.released,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from component.policy import Policy, Rule, When
+from component.policy.persons import Persons
 from component.skills import AnySkill, skill
 from component.tasks.protocol import Confirmation
 from component.tasks.whom import Whom, risk_of
@@ -54,7 +55,8 @@ class World:
             SILENT: "remote-server-timeout",
             SILENT.bare: "remote-server-timeout",
         }
-        self.whom = Whom(self.policy.asking, self.info, "agent.a.example", 60.0, lambda: self.now)
+        self.persons = Persons(self.info, "agent.a.example", lambda: self.now)
+        self.whom = Whom(self.policy.asking, self.persons, 60.0)
 
     async def info(self, to: JID, from_: JID, /) -> InfoQuery:
         assert from_ == AGENT
@@ -151,11 +153,11 @@ async def test_silence_is_a_persons_and_is_not_remembered() -> None:
     assert await world.refused(SILENT)
 
 
-async def test_strangers_fill_no_memory() -> None:
+async def test_who_was_passed_over_in_a_conversation_is_asked_before_a_confirmation() -> None:
     world = World()
-    for n in range(2_100):
-        await world(JID.parse(f"p{n}@a.example/x"))
-    assert len(world.whom._known) <= 4_096
+    assert world.persons.passed_over(BOT.bare, BOT)
+    assert await world.refused(BOT)
+    assert BOT in world.asked
 
 
 async def test_the_risk_is_what_the_skill_says() -> None:
