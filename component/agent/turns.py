@@ -10,6 +10,7 @@ import msgspec
 from component.agent.protocol import Incoming
 from component.memory.lines import SessionKey
 from component.storage.database import Database
+from xep.jid import JID
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +72,14 @@ def of_turn(db: Database, home: str, turn: str) -> list[Row]:
     return [row for row in rows if turn in (row.incoming.id, row.wait and row.wait.joined)]
 
 
+def sessions(db: Database, home: str) -> set[SessionKey]:
+    """The sessions of a home in which something is not answered yet: under way, parked or said
+    soon.
+    """
+    found = db.execute("SELECT DISTINCT session FROM turns WHERE home = ?", (home,))
+    return {_key(text) for (text,) in found.fetchall()}
+
+
 def _row(message: str, waiting: str | None) -> Row:
     return Row(_incoming(message), None if waiting is None else _wait(waiting))
 
@@ -99,3 +108,8 @@ def key_of(incoming: Incoming) -> SessionKey:
 def key_text(key: SessionKey) -> str:
     """A session as a row has it; no name of an agent holds a space."""
     return f"{key.agent} {key.who}"
+
+
+def _key(text: str) -> SessionKey:
+    agent, _, who = text.partition(" ")
+    return SessionKey(agent, JID.parse(who))

@@ -3,7 +3,7 @@ has changed. So what people add, edit or delete by hand counts at once.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import anyio
@@ -93,12 +93,13 @@ class Fresh:
         """The same for a file whose lock is held, before it is written. Raises StorageError."""
         await self._read_if_stale(place, self._writers)
 
-    async def tidy(self) -> None:
-        """Let the index go of files that are no more, as after somebody removed a directory.
-
-        Raises StorageError.
+    async def tidy(self, owners: Iterable[str] | None = None) -> None:
+        """Let the index go of files that are no more, as after somebody removed a directory: of all
+        or of some owners. Raises StorageError.
         """
-        for owner in await self._run(self._refreshers, self._index.names):
+        if owners is None:
+            owners = await self._run(self._refreshers, self._index.names)
+        for owner in owners:
             async with self.locks.hold(owner):
                 await self._run(self._refreshers, self._erase_unless_there, owner)
 

@@ -3,7 +3,7 @@
 The files are the truth, and `fresh` sees to it that what is found is what they say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -207,9 +207,12 @@ class Knowledge:
             if one.score >= enough
         ]
 
-    async def tidy(self) -> None:
-        """Let the index go of files that are no more. Raises StorageError."""
-        await self._fresh.tidy()
+    async def tidy(self, owners: Iterable[str] | None = None) -> None:
+        """Let the index go of files that are no more, all or those of some owners.
+
+        Raises StorageError.
+        """
+        await self._fresh.tidy(owners)
 
     # Who may, and what.
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from component.memory.lines import SessionKey
 
 DEFAULT_AGENT = "assistant"
+AGENTS = "_agents"
+"""Where in the root the directories of the other agents are."""
 SUB_AGENTS = "_sub"
 """Where in the directory of an agent those below it are."""
 
@@ -54,7 +56,7 @@ class Layout:
         name, *below = agent.split("/")
         home = self.root
         if name != DEFAULT_AGENT:
-            home = home / "_agents" / file_name(name)
+            home = home / AGENTS / file_name(name)
         for each in below:
             home = home / SUB_AGENTS / file_name(each)
         return home

@@ -21,7 +21,8 @@ from component.service.options import (
     load_skills,
     make_policy,
 )
-from component.service.remembering import Memories, remembering, tidy
+from component.service.remembering import Memories, remembering
+from component.service.remembering import keep as keep_memory
 from component.service.rooms import Rooms
 from component.service.watching import Watching, watching
 from component.settings import Settings
@@ -109,7 +110,7 @@ class Service:
         record = watches.recorder.record
         record(Event(kind="start", outcome="started", subject=SOFTWARE))
         try:
-            await self._serve(rooms, storage, contacts, watches, started)
+            await self._serve(rooms, storage, contacts, watches, home, started)
         finally:
             record(Event(kind="start", outcome="stopped", subject=SOFTWARE))
 
@@ -119,6 +120,7 @@ class Service:
         storage: Storage,
         contacts: StoppedContacts,
         watches: Watching,
+        home: str,
         started: TaskStatus[None],
     ) -> None:
         async with anyio.create_task_group() as tasks:
@@ -152,7 +154,7 @@ class Service:
             await tasks.start(rooms.tasks.run)
             if rooms.talk is not None:
                 await tasks.start(rooms.talk.run)
-            tasks.start_soon(tidy, self._opened)
+            tasks.start_soon(keep_memory, self._opened, storage, home)
             tasks.start_soon(keep, storage)
             await tasks.start(_controlled, ControlServer(storage.directory, rooms.commands))
             tasks.start_soon(connection.run)

@@ -94,6 +94,11 @@ class Session(Section):
         description="Minutes of silence after which the next message begins a new conversation; the"
         " old one is kept in `sessions/`. 0 means never.",
     )
+    sub_agents_keep_days: Annotated[int, Field(ge=0)] = Field(
+        default=7,
+        description="Days after which the directory of a sub-agent that has ended is removed, with"
+        " what it said and remembered. 0 keeps them until somebody says `/forget`.",
+    )
     history_tokens: Count = Field(
         default=8192,
         description="Most tokens of earlier messages that the model is shown; what is older is"

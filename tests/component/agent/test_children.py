@@ -1,16 +1,19 @@
 """Sub-agents: what they may, what they cost, and that they end with the one above them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from component.agent import turns
 from component.agent.children import NAME, Children
 from component.agent.conversations import Conversations
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
+from component.memory import sub_agents
 from component.memory.lines import SessionKey
 from component.models.protocol import Completion, ModelRequest, ToolCall, Usage
 from tests.component.agent.world import ROMEO, World, message
@@ -249,6 +252,35 @@ async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
     assert "heard" in family.shown[0]
     assert "yes" in family.shown[0]
     assert [name for _, _, name, _ in family.shop.made] == ["ask"]
+
+
+async def test_its_directory_is_needed_until_the_answer_above_is_said(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "x", "role": "Fact-finder No. 1"})
+    family.child = lambda r: "found" if r.messages[-1].role == "tool" else calling(("ask", {}))
+
+    async def needed() -> bool:
+        layout = family.sessions.layout
+        (folder,) = sub_agents.left(layout, float("inf"))
+        assert folder.name.startswith("factfinderno1-")
+        unanswered = await family.storage.read(partial(turns.sessions, home="here"))
+        return sub_agents.needed(layout, folder, unanswered)
+
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Do it."))
+        with anyio.fail_after(20):
+            while not conversations.doing("assistant", ROMEO).parked:
+                await anyio.lowlevel.checkpoint()
+        assert await needed()
+    (task,) = family.shop.tasks
+    async with family.life() as conversations:
+        assert await needed()  # a life later
+        family.offer()
+        family.shop.tasks[task] = ToolResult("yes")
+        await conversations.ended(task)
+        await family.settled()
+        assert family.ear.bodies == ["above"]
+        assert not await needed()
 
 
 async def test_what_waits_is_given_up_with_it(tmp_path: Path) -> None:
