@@ -185,4 +185,5 @@ def _report(path: Path, attachment: Attachment, server: str | None, kept: str | 
     say("\nTell the server (this holds the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, attachment), nl=False)
-    say(f"\nThen start the agent:\n\n  xmpp-agent run --config {path}")
+    say("\nThen check it, and start the agent:\n")
+    say(f"  xmpp-agent doctor --config {path}\n  xmpp-agent run --config {path}")

@@ -40,6 +40,8 @@ def secret_of(settings: Settings) -> str:
 def test_what_init_writes_loads_as_it_stands(tmp_path: Path) -> None:
     result = run(tmp_path / "new", *DOMAIN, "--host", "xmpp.example.com", "--port", "5300")
     assert result.exit_code == ExitCode.OK, result.stderr
+    told = [line.split()[1] for line in result.stderr.splitlines() if line[:13] == "  xmpp-agent "]
+    assert told == ["doctor", "run"]
     settings = load(tmp_path / "new" / "agent.toml", {})
     assert settings.server.host == "xmpp.example.com"
     assert settings.server.port == 5300
