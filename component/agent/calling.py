@@ -61,6 +61,8 @@ class Calling:
         """See which tools a turn is offered."""
         run.open_toolbox(self._tools, self._builtin, self._observer)
 
+    # 5 and 6: the tools, and the guard.
+
     async def call(
         self, run: Run, completion: Completion, wanted: Sequence[ToolCall]
     ) -> Parked | None:

@@ -243,7 +243,8 @@ class Engine:
                 run.guard.asked += completion is not None
                 return completion
 
-    # 5 and 6, tools and the guard, are in `calling`. 7 and 8: the answer, on disk.
+    # 5 and 6 are in `calling`.
+    # 7 and 8: the answer, on disk.
 
     async def _persist(
         self, run: Run, answer: str, usage: Usage, *, excused: bool = False

@@ -17,11 +17,15 @@ def test_the_states_of_a_task_are_drawn_as_they_are() -> None:
 
 
 def test_the_stages_of_a_turn_are_drawn_once_and_in_their_order() -> None:
-    """They are numbered in the engine, and so in the picture."""
-    engine = (DOCS.parent / "component" / "agent" / "engine.py").read_text("utf-8")
-    headings = re.findall(r"^    # ([\d and]+): ", engine, re.MULTILINE)
-    told = [number for heading in headings for number in heading.split(" and ")]
+    """They are numbered in the engine and in the room of its calls, and so in the picture."""
+    agent = DOCS.parent / "component" / "agent"
+    told: list[str] = []
+    for room in ("engine.py", "calling.py"):
+        headings = re.findall(
+            r"^    # ([\d and]+): ", (agent / room).read_text("utf-8"), re.MULTILINE
+        )
+        told += [number for heading in headings for number in heading.split(" and ")]
     picture = ElementTree.parse(DOCS / "pictures" / "turn.svg")
     texts = [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     drawn = [text[0] for text in texts if re.match(r"\d\xa0", text)]
-    assert sorted(drawn) == told == list("12345678")
+    assert sorted(drawn) == sorted(told) == list("12345678")
