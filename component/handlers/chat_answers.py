@@ -2,9 +2,10 @@
 
 The rules are those of "By a Selected Action", "In Words" and CNF-029 to CNF-031. A question that
 words cannot name, because several are open, is named by a command: `/approve`, `/deny`, `/answer`
-and the first characters of its identifier.
+and the first characters of its identifier. `/answer` and the words alone answer the only one.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol
 
@@ -14,8 +15,8 @@ from component.handlers.questions import title_of
 from component.router.table import Request
 from component.skills.errors import printable
 from component.storage import StorageError
-from component.tasks.answers import answer_in_words, takes_words
 from component.tasks.protocol import Question
+from component.tasks.spoken import answer_in_order, answer_in_words, names_in_order, takes_words
 from component.tasks.words import Said, said_in
 from xep.binding import ContentError
 from xep.delay import NAMESPACE as DELAY
@@ -45,7 +46,10 @@ _OF_AGENTS: Final = f"{{{AGENT}"
 _COMMANDS: Final = ("/approve", "/deny", "/answer")
 _SHORTEST: Final = 4
 """Characters of an identifier that name it, if nothing else begins with them."""
+_IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{_SHORTEST},}}", re.IGNORECASE)
+"""What may be the beginning of an identifier, perhaps of a question that is open no more."""
 _LISTED: Final = 10
+_LONGEST_NAMES: Final = 200
 _TOO_LATE: Final = "That question is open no more: it has been answered, or its time is over."
 
 Value = Literal["approve", "deny"]
@@ -116,7 +120,7 @@ class ChatAnswers:
         if command is not None:
             return await self._by_name(request, *command, questions)
         thread = stanza.text_of("thread")
-        meant = [each for each in questions if thread is not None and each.thread == thread]
+        meant = _in_thread(questions, thread)
         candidates = meant or list(questions)
         said = said_in(body)
         if not any(_may_answer(each, said) for each in candidates):
@@ -133,7 +137,8 @@ class ChatAnswers:
         self, request: Request[None], question: Question, said: Said | None, body: str
     ) -> str | None:
         if isinstance(question.content, Input):
-            return await self._answer(request, question, question.content, body)
+            given = answer_in_words(question.content, question.task, body)
+            return await self._answer(request, question, given)
         if said is None:
             return None
         if said.value == "unclear":
@@ -164,12 +169,17 @@ class ChatAnswers:
             if each.id == identifier
             or (len(identifier) >= _SHORTEST and each.id.startswith(identifier))
         ]
+        if name == "/answer" and not found and identifier and not _IDENTIFIER.fullmatch(identifier):
+            meant = _in_thread(questions, request.stanza.text_of("thread")) or questions
+            found = [each for each in meant if isinstance(each.content, Input)]
+            words = f"{identifier} {words}"
         if len(found) != 1:
             return _which(questions)
         (question,) = found
         if isinstance(question.content, Input):
             if name == "/answer" and words:
-                said = await self._answer(request, question, question.content, words)
+                given = answer_in_order(question.content, question.task, words)
+                said = await self._answer(request, question, given)
                 return said or "That question takes its form only."
             return f"Write /answer {identifier} and the answer."
         if name == "/answer":
@@ -190,9 +200,8 @@ class ChatAnswers:
         return f"Approved.{what}" if decision.value == "approve" else f"Denied.{what}"
 
     async def _answer(
-        self, request: Request[None], question: Question, content: Input, body: str
+        self, request: Request[None], question: Question, given: InputAnswer | None
     ) -> str | None:
-        given = answer_in_words(content, question.task, body)
         if given is None:
             return None
         await self._tasks.answer(request.principal, question.agent, given)
@@ -229,6 +238,10 @@ def _command(body: str) -> tuple[str, str, str] | None:
     return name.casefold(), identifier, words.strip()
 
 
+def _in_thread(questions: Sequence[Question], thread: str | None) -> list[Question]:
+    return [each for each in questions if thread is not None and each.thread == thread]
+
+
 def _may_answer(question: Question, said: Said | None) -> bool:
     """Whether a body can be an answer to a question."""
     if isinstance(question.content, Confirm):
@@ -249,6 +262,8 @@ def _which(questions: Sequence[Question]) -> str:
             how = f"/approve {short} or /deny {short}"
         elif takes_words(each.content):
             how = f"/answer {short} …"
+        elif names := names_in_order(each.content):
+            how = f"/answer {short} {printable(', '.join(names), _LONGEST_NAMES)}"
         else:
             how = "with its form"
         lines.append(f"- {title_of(each)} ({how})")

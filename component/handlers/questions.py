@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from component.skills.errors import printable
-from component.tasks.answers import suggestions, takes_words
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
+from component.tasks.spoken import may_follow, names_in_order, suggestions, takes_words
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.confirm import Confirm
@@ -79,11 +79,15 @@ def input_in_words(question: Input) -> str:
     if len(said) > _LONGEST_QUESTION:
         said = f"{said[:_LONGEST_QUESTION]}… ({len(said)} characters)"
     choices = suggestions(question)
-    how = "with the form" if not takes_words(question) else "here"
+    how = "here" if takes_words(question) else "with the form"
+    if not takes_words(question) and (names := _listed(names_in_order(question))):
+        how = f"with the form, or with /answer and then {names}"
     if 0 < len(choices) <= _MOST_RESPONSES:
         how = f"with {' or '.join(printable(one, _LONGEST_VALUE) for one in choices)}"
     until = f" before {spoken_time(question.expires)}" if question.expires is not None else ""
-    return f"{said}\n\nPlease answer {how}{until}."
+    more = _listed(may_follow(question))
+    also = f" You may add {more} after it." if more else ""
+    return f"{said}\n\nPlease answer {how}{until}.{also}"
 
 
 def spoken_time(time: datetime) -> str:
@@ -109,6 +113,10 @@ def _parameters(confirm: Confirm) -> Iterator[str]:
             yield f"and {len(values) - number} more parameters, which the message holds"
             return
         yield f"{printable(name, _LONGEST_VALUE)}: {_value(value)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return printable(", ".join(names), _LONGEST_VALUE)
 
 
 def _value(value: object) -> str:

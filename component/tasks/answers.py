@@ -12,12 +12,10 @@ from uuid import UUID
 import msgspec
 
 from component.skills.errors import printable
-from component.skills.form_fields import Property
 from component.skills.forms import InvalidForm, form_of, values_of
-from component.skills.schema_properties import properties_of
 from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
-from xep.fluux_agent.task import NAMESPACE, AnswerParams, Input, InputAnswer, InputSchema, Question
+from xep.fluux_agent.task import NAMESPACE, Input, InputAnswer, InputSchema, Question
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -34,8 +32,6 @@ _FORMATS: Final[Mapping[str, type[Any]]] = {
     "duration": timedelta,
     "uuid": UUID,
 }
-_YES: Final = ("yes", "y")
-_NO: Final = ("no", "n")
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -108,60 +104,6 @@ def check(schema: Schema, values: Mapping[str, Any]) -> None:
         raise errors.invalid_param("answer", "cannot be held against the schema") from None
     if error is not None:
         raise errors.invalid_param(_blamed(error), printable(error.message, _LONGEST_REASON))
-
-
-def answer_in_words(question: Input, task: str, text: str) -> InputAnswer | None:
-    """The answer that a text gives; None if no text can give one (INP-009).
-
-    A boolean can be told by yes and no too, an enumeration without regard to case.
-    Raises StanzaError: `invalid-param`, when the text is no value of the property.
-    """
-    declared = _in_words(schema_of(question))
-    if declared is None:
-        return None
-    said = text.strip()
-    plain = said.rstrip(".!").casefold()
-    for choice in declared.choices:
-        if choice.text.casefold() == said.casefold():
-            said = choice.text
-            break
-    if declared.kind == "boolean" and plain in (*_YES, *_NO):
-        said = "true" if plain in _YES else "false"
-    try:
-        value = declared.read((said,))
-    except ValueError as error:
-        raise errors.invalid_param(declared.name, str(error)) from None
-    json = msgspec.json.encode({} if value is msgspec.UNSET else {declared.name: value})
-    return InputAnswer(
-        task=task,
-        input=question.id,
-        revision=question.revision,
-        params=AnswerParams(json=msgspec.Raw(json)),
-    )
-
-
-def takes_words(question: Input) -> bool:
-    """Whether a text can answer the question (INP-009)."""
-    return _in_words(schema_of(question)) is not None
-
-
-def suggestions(question: Input) -> tuple[str, ...]:
-    """All texts that can answer, where the schema lists them."""
-    declared = _in_words(schema_of(question))
-    if declared is None:
-        return ()
-    if declared.kind == "boolean":
-        return ("yes", "no")
-    return tuple([choice.text for choice in declared.choices])
-
-
-def _in_words(schema: Schema) -> Property | None:
-    """The one property that a text can give, if nothing else has to be given."""
-    properties = properties_of(schema)
-    able = [each for each in properties if each.kind not in ("json", "lines", "choices")]
-    if len(able) != 1 or any(each.required for each in properties if each is not able[0]):
-        return None
-    return able[0]
 
 
 def _read_form(schema: Schema, form: Form) -> Reply:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from component.skills import AnySkill, load_module, skills_of
+from component.tasks.spoken import answer_in_words
 from tests.component.tasks.world import AGENT, ANN, Ear, Open, living
 from tests.servers.guides import DOCS, block
 from xep.data_forms import Form
@@ -60,6 +61,24 @@ async def test_the_worked_skill_survives_and_orders_once(
             ("output", "Ordered for Monday."),
         ]
     assert len((tmp_path / "orders.txt").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"), [("soup", "1 soup"), ("Salad", "1 salad"), ("soup 2", "2 soup")]
+)
+async def test_the_worked_skill_takes_words(
+    words: str, ordered: str, lunch: AnySkill, open_storage: Open
+) -> None:
+    async with living(open_storage, lunch) as world:
+        task = await world.task("lunch.order", params={"day": "Monday"})
+        asked = await world.ear.in_state(task, "input-required")
+        assert asked.input is not None
+        given = answer_in_words(asked.input, task, words)
+        assert given is not None
+        await world.room.answer(ANN.bare, AGENT, given)
+        end = await world.ear.ended(task)
+        assert end.result is not None
+        assert end.result.outputs[0].text.startswith(ordered)
 
 
 @pytest.mark.parametrize(

@@ -393,12 +393,120 @@ async def test_words_become_values(
     assert json.loads(result) == {"value": {"it": value}}
 
 
-async def test_what_words_cannot_say_is_left_to_the_form(world: World) -> None:
+LUNCH = {
+    "type": "object",
+    "properties": {
+        "dish": {"enum": ["nothing", "salad", "soup of the day"]},
+        "portions": {"type": "integer", "default": 1},
+        "note": {"type": "string", "default": ""},
+    },
+    "required": ["dish"],
+}
+TRIP: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "river": {"type": "string"},
+        "days": {"type": "integer"},
+        "boat": {"type": "boolean", "default": False},
+    },
+    "required": ["river", "days"],
+}
+
+
+def given(world: World) -> object:
+    """The values that the skill is given."""
+    ((result,),) = world.ledger.execute("SELECT result FROM journal").fetchall()
+    return json.loads(result)["value"]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("Salad", {"dish": "salad"}),
+        ("soup of the day", {"dish": "soup of the day"}),
+        ("salad 2", {"dish": "salad", "portions": 2}),
+        (
+            "soup of the day 2 no salt",
+            {"dish": "soup of the day", "portions": 2, "note": "no salt"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "/answer ", "/answer q-t1 "])
+async def test_one_value_is_needed_and_others_may_follow(
+    world: World, before: str, words: str, value: object
+) -> None:
+    world.input("t1", LUNCH)
+    assert await world.say(f"{before}{words}") == "Thank you, I go on."
+    assert given(world) == value
+
+
+@pytest.mark.parametrize("words", ["two salads", "salad and a beer", "salad " * 60])
+async def test_words_that_are_no_such_values_are_told_what_is_expected(
+    world: World, words: str
+) -> None:
+    world.input("t1", LUNCH)
+    said = await world.say(words) or ""
+    assert (
+        said == "I cannot take that answer: dish: expected one of nothing, salad, soup of the day"
+    )
+    assert world.state("t1") == "input-required"
+
+
+async def test_a_text_is_the_whole_text_though_a_number_might_follow_it(world: World) -> None:
+    properties = {"river": {"type": "string"}, "days": {"type": "integer", "default": 1}}
+    world.input("t1", {"type": "object", "properties": properties, "required": ["river"]})
+    assert await world.say("Rhine 2") == "Thank you, I go on."
+    assert given(world) == {"river": "Rhine 2"}
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("Rhine 3", {"river": "Rhine", "days": 3}),
+        ("White Nile 3 yes", {"river": "White Nile", "days": 3, "boat": True}),
+    ],
+)
+@pytest.mark.parametrize("before", ["/answer ", "/answer q-t1 "])
+async def test_several_values_are_given_in_their_order_by_the_command(
+    world: World, before: str, words: str, value: object
+) -> None:
+    world.input("t1", TRIP)
+    assert HINT in (await world.say(words) or "")  # not by the words alone
+    assert await world.say(before + words) == "Thank you, I go on."
+    assert given(world) == value
+
+
+@pytest.mark.parametrize("words", ["Rhine", "3", "Rhine soon", "Rhine 3 4 5"])
+async def test_values_that_cannot_be_told_apart_are_not_guessed(world: World, words: str) -> None:
     two = {"type": "string"}
-    world.input("t1", {"type": "object", "properties": {"a": two, "b": two}, "required": ["a"]})
+    schema = {
+        "properties": TRIP["properties"] | {"last": two},
+        "required": [*TRIP["required"], "last"],
+    }
+    world.input("t1", {"type": "object", **schema})
+    said = await world.say(f"/answer {words}") or ""
+    assert "expected river, days, last, boat in this order" in said
+    assert world.state("t1") == "input-required"
+
+
+async def test_what_words_cannot_say_is_left_to_the_form(world: World) -> None:
+    several = {"type": "array", "items": {"type": "string"}}
+    world.input("t1", {"type": "object", "properties": {"a": several}, "required": ["a"]})
     assert HINT in (await world.say("Rhine") or "")
     assert "form only" in (await world.say("/answer q-t1 Rhine") or "")
     assert world.state("t1") == "input-required"
+
+
+async def test_the_command_alone_answers_no_question_that_it_may_not_mean(world: World) -> None:
+    world.input("t1")
+    assert "another question" in (await world.say("/answer 3f9a Rhine") or "")  # a late answer
+    assert "another question" in (await world.say("/answer") or "")
+    world.input("t2", TRIP)
+    said = await world.say("/answer Rhine") or ""
+    assert "Which one" in said
+    assert "(/answer q-t2 river, days, boat)" in said
+    assert {world.state("t1"), world.state("t2")} == {"input-required"}
+    assert await world.say("/answer Rhine 3", thread="t2") == "Thank you, I go on."
 
 
 async def test_an_input_and_a_confirmation_are_told_apart_by_thread_or_name(world: World) -> None:

@@ -152,8 +152,14 @@ def test_an_input_says_how_it_is_answered() -> None:
     flag = {"properties": {"flag": {"type": "boolean"}}}
     (message,) = question_messages(asks(flag))
     assert "Please answer with yes or no before" in body(message)
-    two = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
-    (message,) = question_messages(asks(two, text="x" * 5000))
+    more = {"properties": choice["properties"] | {"days": {"type": "integer"}}}
+    (message,) = question_messages(asks({**more, "required": ["size"]}))
+    assert "Please answer with s or m before" in body(message)
+    assert body(message).endswith(" UTC. You may add days after it.")
+    (message,) = question_messages(asks(more))
+    assert "answer with the form, or with /answer and then size, days before" in body(message)
+    lines = {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}
+    (message,) = question_messages(asks(lines, text="x" * 5000))
     assert "Please answer with the form before" in body(message)
     assert "… (5000 characters)" in body(message)
     many_choices = {"properties": {"size": {"enum": [str(n) for n in range(50)]}}}
