@@ -21,6 +21,7 @@ from component.settings import Storage as Where
 from component.settings.memory import Memory, Session
 from component.storage import Storage
 from tests.component.audit.book import Book
+from tests.waiting import eventually
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -45,9 +46,10 @@ class Kept:
         await self.memories.knowledge.store(BELOW, ANN, Memo("count", "there are seven"))
 
     async def gone(self) -> None:
-        with anyio.fail_after(20):
-            while self.folder.exists() or await self.indexed():
-                await anyio.lowlevel.checkpoint()
+        async def is_gone() -> bool:
+            return not self.folder.exists() and not await self.indexed()
+
+        await eventually(is_gone)
 
     async def indexed(self) -> list[str]:
         # By what the index has, as a search would look at the file first.
@@ -172,8 +174,6 @@ async def test_a_directory_that_is_in_the_way_does_not_end_the_service(
             return EARLY
 
         group.start_soon(partial(keep, every_s=0, clock=clock), world.memories, storage, "here")
-        with anyio.fail_after(20):
-            while rounds < 3:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: rounds >= 3)
         group.cancel_scope.cancel()
     assert "could not be removed" in "".join(capsys.readouterr())

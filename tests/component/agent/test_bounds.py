@@ -16,6 +16,7 @@ from component.models.protocol import (
     ModelRequest,
 )
 from tests.component.agent.world import JULIET, ROMEO, World, call, echo, message, says, shopping
+from tests.waiting import eventually
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -187,9 +188,7 @@ async def test_an_answer_that_is_held_back_keeps_its_time_over_a_restart(tmp_pat
 
     async with world.life() as conversations:
         await conversations.received(message("m1"))
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ROMEO).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
         before = await waiting()
         assert msgspec.json.decode(before[0])["until"] > 0
     async with world.life() as conversations:
@@ -219,9 +218,7 @@ async def test_the_answer_is_synced_before_it_is_said_and_a_question_before_it_w
 
         world.sessions.append = noted  # type: ignore[method-assign, assignment]
         await conversations.received(message("m1"))
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ROMEO).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
         (waits,) = synced
         assert isinstance(waits, Resulted)
         assert waits.task is not None

@@ -17,6 +17,7 @@ from component.memory import sub_agents
 from component.memory.lines import SessionKey
 from component.models.protocol import Completion, ModelRequest, ToolCall, Usage
 from tests.component.agent.world import ROMEO, World, message
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -238,9 +239,7 @@ async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ROMEO).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
     (task,) = family.shop.tasks
     # A life later.
     async with family.life() as conversations:
@@ -268,9 +267,7 @@ async def test_its_directory_is_needed_until_the_answer_above_is_said(tmp_path: 
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ROMEO).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
         assert await needed()
     (task,) = family.shop.tasks
     async with family.life() as conversations:
@@ -290,9 +287,7 @@ async def test_what_waits_is_given_up_with_it(tmp_path: Path) -> None:
         family.offer()
         await conversations.received(message("m1", "Do it."))
         ann = ROMEO
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ann).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ann).parked)
         await conversations.stop("assistant", ann)
     assert family.shop.given_up == list(family.shop.tasks)
 

@@ -13,6 +13,7 @@ from component.memory.lines import Note, Said
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
 from tests.component.agent.world import JULIET, ROMEO, World, message, says, shopping
+from tests.waiting import eventually
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -140,9 +141,7 @@ async def test_who_does_not_answer_soon_is_a_person_until_it_does(tmp_path: Path
         assert await labels(world) == ["person", "person"]
         assert len(world.crowd.asked_of) == 1
         gate.open.set()  # it says what it is, too late for these
-        with anyio.fail_after(20):
-            while not world.crowd.heard:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: world.crowd.heard)
         await conversations.received(unknown("m3"))
         await world.ear.hears(3)
         assert await labels(world) == ["person", "person", "peer"]
@@ -294,15 +293,11 @@ async def test_a_turn_that_waited_for_a_task_is_labelled_when_it_goes_on(tmp_pat
     world.brain.think = shopping("order", "buy")
     async with world.life() as conversations:
         await conversations.received(unknown("m1"))
-        with anyio.fail_after(20):
-            while not conversations.doing("assistant", ROMEO).parked:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
         (task,) = world.shop.tasks
         world.shop.tasks[task] = ToolResult("it has come")
         await conversations.ended(task)
-        with anyio.fail_after(20):
-            while len(world.shop.callers) < 2:
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: len(world.shop.callers) >= 2)
         assert [one.taints for one in world.shop.callers] == [{"peer"}, {"peer"}]
 
 

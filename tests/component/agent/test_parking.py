@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from component.agent import sentences
@@ -11,6 +10,7 @@ from component.agent.protocol import ToolResult, Waiting
 from component.memory.lines import Note, Resulted, SessionKey
 from component.storage import StorageError
 from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 TASK = "task-m1-c0-order"
@@ -51,9 +51,7 @@ async def test_a_question_is_told_by_itself(tmp_path: Path) -> None:
 
 
 async def parked(world: World, count: int = 1) -> None:
-    with anyio.fail_after(20):
-        while world.conversations.doing("assistant", ROMEO).parked < count:
-            await anyio.lowlevel.checkpoint()
+    await eventually(lambda: world.conversations.doing("assistant", ROMEO).parked >= count)
 
 
 async def test_a_task_that_ended_while_nobody_was_there_is_asked_about(tmp_path: Path) -> None:
@@ -222,11 +220,14 @@ async def test_what_cannot_be_said_is_said_when_there_is_a_stream(tmp_path: Path
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
         await conversations.received(message("m2", "two", who=JULIET))
-        with anyio.fail_after(20):
-            while len(world.brain.asked) < 2 or any(
-                conversations.doing("assistant", who).running for who in (ROMEO, JULIET)
-            ):
-                await anyio.lowlevel.checkpoint()
+        await eventually(
+            lambda: (
+                len(world.brain.asked) >= 2
+                and not any(
+                    conversations.doing("assistant", who).running for who in (ROMEO, JULIET)
+                )
+            )
+        )
         assert len(await world.rows()) == 2
         world.ear.stream = True
         conversations.connected()
@@ -239,9 +240,9 @@ async def test_what_could_not_be_said_is_said_by_the_next_life(tmp_path: Path) -
     world.ear.stream = False
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
-        with anyio.fail_after(20):
-            while not world.brain.asked or conversations.doing("assistant", ROMEO).running:
-                await anyio.lowlevel.checkpoint()
+        await eventually(
+            lambda: world.brain.asked and not conversations.doing("assistant", ROMEO).running
+        )
     world.ear.stream = True
     async with world.life():
         await world.ear.hears(1)

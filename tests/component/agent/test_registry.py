@@ -13,6 +13,7 @@ from component.agent.registry import AgentError, Agents
 from component.settings.agents import AgentEntry
 from component.storage import Storage
 from tests.component.audit.book import Book
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -50,9 +51,7 @@ async def test_who_is_written_to_is_active_and_then_idle(storage: Storage) -> No
     async with open_agents(storage, idle_s=0.05) as agents:
         await agents.heard("assistant")
         assert states(agents) == {"assistant": "active", "researcher": "created"}
-        with anyio.fail_after(5):
-            while states(agents)["assistant"] != "idle":
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: states(agents)["assistant"] == "idle")
         await agents.heard("assistant")
         assert states(agents)["assistant"] == "active"
         await agents.heard("nobody")

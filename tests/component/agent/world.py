@@ -31,6 +31,7 @@ from component.settings.agents import Loop
 from component.settings.memory import Session
 from component.storage import Storage
 from tests.component.audit.book import Book
+from tests.waiting import eventually
 from xep.jid import JID
 
 ROMEO = JID.parse("romeo@example.org")
@@ -378,9 +379,11 @@ class World:
 
     async def settled(self) -> None:
         """All rows are gone."""
-        with anyio.fail_after(20):
-            while await self.rows():
-                await anyio.lowlevel.checkpoint()
+
+        async def are_gone() -> bool:
+            return not await self.rows()
+
+        await eventually(are_gone)
 
     async def lines(self, who: JID = ROMEO) -> list[Line]:
         found = await self.sessions.read(SessionKey("assistant", who), tokens=10**9)

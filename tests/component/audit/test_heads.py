@@ -14,6 +14,7 @@ from component.audit.protocol import Event
 from component.audit.record import Audit, AuditOptions
 from component.storage import Storage, StorageError
 from component.storage.peek import peek
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +89,9 @@ async def test_the_database_knows_of_a_record_from_its_first_lines_on(
         anyio.create_task_group() as group,
     ):
         await group.start(audit.run)
-        with anyio.fail_after(20):
-            while not (await storage.read(heads_in))[1]:
-                await anyio.lowlevel.checkpoint()
+
+        async def is_kept() -> bool:
+            return bool((await storage.read(heads_in))[1])
+
+        await eventually(is_kept)
         group.cancel_scope.cancel()

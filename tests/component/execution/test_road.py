@@ -14,6 +14,7 @@ from component.skills import AnySkill, SkillError, skill
 from component.storage.database import Database
 from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
+from tests.waiting import eventually
 from xep.binding import Encoded, read
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import errors
@@ -376,9 +377,7 @@ async def test_repetitions_at_the_same_time_run_once(kind: str, repeatable: bool
 
 
 async def _until_idle(world: World) -> None:
-    with anyio.fail_after(20):
-        while not any("state='completed'" in sent for sent in world.told.sent):
-            await anyio.lowlevel.checkpoint()
+    await eventually(lambda: any("state='completed'" in sent for sent in world.told.sent))
 
 
 async def test_a_session_and_a_name_of_the_callers_never_meet() -> None:

@@ -211,6 +211,30 @@ async def test_a_person_is_told_in_words(told: Notice, body: str) -> None:
     assert text(tell(msgspec.structs.replace(told, conversational=True)), "body") == body
 
 
+def bodies(room: Newsroom) -> list[tuple[str | None, str | None]]:
+    return [(sent.get("to"), text(sent, "body")) for sent in room.sent]
+
+
+async def test_who_is_asked_reads_the_question_once() -> None:
+    """Its event, which most clients show as well, leaves the words to the question."""
+    room = Newsroom()
+    room.news.released("t-1")
+    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(ALICE))
+    assert room.news.changed(msgspec.structs.replace(told, conversational=True))
+    (event, asked) = bodies(room)
+    assert event == (str(PHONE), None)
+    assert asked[0] == str(ALICE)
+
+
+async def test_who_waits_for_the_word_of_another_is_told_so() -> None:
+    room = Newsroom()
+    room.news.released("t-1")
+    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB))
+    assert room.news.changed(msgspec.structs.replace(told, conversational=True))
+    (event, _asked) = bodies(room)
+    assert event == (str(PHONE), "report waits for a confirmation.")
+
+
 async def test_progress_is_not_talked_about() -> None:
     told = notice(progress=Progress(text="half"), conversational=True)
     assert text(tell(told), "body") is None

@@ -28,8 +28,9 @@ from component.tasks import commits
 from component.tasks import runs as runs_module
 from component.tasks.protocol import Confirmation
 from tests.component.tasks.ledger import NOON
-from tests.component.tasks.world import AGENT, ANN, Ear, World, eventually, living
+from tests.component.tasks.world import AGENT, ANN, Ear, World, living
 from tests.servers.postgres import Postgres
+from tests.waiting import eventually
 from xep.binding import Encoded, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision

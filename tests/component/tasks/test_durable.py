@@ -15,7 +15,8 @@ import pytest
 from component.skills import AnySkill, Context, Denied, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
 from component.tasks.protocol import Confirmation, Notice
-from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, eventually, living
+from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, living
+from tests.waiting import eventually
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision

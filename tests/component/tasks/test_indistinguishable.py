@@ -28,7 +28,8 @@ from component.skills import AnySkill, Context, Registry, skill
 from component.storage.database import Database, Rows, Value
 from component.tasks.protocol import Confirmation
 from tests.component.router.wire import AGENT, DOMAIN, ListOutput, Wire, iq
-from tests.component.tasks.world import Open, World, eventually, living
+from tests.component.tasks.world import Open, World, living
+from tests.waiting import eventually
 from xep.binding import Payload, encode
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted, Earlier, Execute

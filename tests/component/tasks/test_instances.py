@@ -18,7 +18,8 @@ from component.storage import lock as lock_module
 from component.tasks import leases
 from component.tasks.beats import Beats
 from tests.component.tasks.test_durable import text_of, three_steps
-from tests.component.tasks.world import Ear, World, eventually, living
+from tests.component.tasks.world import Ear, World, living
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 

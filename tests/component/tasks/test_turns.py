@@ -18,7 +18,8 @@ from component.storage import Storage, StorageError
 from component.tasks import leases, telling
 from component.tasks.claims import Room
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
-from tests.component.tasks.world import ANN, BOB, Ear, Open, World, eventually, living
+from tests.component.tasks.world import ANN, BOB, Ear, Open, World, living
+from tests.waiting import eventually
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from component.tasks.protocol import Call, Confirmation, Notice
 from component.tasks.replay import digest_of, key_of
 from component.tasks.room import TaskRoom
 from component.tasks.states import TERMINAL
+from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Execute, Param, Params, Result
 from xep.fluux_agent.task import Events, Task
 from xep.jid import JID
@@ -186,10 +187,3 @@ async def living(
             await group.start(room.run)
             yield world
             group.cancel_scope.cancel()
-
-
-async def eventually(test: Callable[[], Awaitable[Any]]) -> None:
-    """Wait for what shows in the database only."""
-    with anyio.fail_after(20):
-        while not await test():  # noqa: ASYNC110 - nobody tells
-            await anyio.sleep(0.005)
