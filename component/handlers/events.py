@@ -223,8 +223,12 @@ class _Held:
 
 
 def _said(notice: Notice) -> sentences.Sentence | None:
-    """What the message says to a person, if one follows the work (EVT-006, EVT-007)."""
-    if not notice.conversational:
+    """What the message says to a person, if one follows the work (EVT-006, EVT-007).
+
+    Nothing to whom the question itself is put: most clients would show it twice.
+    """
+    question = notice.question
+    if not notice.conversational or (question and notice.principal.bare in question.asked):
         return None
     if notice.final:
         return sentences.ending(notice.task, notice.lang)
