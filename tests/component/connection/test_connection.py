@@ -281,7 +281,8 @@ async def test_a_server_that_does_not_read_costs_a_bounded_memory_and_then_its_s
             assert not it.outbox.congested
         warnings = [log for log in logs if log.get("code") == "not-reading"]
         assert len(warnings) == 1
-        assert it.outbox.dropped == 1
+        # The one of which half had gone counts whole again, which may take the next one, too.
+        assert it.outbox.dropped in (1, 2)
 
 
 async def test_a_slow_server_gets_everything() -> None:
