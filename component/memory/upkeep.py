@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from component.memory import files
+from component.memory import files, knowledge_lines
 from component.memory.lines import Header, SessionKey
 from component.memory.paths import SUB_AGENTS, Layout
 
@@ -23,10 +23,17 @@ ARCHIVES = "sessions"
 DRAFT = "persona_draft.json"
 """A persona that somebody is being asked about."""
 
-_KNOWLEDGE = "knowledge.jsonl"
 _ATTACHMENTS = "files"
 # The second and the fourth are what Fluux Agent called them before.
-_FORGOTTEN = (HISTORY, "history.md", "user.md", "context.md", "memory.md", _KNOWLEDGE, DRAFT)
+_FORGOTTEN = (
+    HISTORY,
+    "history.md",
+    "user.md",
+    "context.md",
+    "memory.md",
+    knowledge_lines.FILE_NAME,
+    DRAFT,
+)
 
 # Quotes within a text of JSON are escaped, so this is never found in what somebody has said.
 _MESSAGE = re.compile(rb'"type"\s*:\s*"message"')
@@ -34,7 +41,10 @@ _HEADER = msgspec.json.Decoder(Header)
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased: messages, memories and attachments, and the names of the files."""
+    """What was erased: messages, memories and attachments, and the names of the files.
+
+    A memory is what could be found: not what is forgotten already, nor a line that cannot be read.
+    """
 
     messages: int = 0
     memories: int = 0
@@ -143,7 +153,7 @@ def count(root: Path, folder: Path) -> Status:
     """Count what is there. Reads the whole session, so it is for those who ask."""
     if not files.check_folder(root, folder):
         return Status()
-    messages = size = memories = attachments = 0
+    messages = size = attachments = 0
     since = None
     for number, line in enumerate(_lines(folder / HISTORY)):
         size += len(line)
@@ -151,8 +161,7 @@ def count(root: Path, folder: Path) -> Status:
         if not number:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                 since = _HEADER.decode(line).created
-    for line in _lines(folder / _KNOWLEDGE):
-        memories += bool(line.strip())
+    known = knowledge_lines.parse(b"".join(_lines(folder / knowledge_lines.FILE_NAME)))
     if files.check_folder(root, folder / _ATTACHMENTS):
         with files.explained(folder / _ATTACHMENTS, "read"):
             attachments = sum(1 for each in (folder / _ATTACHMENTS).iterdir() if each.is_file())
@@ -161,7 +170,7 @@ def count(root: Path, folder: Path) -> Status:
         since=since,
         size=size,
         archived=len(archives(root, folder)),
-        memories=memories,
+        memories=len(known.items),
         attachments=attachments,
     )
 

@@ -40,6 +40,10 @@ class Clock:
         return self.now
 
 
+A = '{"key":"a","content":"x"}'
+B = '{"key":"b","content":"x"}'
+
+
 class World:
     """Sessions in a directory of their own, and a clock that is set by hand."""
 
@@ -226,7 +230,7 @@ async def test_to_forget_erases_everything_but_archives_and_the_chosen_persona(
     await world.sessions.append(ALICE, said, sync=True)
     for name in ("user.md", "context.md", "memory.md", "history.md", "active_persona.txt"):
         world.file(ALICE, name).write_text("x")
-    world.file(ALICE, "knowledge.jsonl").write_text('{"key":"a"}\n{"key":"b"}\n')
+    world.file(ALICE, "knowledge.jsonl").write_text(f"{A}\n{B}\n")
     world.file(ALICE, "files").mkdir()
     world.file(ALICE, "files/picture.png").touch()
     forgotten = await world.sessions.forget(ALICE)
@@ -255,7 +259,7 @@ async def test_to_forget_goes_for_sub_agents_too(world: World, tmp_path: Path) -
     others = [below("c-3", BOB), SessionKey("other/a-1", ALICE.who)]
     for key in (ALICE, *mine, *others):
         await world.sessions.append(key, [note("x")], sync=True)
-        world.file(key, "knowledge.jsonl").write_text('{"key":"a"}\n')
+        world.file(key, "knowledge.jsonl").write_text(f"{A}\n")
     subs = world.layout.home(ALICE.agent) / "_sub"
     (subs / "a file").touch()
     (subs / "elsewhere").symlink_to(tmp_path)
@@ -305,11 +309,21 @@ async def test_a_linked_directory_is_refused_by_every_operation(
 async def test_a_status_counts_what_is_there(world: World) -> None:
     said = [Said(role="user", content='{"type":"message"}'), note("x")]
     await world.sessions.append(ALICE, said, sync=True)
-    world.file(ALICE, "knowledge.jsonl").write_text('{"key":"a"}\n\n')
+    world.file(ALICE, "knowledge.jsonl").write_text(f"{A}\n\n")
     status = await world.sessions.status(ALICE)
     assert (status.messages, status.memories, status.archived) == (1, 1, 0)
     assert status.since == "2025-06-15T15:06:40.000Z"
     assert status.size == world.file(ALICE).stat().st_size
+
+
+async def test_a_memory_counts_once_and_not_when_it_is_forgotten_or_cannot_be_read(
+    world: World,
+) -> None:
+    await world.sessions.append(ALICE, [note("x")], sync=True)
+    newer, gone = A.replace("x", "y"), '{"key":"b","forgotten":true}'
+    world.file(ALICE, "knowledge.jsonl").write_text("\n".join((A, newer, B, gone, '{"key"', "")))
+    assert (await world.sessions.status(ALICE)).memories == 1
+    assert (await world.sessions.forget(ALICE)).memories == 1
 
 
 async def test_a_damaged_line_costs_itself_and_one_warning_with_its_number(world: World) -> None:
