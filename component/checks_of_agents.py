@@ -20,6 +20,7 @@ from component.metrics.traces import TracesError, make_tracer
 from component.policy import PolicyError
 from component.policy.globs import pattern
 from component.service import DEFAULT_AGENT, SOFTWARE, load_skills
+from component.service.remembering import named
 from component.settings import Settings
 from component.settings.memory import MemoryScope
 from component.skills import DuplicateSkillError, SkillLoadError
@@ -65,7 +66,7 @@ async def _memory(settings: Settings) -> Check:
     except PolicyError as error:
         return Check("memory", "failed", str(error))
     except files.MemoryStoreError as error:
-        return Check("memory", "failed", f"{error} It is what path in [memory] names.")
+        return Check("memory", "failed", f"{error} {named(settings)}")
     except StorageError as error:
         return Check("memory", "failed", str(error))
     if blind := "\n".join(_blind(sharing, settings.memory.scopes)):

@@ -92,17 +92,27 @@ class Memories:
 async def remembering(settings: Settings, recorder: Recorder) -> AsyncIterator[Memories]:
     """The memory, for the time of the context.
 
-    Raises StorageError: the directory cannot be used; PolicyError: the members of a scope are no
-    addresses.
+    Raises StorageError: the directory cannot be used, and where it is set; PolicyError: the members
+    of a scope are no addresses.
     """
     sharing = Sharing(Layout(settings.memory_path), settings.memory.scopes)
-    index = await to_thread.run_sync(_open, settings)
+    try:
+        index = await to_thread.run_sync(_open, settings)
+    except files.MemoryStoreError as error:
+        raise files.MemoryStoreError(f"{error} {named(settings)}") from error
     try:
         memories = Memories(settings, index, sharing, recorder)
         yield memories
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(index.close)
+
+
+def named(settings: Settings) -> str:
+    """Where the directory of the memory is set, in a sentence."""
+    if settings.memory.path is not None:
+        return "It is what path in [memory] names."
+    return "It is in what path in [storage] names; path in [memory] can name another one."
 
 
 def _open(settings: Settings) -> Index:

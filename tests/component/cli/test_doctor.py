@@ -239,6 +239,17 @@ def test_memory_that_is_no_directory(command: RunCommand) -> None:
     assert text.endswith("It is what path in [memory] names.")
 
 
+def test_run_names_the_key_of_a_memory_that_cannot_be_used(command: RunCommand) -> None:
+    Path("notes").write_text("")
+    result = command("run", memory__path="notes")
+    assert result.exit_code == 1
+    assert "It is what path in [memory] names." in result.output
+    Path("other").mkdir()
+    Path("other/memory").write_text("")
+    result = command("run", storage__path="other")
+    assert "It is in what path in [storage] names; path in [memory]" in result.output
+
+
 def scopes(writers: str) -> str:
     return (
         f'[[memory.scopes]]\nname = "kitchen"\nmembers = ["ann@localhost"]\nwriters = {writers}\n'
