@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec.structs import fields
 from pydantic_core import PydanticCustomError
 
 from component.settings import personas as settings
 from component.settings.llm import Tier
+from component.skills.errors import printable
 
 MANIFEST = "persona.toml"
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -16,6 +18,8 @@ UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 """Control characters, and others of which XML carries few."""
 
 _BY_WEIGHT: Final[tuple[Tier, ...]] = ("light", "standard", "heavy")
+
+_LONGEST_KEY: Final = 64
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -80,6 +84,27 @@ class _Manifest(msgspec.Struct, frozen=True):
     persona: _Described
 
 
+_UNKNOWN: Final = re.compile(
+    r"Object contains unknown field `(.*?)`(?: - at `\$\.([\w.]*)`)?", re.DOTALL
+)
+
+
+def misspelt(error: Exception, manifest: type[msgspec.Struct]) -> str | None:
+    """A sentence about a key that is not known, and those that are; None for any other error."""
+    found = _UNKNOWN.fullmatch(str(error))
+    if found is None:
+        return None
+    key, section = found.groups()
+    types: dict[str, Any] = {each.name: each.type for each in fields(manifest)}
+    for name in section.split(".") if section else ():
+        if name not in types:
+            return None
+        types = {each.name: each.type for each in fields(types[name])}
+    where = f"[{section}]" if section else "It"
+    shown = printable(key, _LONGEST_KEY)
+    return f"{where} has {shown!r}, which is not known; its keys are {', '.join(types)}."
+
+
 def parse(folder: Path, text: str, *, own: bool = False) -> Persona | str:
     """Read the manifest of a directory; a text says what is wrong with it."""
     try:
@@ -88,7 +113,7 @@ def parse(folder: Path, text: str, *, own: bool = False) -> Persona | str:
     except PydanticCustomError as error:
         return f"An entry of allowed_jids {error}."
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return f"{error}."
+        return misspelt(error, _Manifest) or f"{error}."
     if ID.fullmatch(manifest.id) is None:
         return f"Its id {manifest.id!r} is not made of small letters, digits, dots and hyphens."
     if UNSEEN.search(manifest.name + manifest.description + manifest.icon):

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from component.memory.packages import ID, UNSEEN, PersonaError, Positive
+from component.memory.packages import ID, UNSEEN, PersonaError, Positive, misspelt
 from component.settings.llm import Tier
 from component.skills.errors import printable
 
@@ -149,6 +149,8 @@ def imported(text: str) -> Written:
     try:
         found = msgspec.toml.decode(text, type=_Shared).persona
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        if (sentence := misspelt(error, _Shared)) is not None:
+            raise PersonaError(sentence) from None
         why = printable(str(error), _LONGEST_REASON).rstrip(".")
         raise PersonaError(f"It is no persona in TOML: {why or 'nothing is there'}.") from None
     written = Written(

@@ -235,7 +235,13 @@ async def test_a_choice_that_is_no_name_is_none(shelf: Shelf, written: str) -> N
             '[persona]\nid = "bad"\n[persona.defaults]\ntier = "huge"',
             r"\$\.persona\.defaults\.tier",
         ),
-        ('[persona]\nid = "bad"\n[persona.restrictions]\nallowed_jid = ["a@b"]', "allowed_jid"),
+        (
+            '[persona]\nid = "bad"\n[persona.restrictions]\nallowed_jid = ["a@b"]',
+            (
+                r"^\[persona\.restrictions\] has 'allowed_jid', which is not known; its keys are"
+                r" allowed_jids, max_tokens_per_message\.$"
+            ),
+        ),
         (
             '[persona]\nid = "bad"\n[persona.restrictions]\nallowed_jids = ["a b"]',
             "An entry of allowed_jids must be an address",
