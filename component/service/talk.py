@@ -280,7 +280,7 @@ class Talk:
             uptime_s=int((datetime.now(UTC) - self._started).total_seconds()),
             connection="not connected"
             if since is None
-            else f"a component of {self._settings.server.host}",
+            else f"connected as {self._settings.server.component_domain}",
             sources=character.sources,
             idle_timeout_mins=self._settings.session.idle_timeout_mins,
         )

@@ -84,7 +84,7 @@ class Rooms:
             state="active",
             model="small",
             uptime_s=7300,
-            connection="a component of localhost",
+            connection="connected as agent.localhost",
             sources=("identity.md",),
             idle_timeout_mins=240,
         )
@@ -139,7 +139,7 @@ async def test_how_it_is() -> None:
     assert (answer.value.messages, answer.value.persona) == (3, None)
     assert answer.text.splitlines() == [
         "I am Researcher, and active.",
-        "Up for 2 hours, a component of localhost. Model: small.",
+        "Up for 2 hours, connected as agent.localhost. Model: small.",
         "3 messages in this conversation, 1 earlier one, no memories.",
         "After 240 minutes of silence we begin anew.",
         "What shapes me: identity.md.",
