@@ -20,6 +20,7 @@ from component.metrics.traces import TracesError, make_tracer
 from component.policy import PolicyError
 from component.policy.globs import pattern
 from component.service import DEFAULT_AGENT, SOFTWARE, load_skills
+from component.service.options import limited_in_usd, own_models
 from component.service.remembering import named
 from component.settings import Settings
 from component.settings.memory import MemoryScope
@@ -95,9 +96,8 @@ def _blind(sharing: Sharing, scopes: tuple[MemoryScope, ...]) -> Iterator[str]:
 
 
 def _agents(settings: Settings) -> Iterator[Check]:
-    if settings.agents and settings.llm is None:
-        text = "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
-        yield Check("agents", "warning", text)
+    if settings.speechless is not None:
+        yield Check("agents", "warning", settings.speechless)
     try:
         names = [skill.name for skill in load_skills(settings)]
     except (SkillLoadError, DuplicateSkillError):
@@ -110,9 +110,22 @@ def _agents(settings: Settings) -> Iterator[Check]:
 
 
 def _budgets(settings: Settings) -> Iterator[Check]:
-    """Budgets in which not even one call fits: before each the longest answer is set aside."""
+    """Budgets in US dollars that hold for some models only, and those in which not even one call
+    fits: before each the longest answer is set aside.
+    """
     if settings.llm is None:
         return
+    if limited_in_usd(settings):
+        # Who has no model need not load what knows their prices.
+        from component.models.building import unpriced  # noqa: PLC0415
+
+        for section in unpriced(settings.llm, own_models(settings)):
+            yield Check(
+                "budgets",
+                "warning",
+                f"the price of the model of {section} is not known, so budgets in US dollars do not"
+                f" hold for it: set {section}.usd_per_million_in and usd_per_million_out",
+            )
     most = settings.llm.max_tokens_per_request
     budgets = settings.budgets
     named = {

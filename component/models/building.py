@@ -1,5 +1,6 @@
 """From the settings to the models that agents use."""
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -55,6 +56,7 @@ class Models:
     Args:
         llm: the section.
         own: the models of agents that have one of their own, by name.
+        in_usd: whether there are budgets in US dollars, for which prices have to be known.
         sleep, clock: how to pause and tell the time; tests bring their own.
     """
 
@@ -63,10 +65,12 @@ class Models:
         llm: LLM,
         own: Mapping[str, ModelChoice] = {},
         *,
+        in_usd: bool = False,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._llm = llm
+        self._in_usd = in_usd
         self._sleep, self._clock = sleep, clock
         self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
@@ -134,7 +138,7 @@ class Models:
             self._closing.append(local)
             return local
         target = self._targets[section]
-        if not target.priced:
+        if self._in_usd and not target.priced:
             _log.warning(
                 "the price of a model is not known: budgets in US dollars do not hold for it",
                 model=choice.model,
@@ -143,6 +147,16 @@ class Models:
         model = OpenAICompatible(target, sleep=self._sleep)
         self._closing.append(model)
         return model
+
+
+def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
+    """The sections of the models whose price is not known. One that cannot be had is none."""
+    found: list[str] = []
+    for section, choice in choices(llm, own).items():
+        if choice.provider != "local":
+            with contextlib.suppress(ModelRefusedError):
+                found += [] if resolve(choice, section).priced else [section]
+    return found
 
 
 def _inheriting(choice: ModelChoice, llm: LLM) -> ModelChoice:

@@ -194,5 +194,12 @@ def budget_limits(settings: Settings) -> spending.Limits:
     )
 
 
+def limited_in_usd(settings: Settings) -> bool:
+    """Whether any budget is in US dollars, so that prices matter."""
+    limits = budget_limits(settings)
+    all_ = (*limits.agents.values(), limits.principal, limits.task, limits.day)
+    return any(limit.usd is not None for limit in all_)
+
+
 def _limit(budget: Budget) -> spending.Limit:
     return spending.Limit(budget.tokens, budget.usd)

@@ -82,8 +82,9 @@ class Service:
             StorageError: the data directory, or that of the memory, cannot be used.
             ModelRefusedError: what a model needs is not installed.
         """
-        if self.settings.notice:
-            _log.warning(self.settings.notice)
+        for said in (self.settings.notice, self.settings.speechless):
+            if said is not None:
+                _log.warning(said)
         where = self.settings.storage
         async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
             contacts = StoppedContacts(storage, agent_at)

@@ -36,6 +36,7 @@ from component.service.options import (
     agent_entries,
     agents,
     budget_limits,
+    limited_in_usd,
     own_models,
 )
 from component.service.remembering import Memories
@@ -100,7 +101,7 @@ class Talk:
         self._started = datetime.now(UTC)
         self._titles = agents(settings)
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
-        self._models = Models(settings.llm, own_models(settings))
+        self._models = Models(settings.llm, own_models(settings), in_usd=limited_in_usd(settings))
         self._killed: list[str] = []
         self._ended: list[str] = []
         self._any_news = anyio.Event()

@@ -120,6 +120,13 @@ class Settings(BaseSettings):
         return sections + tuple(f"skills.{key}" for key in self.skills.later)
 
     @property
+    def speechless(self) -> str | None:
+        """One sentence if agents are declared and there is no model with which they talk."""
+        if not self.agents or self.llm is not None:
+            return None
+        return "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
+
+    @property
     def notice(self) -> str | None:
         """One sentence for the log at start about what is set but not read yet, or None."""
         if not self.later:

@@ -107,6 +107,16 @@ async def test_an_agent_uses_the_model_that_it_is_declared_with(
         assert f"Model: {model}." in (await status.run(asking, NoParams())).text
 
 
+async def test_the_status_says_as_which_domain_an_agent_is_connected(
+    tmp_path: Path, storage: Storage
+) -> None:
+    since = datetime(2026, 11, 22, tzinfo=UTC)
+    async with talking(tmp_path, storage, since=since) as (talk, _memories):
+        (status,) = [one for one in talk.commands() if one.name == "status"]
+        asking = Asking(principal=ALICE, at=JID("assistant", "agent.example", None))
+        assert "connected as agent.example. Model:" in (await status.run(asking, NoParams())).text
+
+
 async def test_what_else_an_agent_is_declared_with(tmp_path: Path, storage: Storage) -> None:
     async with talking(tmp_path, storage) as (talk, _):
         profile = await talk.profile(SessionKey("expert", ALICE))
@@ -181,7 +191,10 @@ async def test_what_a_person_writes_stands_before_the_guards(
 
 @asynccontextmanager
 async def talking(
-    tmp_path: Path, storage: Storage, personas: Personas | None = None
+    tmp_path: Path,
+    storage: Storage,
+    personas: Personas | None = None,
+    since: datetime | None = None,
 ) -> AsyncIterator[tuple[Talk, Memories]]:
     tiers = {
         tier: ModelChoice(provider="openai", model=model)
@@ -214,7 +227,7 @@ async def talking(
             recorder=Book(),
             observer=nobody,
             alert=nobody,
-            connected_since=lambda: None,
+            connected_since=lambda: since,
         )
         await talk.agents.load()
         yield talk, memories

@@ -61,6 +61,17 @@ def test_a_notice_of_what_is_left_unread(embedded: Embedded, tmp_path: Path) -> 
         assert service.stop() == ExitCode.OK
 
 
+def test_a_notice_of_agents_that_cannot_talk(embedded: Embedded, tmp_path: Path) -> None:
+    clerk = '[[agents]]\nname = "clerk"\n'
+    with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + clerk) as service:
+        line = service.wait_log(
+            "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
+        )
+        assert line["level"] == "warning"
+        service.connected()
+        assert service.stop() == ExitCode.OK
+
+
 # What stops the start: sentences on stderr, and an exit code that says whose fault it is.
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from component.models.building import Models
 from component.models.catalog import resolve
@@ -182,6 +184,14 @@ async def test_no_key_is_sent_to_another_address(endpoint: Endpoint, make: Make)
     endpoint.answers(Text("Hi"))
     await models.get("light").complete(REQUEST)
     assert endpoint.requests[0].headers["authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize("in_usd", [True, False])
+def test_a_price_that_is_not_known_is_told_where_it_matters(in_usd: bool) -> None:
+    llm = LLM(provider="openai", model="new", api_key=SecretStr("k"))
+    with capture_logs() as logs:
+        Models(llm, in_usd=in_usd).get()
+    assert [log["event"].startswith("the price of a model") for log in logs] == [True] * in_usd
 
 
 async def test_unavailable_with_all_of_them(endpoint: Endpoint, make: Make) -> None:
