@@ -35,12 +35,12 @@ def doctor(config: Path, as_json: bool) -> None:
     import anyio  # noqa: PLC0415 - --help needs none of it
 
     from component import logs  # noqa: PLC0415
+    from component.checks_of_agents import Check  # noqa: PLC0415
 
     settings = load_settings(config)
     # The checks say themselves what is wrong, in sentences.
     logs.configure("error", settings.log.format)
-    if not as_json:
-        _line("ok", "configuration", f"{config} can be read")
+    _show(Check("configuration", "ok", f"{config} can be read"), as_json)
     failed = anyio.run(_look, settings, as_json, backend=settings.backend)
     if failed:
         raise Fault(f"{failed} of the checks failed.")

@@ -13,7 +13,7 @@ from tests.component.models.endpoint import Endpoint, in_thread
 from tests.servers.agent_process import PROGRAM, AgentProcess, environment
 
 ALL = [
-    *("policy", "skills", "model", "storage", "memory"),
+    *("configuration", "policy", "skills", "model", "storage", "memory"),
     *("connection", "probe", "service discovery"),
 ]
 
@@ -57,8 +57,8 @@ def test_for_people(command: RunCommand, backend: str) -> None:
     result = command("doctor", "--config", "agent.toml", backend=backend)
     assert result.exit_code == ExitCode.OK, result.output
     lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
-    assert [mark for mark, _ in lines] == ["ok"] * (1 + len(ALL))
-    assert all(line.startswith(name) for (_, line), name in zip(lines[1:], ALL, strict=True))
+    assert [mark for mark, _ in lines] == ["ok"] * len(ALL)
+    assert all(line.startswith(name) for (_, line), name in zip(lines, ALL, strict=True))
     assert "\x1b" not in result.output
 
 
@@ -332,6 +332,25 @@ def test_agents_that_lack_something(command: RunCommand) -> None:
     path.write_text(path.read_text().replace('"echo"', '"tiem*"'))
     text = checks(command("doctor", "--json", llm__provider="local"))["agents"][1]
     assert text.startswith("'tiem*' among the skills of clerk is the name of no skill")
+
+
+def test_a_price_that_is_not_known_matters_to_budgets_in_dollars(
+    command: RunCommand,
+) -> None:
+    path = Path("agent.toml")
+    toml = path.read_text()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    nobody = f'base_url = "http://127.0.0.1:{port}"'
+    model = f'[llm]\nprovider = "openai"\nmodel = "new"\napi_key = "k"\n{nobody}\n'
+    path.write_text(f"{toml}{model}[budgets.total]\ntokens = 1000000\n")
+    assert "budgets" not in checks(command("doctor", "--json"))
+    path.write_text(f"{toml}{model}[budgets.total]\nusd = 5\n")
+    verdict, text = checks(command("doctor", "--json"))["budgets"]
+    assert verdict == "warning"
+    assert text.startswith("the price of the model of llm is not known")
+    path.write_text(f"{toml}{model}usd_per_million_in = 1\n[budgets.total]\nusd = 5\n")
+    assert "budgets" not in checks(command("doctor", "--json"))
 
 
 def test_a_port_for_the_figures_that_is_in_use(command: RunCommand) -> None:
