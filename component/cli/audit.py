@@ -39,9 +39,8 @@ def audit() -> None:
     """
 
 
-def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    return option(function)
+def _json_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option("--json", "as_json", is_flag=True, help=about)
 
 
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +52,7 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @audit.command(short_help="Verify that the record is whole.")
 @config_option
-@_json_option
+@_json_option("Print JSON.")
 @click.option(
     "--known",
     metavar="NUMBER:HASH",
@@ -106,7 +105,7 @@ def verify(
 
 @audit.command()
 @config_option
-@_json_option
+@_json_option("Print JSON, one object a line.")
 @_filters
 @click.option(
     "-n",
@@ -143,7 +142,7 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
 
 @audit.command()
 @config_option
-@_json_option
+@_json_option("Print JSON, one object a line.")
 @_filters
 @click.option("--since", metavar="TIME", help="Only from 2026-03-01T12:00:00Z, or 30m, 7d ago on.")
 @click.option("--until", metavar="TIME", help="Only before this time.")

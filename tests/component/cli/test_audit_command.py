@@ -16,6 +16,7 @@ from component.audit.protocol import Event
 from component.audit.record import Audit, AuditOptions
 from component.cli.main import group
 from component.storage import Storage
+from tests.component.cli.conftest import RunCommand
 
 _TOML = """
 [server]
@@ -179,3 +180,9 @@ def test_the_kinds_on_the_command_line_are_those_of_events() -> None:
     from component.cli.audit import _KINDS
 
     assert get_args(Kind) == _KINDS
+
+
+@pytest.mark.parametrize("name", ["query", "tail"])
+def test_lines_are_promised_as_json_lines(command: RunCommand, name: str) -> None:
+    assert "Print JSON, one object a line." in command("audit", name, "--help").output
+    assert "one object a line" not in command("audit", "verify", "--help").output
