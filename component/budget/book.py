@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -48,9 +48,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody has spent: a row of the report. The limits are None where there is none."""
+    """What somebody has spent: a row of the report. The limits are None where there is none.
 
-    scope: Scope
+    To people the scope `day` is called `total`, as in the settings.
+    """
+
+    scope: Scope | Literal["total"]
     of: str
     tokens: int
     usd: float

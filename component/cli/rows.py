@@ -10,9 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from component.commands.views import span
+
 _STYLES = {"failed": "red", "rejected": "red", "running": "green", "input-required": "yellow"}
 _WHOLE = frozenset(("id", "name", "state", "scope", "of"))
 """Columns that are there to be copied or told apart at a glance, so they are never broken."""
+_SECONDS = "_s"
+"""How the name of a number of seconds ends."""
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z")
 
 
@@ -41,7 +45,8 @@ def print_sheet(sheet: Mapping[str, Any]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in sheet.items():
-        table.add_row(_title(name), _cell(value))
+        seconds = name.endswith(_SECONDS) and isinstance(value, int)
+        table.add_row(_title(name), _cell(span(value) if seconds else value))
     print_table(table)
 
 
@@ -58,7 +63,7 @@ def print_table(table: Table) -> None:
 
 
 def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    return name.removesuffix(_SECONDS).replace("_", " ").capitalize()
 
 
 def _cell(value: Any) -> Text:

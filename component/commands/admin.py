@@ -8,7 +8,7 @@ import msgspec
 from component.commands.definition import Answer, AnyCommand, Asking, NoParams, Outline
 from component.commands.intake import Intake
 from component.commands.tasks import Ledger
-from component.commands.views import when
+from component.commands.views import span, when
 from component.tasks.ledger import Counts
 
 
@@ -117,7 +117,7 @@ def _told(status: Status) -> list[str]:
     if status.started is None:
         lines.append("The service does not run here.")
     else:
-        lines.append(f"Up for {_span(status.uptime_s or 0)}, since {when(status.started)}.")
+        lines.append(f"Up for {span(status.uptime_s or 0)}, since {when(status.started)}.")
         if status.connected_since is None:
             lines.append("Not connected to the XMPP server.")
         else:
@@ -132,13 +132,3 @@ def _told(status: Status) -> list[str]:
     lines.append(f"{status.skills} skills. Storage: {status.storage}.")
     lines.append(f"Python {status.python}, {status.backend}.")
     return lines
-
-
-def _span(seconds: int) -> str:
-    """A span of time in its two largest units."""
-    parts: list[str] = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        amount, seconds = divmod(seconds, size)
-        if amount or parts:
-            parts.append(f"{amount} {unit}")
-    return " ".join(parts[:2]) or "0 s"

@@ -166,11 +166,20 @@ class SpendingCommands:
         return Answer("\n".join(("Today (UTC):", *lines)), found)
 
     async def _budget(self, _asking: Asking, params: DayParams) -> Answer:
-        found = await self._spending.report(params.day or None)
+        found = [_named(row) for row in await self._spending.report(params.day or None)]
         if not found:
             return Answer("Nothing was spent.", ())
-        lines = [f"{row.scope} {row.of}: {_told(row)}" for row in found]
+        lines = [
+            f"{'Everybody' if row.scope == 'total' else f'{row.scope} {row.of}'}: {_told(row)}"
+            for row in found
+        ]
         return Answer("\n".join(lines), found)
+
+
+def _named(row: Spent) -> Spent:
+    if row.scope != "day":
+        return row
+    return msgspec.structs.replace(row, scope="total", of="everybody")
 
 
 def _told(row: Spent) -> str:

@@ -148,6 +148,16 @@ def _told(sheet: TaskSheet) -> Iterable[str]:
         yield f"{piece.name}: {text}"
 
 
+def span(seconds: int) -> str:
+    """A span of time in its two largest units, from seconds."""
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        amount, seconds = divmod(seconds, size)
+        if amount or parts:
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
 def when(moment: datetime) -> str:
     """A moment in words, to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -110,10 +110,11 @@ def test_what_can_be_taken_back_asks_for_nothing(command: RunCommand, line: str)
 def test_what_was_spent(command: RunCommand) -> None:
     rows = json.loads(command("budget", "--json").output)
     assert [(row["scope"], row["tokens"], row["limit_tokens"]) for row in rows] == [
-        ("day", 250, 1000),
+        ("total", 250, 1000),
         ("principal", 250, None),
     ]
-    assert "juliet@localhost" in command("budget").output
+    shown = [line.split()[:2] for line in command("budget").output.splitlines()]
+    assert shown[1:] == [["total", "everybody"], ["principal", "juliet@localhost"]]
     assert "Nothing was spent." in command("budget", "--day", "2020-01-01").output
     assert command("budget", "--day", "yesterday").exit_code == ExitCode.USAGE
 

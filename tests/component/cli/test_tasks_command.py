@@ -13,6 +13,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from component.cli.exit_codes import ExitCode
+from component.cli.rows import print_sheet
 from component.commands.definition import Commands
 from component.commands.tasks import TaskCommands
 from component.control.server import ControlServer
@@ -204,6 +205,14 @@ def test_what_does_not_run_is_not_paused(command: RunCommand, name: str) -> None
     result = command(name)
     assert result.exit_code == ExitCode.FAILURE
     assert "The service does not run on data" in result.stderr
+
+
+def test_seconds_are_shown_as_people_say_them(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sheet({"uptime_s": 7384, "paused": False})
+    assert [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()] == [
+        ["Uptime", "2 h 3 min"],
+        ["Paused", "no"],
+    ]
 
 
 def test_with_the_service_itself(embedded: Embedded, tmp_path: Path, command: RunCommand) -> None:

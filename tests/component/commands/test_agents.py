@@ -123,7 +123,7 @@ async def test_usage_is_that_of_who_asks() -> None:
 async def test_the_budget_of_a_day() -> None:
     answer = await run("budget", OPERATOR)
     assert answer.text.splitlines() == [
-        "day all: 7 tokens, 0.0000 USD, in 3 calls of a model",
+        "Everybody: 7 tokens, 0.0000 USD, in 3 calls of a model",
         "agent old: 0 tokens, 0.0000 USD of 0, in 0 calls of a model",
     ]
     assert (await run("budget", OPERATOR, day="2026-11-21")).text == "Nothing was spent."
