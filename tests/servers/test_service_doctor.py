@@ -37,7 +37,7 @@ def test_all_is_well_then_the_service_runs(
 ) -> None:
     all_is_well = dict.fromkeys(
         (
-            *("policy", "skills", "model", "storage", "memory"),
+            *("configuration", "policy", "skills", "model", "storage", "memory"),
             *("connection", "probe", "service discovery"),
         ),
         "ok",
@@ -45,9 +45,10 @@ def test_all_is_well_then_the_service_runs(
     assert doctor(xmpp_server, tmp_path / "agent") == (0, all_is_well)
     # The very directory that has been looked at.
     agent = make_agent(xmpp_server).connected()
+    first = ("configuration", "policy", "skills", "model", "storage", "memory")
     assert doctor(xmpp_server, tmp_path / "agent") == (
         0,
-        {"policy": "ok", "skills": "ok", "model": "ok", "storage": "warning", "memory": "ok"},
+        dict.fromkeys(first, "ok") | {"storage": "warning"},
     )
     with login(xmpp_server) as juliet:
         echo = execute("echo", text="still here")
