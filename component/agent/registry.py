@@ -142,10 +142,11 @@ class Agents:
         known = self._known.get(name)
         if known is None or known.state not in _AT_WORK:
             return
-        self._last[name] = anyio.current_time()
-        self._touched.set()
         if known.state != "active":
             await self._keep(name, "active")
+        # Not before: what is not active yet does not become idle.
+        self._last[name] = anyio.current_time()
+        self._touched.set()
 
     # What admins do.
 

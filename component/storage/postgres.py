@@ -161,6 +161,8 @@ class PostgreSQL:
             with contextlib.suppress(Exception):
                 if not connection.closed:  # a broken one has rolled back by itself, or committed
                     connection.execute("ROLLBACK")
+                    if transaction.skipped:
+                        self._writer.prepare_again()
             if committing and isinstance(error, LostError):
                 self._doubt = Doubt()
             elif committing and _is_late(error):
@@ -237,6 +239,7 @@ class _Session:
         self.server = server
         self.placeholders = Placeholders()
         self._connection: Connection | None = None
+        self._forgotten = 0
 
     @property
     def closed(self) -> bool:
@@ -247,6 +250,15 @@ class _Session:
         if self._connection is None or self._connection.closed:
             self._connection = self.server.connect()
         return self._connection
+
+    def prepare_again(self) -> None:
+        """Forget which statements are prepared, here and there.
+
+        The driver counts as prepared what it has sent in a pipeline, also if the server passed
+        over it after an error. Only the answer to a text that it has not seen makes it forget.
+        """
+        self._forgotten += 1
+        self.connection().execute(f"DEALLOCATE ALL /* {self._forgotten} */", prepare=False)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -271,6 +283,8 @@ class _Transaction:
     ) -> None:
         self.now = now
         self.changed = False
+        self.skipped = False
+        """Whether the server passed over statements that were on their way to it."""
         self._session = session
         self._connection = connection
         self._pipelined = pipelined
@@ -312,7 +326,10 @@ class _Transaction:
         self._pipelined = False
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
-            pipeline.__exit__(None, None, None)
+            try:
+                pipeline.__exit__(None, None, None)
+            finally:
+                self.skipped = self.failed
 
     @property
     def failed(self) -> bool:

@@ -59,6 +59,17 @@ async def test_who_is_written_to_is_active_and_then_idle(storage: Storage) -> No
         assert states(agents) == {"assistant": "idle", "researcher": "created"}
 
 
+async def test_a_slow_disk_keeps_nobody_active(storage: Storage) -> None:
+    class Slow:
+        async def write(self, op: Any) -> Any:
+            await anyio.sleep(0.03)  # longer than it takes to become idle
+            return await storage.write(op)
+
+    async with open_agents(Slow(), idle_s=0.001) as agents:
+        await agents.heard("assistant")
+        await eventually(lambda: states(agents)["assistant"] == "idle")
+
+
 async def test_paused_over_a_restart_and_resumed(storage: Storage) -> None:
     async with open_agents(storage) as agents:
         await agents.pause("researcher", "boss@a.example")

@@ -514,3 +514,28 @@ def test_only_parameters_are_translated(parts: list[str]) -> None:
     placeholders = Placeholders()
     for _ in range(2):
         assert placeholders.translate("".join(parts)) == expected
+
+
+async def test_a_statement_that_was_skipped_behind_one_that_failed_is_prepared_again(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """The driver counts as prepared what it has sent, also if the server passed over it."""
+
+    def make(database: Database) -> None:
+        database.execute("CREATE TABLE numbers (n BIGINT PRIMARY KEY)")
+        database.execute("INSERT INTO numbers (n) VALUES (1)")
+
+    def twice(database: Database) -> None:
+        database.execute("INSERT INTO numbers (n) VALUES (?)", (1,))
+        database.execute("UPDATE numbers SET n = n WHERE n = ?", (1,))
+
+    def once(database: Database) -> None:
+        database.execute("UPDATE numbers SET n = n WHERE n = ?", (1,))
+
+    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+        await storage.write(make)
+        for _ in range(20):
+            with pytest.raises(Exception, match="duplicate key") as caught:
+                await storage.write(twice)
+            assert type(caught.value).__name__ == "UniqueViolation"
+            await storage.write(once)
