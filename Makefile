@@ -14,7 +14,7 @@ run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
 
 test: check servers
-	$(BIN)/pytest -q -n 3 --dist loadfile
+	$(BIN)/pytest -q -n 4 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
