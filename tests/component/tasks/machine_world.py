@@ -233,10 +233,14 @@ class Life:
                 self.world.room,
                 Guards(),
                 Recent(REPLAY_S),
-                now=lambda: self.clock.moment,
+                now=self.moment,
             )
             await self.world.room.connected()
             yield
+
+    def moment(self) -> datetime:
+        """The time of the process; on PostgreSQL, which has a clock of its own, that of the day."""
+        return datetime.now(UTC) if self._postgres else self.clock.moment
 
     # Calls, from outside the event loop.
 
