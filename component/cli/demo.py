@@ -193,6 +193,14 @@ def _settings(
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
 
+    assistant = AgentEntry(
+        name="assistant",
+        identity="You are an assistant in a chat.",
+        personality="Answer in one short sentence.",
+        instructions="Use a tool when it helps.",
+        skills=("time", "empty-folder", "trip-cost"),
+        spawn=False,
+    )
     return settings.Settings(
         server=settings.Server(
             host=_ADDRESS,
@@ -201,16 +209,7 @@ def _settings(
             component_secret=SecretStr(secret),
         ),
         agent=settings.Agent(name="Demo agent", allowed_jids=(f"juliet@{_HOST}", f"you@{_HOST}")),
-        agents=(
-            AgentEntry(
-                name="assistant",
-                identity="You are an assistant in a chat.",
-                personality="Answer in one short sentence.",
-                instructions="Use a tool when it helps.",
-                skills=("time", "empty-folder", "trip-cost"),
-                spawn=False,
-            ),
-        ),
+        agents=() if llm is None else (assistant,),
         llm=llm,
         session=Session(history_tokens=_HISTORY_TOKENS),
         skills=settings.Skills(modules=("component.cli.demo_skills",)),

@@ -73,8 +73,10 @@ async def test_the_awaitable_face_works_on_both_loops(xmpp_server: Server) -> No
         agent.send_raw(f"<message from='{domain}' to='{juliet.jid}'><body>hi</body></message>")
         assert (await juliet.anext_message()).findtext("{*}body") == "hi"
         agent.send_raw(f"<presence from='{domain}' to='{juliet.jid}'/>")
-        came = [await juliet.anext_presence() for _ in range(2)]
-        assert {presence.get("from") for presence in came} == {juliet.jid, domain}
+        came = {(await juliet.anext_presence()).get("from")}
+        while domain not in came:  # other clients of hers may come or go meanwhile
+            came.add((await juliet.anext_presence()).get("from"))
+        assert juliet.jid in came
 
 
 def test_starttls_with_the_certificate_of_the_server(xmpp_server: Server) -> None:
