@@ -580,8 +580,11 @@ class Machine(RuleBasedStateMachine):
         found: Task | None = None
         with anyio.move_on_after(LONG):
             while True:
+                # Looked at before: what it did on its way there is in what is read then.
+                there = task.state != "running" or (task.label, task.at) in self.at.stage.waiting
                 found, events = await self.at.world.storage.read(op)
-                if found is not None and events is not None and self.is_like(task, found):
+                both = found is not None and events is not None
+                if there and both and self.is_like(task, found):
                     ended = self.at.ear.ends.get(task.id)
                     if not task.over or ended == found.revision:
                         return found, events
