@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -127,8 +127,9 @@ class SmallAgent:
 
     async def _send(self, stanza: IQ | Message) -> None:
         async with self._turn:
-            for xml in self._spoiled(stanza.encode()):
-                await self._stream.send(self._wire.send(xml.encode()))
+            with suppress(anyio.BrokenResourceError):  # the kit has what it wants, and is gone
+                for xml in self._spoiled(stanza.encode()):
+                    await self._stream.send(self._wire.send(xml.encode()))
 
     def _spoiled(self, xml: str) -> list[str]:
         """What goes out, with the defects that are a matter of spelling."""
