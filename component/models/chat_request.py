@@ -67,6 +67,20 @@ def tool_of(tool: Tool, names: ToolNames) -> dict[str, Any]:
     }
 
 
+def wishes(request: ModelRequest, names: ToolNames, temperature: float | None) -> dict[str, Any]:
+    """What a body holds only where somebody wants it; `temperature` where the request has none."""
+    found: dict[str, Any] = {}
+    if request.temperature is not None:
+        temperature = request.temperature
+    if temperature is not None:
+        found["temperature"] = temperature
+    if request.tools:
+        found["tools"] = [tool_of(tool, names) for tool in request.tools]
+    if request.schema is not None:
+        found["response_format"] = held_to(request.schema)
+    return found
+
+
 def held_to(schema: msgspec.Raw) -> dict[str, Any]:
     """Give the response_format for a schema; strict, which OpenAI enforces, where it may be."""
     decoded = msgspec.json.decode(schema)

@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from component.models.catalog import Target
-from component.models.chat_request import asked_to, held_to, led, message_of, tool_of
+from component.models.chat_request import asked_to, led, message_of, wishes
 from component.models.faults import Fault
 from component.models.protocol import ModelRequest
 from component.models.tool_names import ToolNames
@@ -44,14 +44,8 @@ class Dialect:
             "stream": True,
             "stream_options": {"include_usage": True},
             self._max_tokens: min(request.max_tokens, choice.max_tokens_per_request),
+            **wishes(request, names, choice.temperature),
         }
-        temperature = choice.temperature if request.temperature is None else request.temperature
-        if temperature is not None:
-            body["temperature"] = temperature
-        if request.tools:
-            body["tools"] = [tool_of(tool, names) for tool in request.tools]
-        if request.schema is not None:
-            body["response_format"] = held_to(request.schema)
         for key in self._left_out:
             body.pop(key, None)
         return msgspec.json.encode(body)

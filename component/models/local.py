@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from component.models import local_gguf
-from component.models.chat_request import held_to, led, message_of, tool_of
+from component.models.chat_request import led, message_of, wishes
 from component.models.local_gguf import BadModelFileError, ModelFile
 from component.models.local_process import WorkerProcess
 from component.models.protocol import (
@@ -270,8 +270,7 @@ class LocalModel:
 
     def _body(self, request: ModelRequest, names: ToolNames, most: int) -> dict[str, Any]:
         """Write the request as llama.cpp reads it."""
-        temperature = self._temperature if request.temperature is None else request.temperature
-        body: dict[str, Any] = {
+        return {
             "messages": [
                 message_of(_encodable(message), names) for message in led(request.messages)
             ],
@@ -279,14 +278,8 @@ class LocalModel:
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_progress": True,
+            **wishes(request, names, self._temperature),
         }
-        if temperature is not None:
-            body["temperature"] = temperature
-        if request.tools:
-            body["tools"] = [tool_of(tool, names) for tool in request.tools]
-        if request.schema is not None:
-            body["response_format"] = held_to(request.schema)
-        return body
 
 
 def _encodable(message: ChatMessage) -> ChatMessage:
