@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from component.memory.index import Index, Owner, filters_of, owners_of, rows_of
+from component.memory.index import Index, Owner, filters_of, rows_of
 from component.memory.index_ranking import (
     CHARACTERS,
     OTHER_FORM,
@@ -65,15 +65,10 @@ class Finder:
         self._vectors = None if index.embedder is None else Vectors()
         self._frequent: dict[str, int] = {}
 
-    def find(self, names: Sequence[str], search: Search) -> list[Hit]:
-        """What fits best, of these owners and of nobody else. Raises StorageError."""
-        with self._index.database.reading() as connection:
-            return self.among(connection, owners_of(connection, names), search)
-
     def among(
         self, connection: "Connection", owners: Mapping[str, Owner], search: Search
     ) -> list[Hit]:
-        """The same, where a connection is open."""
+        """What fits best, of these owners and of nobody else."""
         asked = asked_for(search.text, common=search.common)
         filters = filters_of(search.topic, search.tags)
         by_id = {owner.id: name for name, owner in owners.items() if owner.items}

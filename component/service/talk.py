@@ -157,6 +157,7 @@ class Talk:
     async def _profile(self, key: SessionKey, entry: AgentEntry) -> Profile:
         """As it is declared, and by the files and the persona that it has."""
         persona, character = await self._character(key, entry)
+        tier, model_of = _model_of(entry, persona)
         profile = Profile(
             agent=key.agent,
             title=self._titles[key.agent],
@@ -166,8 +167,8 @@ class Talk:
             context=character.context,
             user=character.user,
             memory=character.memory,
-            tier=entry.tier,
-            model_of="" if entry.llm is None else entry.name,
+            tier=tier,
+            model_of=model_of,
             temperature=entry.temperature,
             capabilities=entry.capabilities,
             skills=entry.skills,
@@ -176,11 +177,8 @@ class Talk:
         )
         if persona is None:
             return profile
-        tier = tier_of(persona, entry.tier, own_model=entry.llm is not None)
         return msgspec.structs.replace(
             profile,
-            tier=tier or profile.tier,
-            model_of="" if tier else profile.model_of,
             skills=profile.skills
             if persona.skills is None
             else narrowed(persona.skills, profile.skills, self._names(key.who)),
@@ -267,17 +265,12 @@ class Talk:
     async def _told(self, agent: str, who: JID) -> Told:
         entry = self.agents.entries.get(agent)
         persona, character = await self._character(SessionKey(agent, who), entry)
-        tier: Tier = "standard"
-        own = ""
-        if entry is not None:
-            chosen = tier_of(persona, entry.tier, own_model=entry.llm is not None)
-            tier = chosen or entry.tier
-            own = "" if chosen or entry.llm is None else entry.name
+        model = self.model("standard") if entry is None else self.model(*_model_of(entry, persona))
         state, since = self.agents.get(agent), self._connected_since()
         return Told(
             title=self._titles.get(agent, agent),
             state="unknown" if state is None else state.state,
-            model=self.model(tier, own).name,
+            model=model.name,
             uptime_s=int((datetime.now(UTC) - self._started).total_seconds()),
             connection="not connected"
             if since is None
@@ -285,3 +278,10 @@ class Talk:
             sources=character.sources,
             idle_timeout_mins=self._settings.session.idle_timeout_mins,
         )
+
+
+def _model_of(entry: AgentEntry, persona: Persona | None) -> tuple[Tier, str]:
+    """The tier of an agent with this persona, and whose own model it has; "" for none."""
+    own = entry.llm is not None
+    tier = tier_of(persona, entry.tier, own_model=own)
+    return tier or entry.tier, entry.name if own and not tier else ""

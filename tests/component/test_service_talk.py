@@ -53,6 +53,13 @@ PACKAGES = {
 }
 
 
+async def status_of(talk: Talk, agent: str) -> str:
+    """What an agent says to /status."""
+    (status,) = [one for one in talk.commands() if one.name == "status"]
+    asking = Asking(principal=ALICE, at=JID(agent, "agent.example", None))
+    return (await status.run(asking, NoParams())).text
+
+
 @pytest.mark.parametrize(
     ("agent", "persona", "skills", "tier"),
     [
@@ -102,9 +109,7 @@ async def test_an_agent_uses_the_model_that_it_is_declared_with(
         profile = await talk.profile(SessionKey(agent, ALICE))
         assert isinstance(profile, Profile)
         assert talk.model(profile.tier, profile.model_of).name == model
-        (status,) = [one for one in talk.commands() if one.name == "status"]
-        asking = Asking(principal=ALICE, at=JID(agent, "agent.example", None))
-        assert f"Model: {model}." in (await status.run(asking, NoParams())).text
+        assert f"Model: {model}." in await status_of(talk, agent)
 
 
 async def test_the_status_says_as_which_domain_an_agent_is_connected(
@@ -112,9 +117,7 @@ async def test_the_status_says_as_which_domain_an_agent_is_connected(
 ) -> None:
     since = datetime(2026, 11, 22, tzinfo=UTC)
     async with talking(tmp_path, storage, since=since) as (talk, _memories):
-        (status,) = [one for one in talk.commands() if one.name == "status"]
-        asking = Asking(principal=ALICE, at=JID("assistant", "agent.example", None))
-        assert "connected as agent.example. Model:" in (await status.run(asking, NoParams())).text
+        assert "connected as agent.example. Model:" in await status_of(talk, "assistant")
 
 
 async def test_what_else_an_agent_is_declared_with(tmp_path: Path, storage: Storage) -> None:
@@ -149,9 +152,7 @@ async def test_what_a_person_makes_widens_nothing(
         assert talk.model(after.tier, after.model_of).name == model
         assert (after.skills, after.capabilities) == (before.skills, before.capabilities)
         assert (after.max_iterations, after.spawn) == (before.max_iterations, before.spawn)
-        (status,) = [one for one in talk.commands() if one.name == "status"]
-        asking = Asking(principal=ALICE, at=JID(agent, "agent.example", None))
-        assert f"Model: {model}." in (await status.run(asking, NoParams())).text
+        assert f"Model: {model}." in await status_of(talk, agent)
 
 
 async def test_skills_of_ones_own_persona_are_among_those_of_the_agent(

@@ -9,7 +9,11 @@ from tests.component.models.endpoint import Request, Text
 from tests.servers.base import Server
 from tests.servers.chatting import Chat, asks, body, chatting, heard, say
 from tests.servers.clients import Element, SlixClient
-from tests.servers.talk import login, result
+from tests.servers.talk import result
+from tests.servers.test_chat import juliet, romeo
+
+# pytest finds fixtures by their names in here.
+__all__ = ["juliet", "romeo"]
 
 pytestmark = [pytest.mark.servers]
 
@@ -23,18 +27,6 @@ def chat(prosody_server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
     allowed = {"personas__allow_user_personas": "true", "personas__allow_sharing": "true"}
     with chatting(prosody_server, tmp_path_factory.mktemp("chat"), **allowed) as chat:
         yield chat
-
-
-@pytest.fixture(scope="module")
-def juliet(chat: Chat) -> Iterator[SlixClient]:
-    with login(chat.server) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def romeo(chat: Chat) -> Iterator[SlixClient]:
-    with login(chat.server, "romeo") as client:
-        yield client
 
 
 def shown(request: Request) -> str:

@@ -9,8 +9,9 @@ import anyio.to_thread
 
 from component.audit.protocol import Event
 from component.memory.files import open_root
-from component.memory.index import Index
+from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
+from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge import Knowledge, Memo, Remembered
 from component.memory.paths import Layout
 from component.memory.sharing import PRIVATE, Sharing
@@ -74,3 +75,9 @@ async def remembering(
         yield Room(root, Sharing(Layout(root), scopes), index, Memory(**limits))
     finally:
         index.close()
+
+
+def among(index: Index, owners: Sequence[str], search: Search) -> list[Hit]:
+    """What the index finds, of these owners."""
+    with index.database.reading() as connection:
+        return Finder(index).among(connection, owners_of(connection, owners), search)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from component.memory.at_hand import AtHand, Few, find, is_small
 from component.memory.files import Seen
 from component.memory.index import Index, all_of, owners_of
-from component.memory.index_search import Finder, Search
+from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
+from tests.component.memory.remembering import among
 
 SEEN = Seen(1, 2, 3, 4)
 NOW = 1_800_000_000.0
@@ -64,7 +65,7 @@ def test_few_are_found_as_the_index_finds_them(
                 index.replace(owner, {item.key: item for item in items}, SEEN)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("component.memory.index_search.time.time", lambda: NOW)
-                expected = Finder(index).find(list(memories), search)
+                expected = among(index, list(memories), search)
             with index.database.reading() as connection:
                 few = {
                     name: Few(owner.seen, all_of(connection, owner.id))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from component.memory.files import Seen, open_root
 from component.memory.index import Index
-from component.memory.index_search import Finder, Search
+from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
-from tests.component.memory.remembering import AGENT, ANN, remembering
+from tests.component.memory.remembering import AGENT, ANN, among, remembering
 
 SEEN = Seen(1, 2, 3, 4)
 
@@ -29,7 +29,7 @@ def fill(index: Index, *items: Item, owner: str = "ann@example.com") -> None:
 
 def found(index: Index, text: str, most: int = 9, **more: object) -> list[str]:
     search = Search(text, most=most, **more)  # type: ignore[arg-type]
-    return [hit.item.key for hit in Finder(index).find(["ann@example.com"], search)]
+    return [hit.item.key for hit in among(index, ["ann@example.com"], search)]
 
 
 @pytest.mark.parametrize(
