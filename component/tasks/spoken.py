@@ -8,11 +8,10 @@ import msgspec
 from component.skills.form_fields import Property
 from component.skills.schema_properties import properties_of
 from component.tasks.answers import schema_of
+from component.tasks.words import yes_or_no
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import AnswerParams, Input, InputAnswer
 
-_YES: Final = ("yes", "y")
-_NO: Final = ("no", "n")
 _MOST_WORDS: Final = 50
 """Words that are shared out among values: more are a text."""
 
@@ -133,9 +132,9 @@ def _shared_out(question: Input, text: str) -> dict[str, Any] | None:
 
 def _said(declared: Property, text: str) -> Any:
     """The value that a text says. Raises ValueError with the reason."""
-    plain = text.rstrip(".!").casefold()
-    if declared.kind == "boolean" and plain in (*_YES, *_NO):
-        return plain in _YES
+    said = yes_or_no(text) if declared.kind == "boolean" else None
+    if said is not None:
+        return said
     same = (one.text for one in declared.choices if one.text.casefold() == text.casefold())
     return declared.read((next(same, text),))
 

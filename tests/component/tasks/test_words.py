@@ -1,20 +1,30 @@
 """Yes and no as people write them, and nothing else."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.tasks.words import Said, said_in
+from component.tasks.words import COURTESY, NO, YES, Said, said_in, yes_or_no
 
-AROUND = st.text(st.sampled_from(" \t\n.,!?;:()\"'…-"), max_size=4)
+SPACE = st.text(st.sampled_from(" \t\n\u00a0\u3000"), max_size=4)
+END = st.sampled_from(["", ".", "!", "!!!", "。", "！", " !"])
+YES_WORDS = st.sampled_from(["yes", "Yes", "YES", "yEs", "y", "Y"])
+NO_WORDS = st.sampled_from(["no", "No", "NO", "n", "N"])
+COURTESIES = st.sampled_from(["", *sorted(COURTESY)]).map(lambda said: f", {said}" if said else "")
+AROUND_NO = st.text(st.sampled_from(" \t\n.,!?;:()\"'…-"), max_size=4)
+
+# The whole of what may be added to a yes, written down a second time and in another way.
+ADDED = re.compile(r"\s*(?:[.。．｡]|[!！]+)?\s*")
 
 
-@given(AROUND, st.sampled_from(["yes", "Yes", "YES", "y", "Y"]), AROUND)
-def test_yes(before: str, word: str, after: str) -> None:
-    assert said_in(before + word + after) == Said("approve")
+@given(SPACE, YES_WORDS, COURTESIES, END, SPACE)
+def test_yes(before: str, word: str, courtesy: str, end: str, after: str) -> None:
+    assert said_in(before + word + courtesy + end + after) == Said("approve")
 
 
-@given(AROUND, st.sampled_from(["no", "No", "NO", "n", "N"]), AROUND)
+@given(AROUND_NO, NO_WORDS, AROUND_NO)
 def test_no(before: str, word: str, after: str) -> None:
     assert said_in(before + word + after) == Said("deny")
 
@@ -37,19 +47,81 @@ def test_a_yes_that_goes_on_is_no_approval(word: str, between: str, more: str) -
     assert said_in(word + between + more) == Said("unclear")
 
 
+MARKS = "?？؟;;՞፧⸮⁇⁈⁉‽¿,:…-'\"()*_~`\u0336\u200b\u200d\u202e\ufe0f\U0001f44d"  # noqa: RUF001 - meant
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(MARKS)), max_size=12), YES_WORDS)
+@example("?", "yes")
+@example("", "yes")
+@example(".", "y")
+def test_what_is_added_after_a_yes_makes_it_none(added: str, word: str) -> None:
+    said = said_in(word + added)
+    approves = said is not None and said.value == "approve"
+    assert said is None or said.value != "deny"
+    fine = ADDED.fullmatch(added) is not None
+    polite = any(one in added.lower() for one in COURTESY)
+    spelt = (word + added).strip(" .!").lower() in YES  # "y" and "es"
+    assert approves == fine or (approves and (polite or spelt))
+
+
+@given(st.text(max_size=8), YES_WORDS)
+def test_what_is_added_before_a_yes_makes_it_none(added: str, word: str) -> None:
+    said = said_in(added + word)
+    approves = said is not None and said.value == "approve"
+    courteous = added.lower().strip(" ,\n\t").rstrip(",").strip() in COURTESY
+    assert approves == (not added.strip()) or (approves and courteous)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("yes?", "yes ?", "Yes?!", "y?", "yes？", "yes؟", "yes;", "yes\u037e", "yes⁇"),
+        *(
+            "yes, but…",
+            "yes but",
+            "yes if",
+            "yes, if it is free",
+            "yes…",
+            "yes...",
+            "yes..",
+            "yes,",
+        ),
+        *("yes:", '"yes', "yes'", "yes)", "yes*", "yes\u0336", "yes\u200b", "yes 👍", "yes, no"),
+        *(
+            "yes but only the first",
+            "y n",
+            "yes yes",
+            "yes\n> no",
+            "yes, please?",
+            "yes please wait",
+        ),
+    ],
+)
+def test_a_yes_in_doubt_is_unclear(body: str) -> None:
+    assert said_in(body) == Said("unclear")
+
+
+@pytest.mark.parametrize(
+    "body", ['"yes"', "(yes)", "*yes*", "¿yes?", "> yes", "please yes?", "?yes"]
+)
+def test_a_yes_in_something_else_is_none(body: str) -> None:
+    said = said_in(body)
+    assert said is None or said.value == "unclear"
+
+
 @given(st.text(max_size=60))
 def test_nothing_else_approves(body: str) -> None:
     said = said_in(body)
     letters = "".join(character for character in body if character.isalnum())
     if said is not None and said.value == "approve":
-        assert letters.casefold() in ("yes", "y")
+        assert letters.lower() in ("yes", "y")
 
 
 @pytest.mark.parametrize(
     "body",
     [
         *("", " ", "...", "yesterday", "yes-man", "nothing", "none", "nobody", "know", "not"),
-        *("no-one", "n't", "ok", "sure", "👍", "I say yes", "a no", "nо", "ｙｅｓ"),  # noqa: RUF001
+        *("no-one", "n't", "ok", "sure", "👍", "I say yes", "a no", "nо", "ｙｅｓ", "yeſ"),  # noqa: RUF001
     ],
 )
 def test_no_answer(body: str) -> None:
@@ -66,12 +138,35 @@ def test_no_answer(body: str) -> None:
         ("n 1", "1"),
         ("no...", None),
         ("(no)", None),
+        ("no?", None),
     ],
 )
 def test_reasons_as_they_were_written(body: str, reason: str | None) -> None:
     assert said_in(body) == Said("deny", reason)
 
 
-@pytest.mark.parametrize("body", ["yes but only the first", "yes 👍", "yes, no", "y n", "yes yes"])
-def test_unclear(body: str) -> None:
-    assert said_in(body) == Said("unclear")
+@pytest.mark.parametrize("body", ["Yes, please.", "yes please!", "y, thanks", "Yes, thank you."])
+def test_courtesy_is_no_condition(body: str) -> None:
+    assert said_in(body) == Said("approve")
+
+
+def test_a_long_body_takes_no_longer_than_its_length() -> None:
+    assert said_in(f"yes{' ' * 200_000}x") == Said("unclear")
+    assert said_in(f"{' ' * 200_000}yes{' ' * 200_000}") == Said("approve")
+
+
+def test_the_words_are_small_letters_and_no_word_says_both() -> None:
+    assert all(word == word.lower() for word in YES | NO | COURTESY)
+    assert not YES & NO
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("Yes.", True), (" y ", True), ("no", False), ("No, thanks!", False), ("n", False)),
+        *(("no?", None), ("yes?", None), ("no, keep it", None), ("(no)", None), ("maybe", None)),
+        ("", None),
+    ],
+)
+def test_where_both_answers_have_weight_both_stand_alone(text: str, value: bool | None) -> None:
+    assert yes_or_no(text) is value
