@@ -15,7 +15,8 @@ _FIRST: Final = re.compile("\\w+(?:[\u2019'-]\\w+)*")
 """A word; one that goes on after an apostrophe or a hyphen is another word."""
 _AFTER: Final = " \t\r\n,.:;!-\u2013\u2014"
 _END: Final = re.compile(
-    rf"(?:\s*,?\s+(?:{'|'.join(sorted(COURTESY))}))?\s*(?:[.。．｡]|[!！]+)?",  # noqa: RUF001 - full stops and exclamation marks of other scripts
+    rf"(?:\s*,?\s+(?:{'|'.join(sorted(COURTESY))}))?\s*"
+    "(?:[.\u3002\uff0e\uff61]|[!\uff01]+)?",
 )
 """All that may follow a word for yes: courtesy, one full stop or exclamation marks. White space
 after it is cut off before.

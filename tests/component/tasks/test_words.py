@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from component.tasks.words import COURTESY, NO, YES, Said, said_in, yes_or_no
 
 SPACE = st.text(st.sampled_from(" \t\n\u00a0\u3000"), max_size=4)
-END = st.sampled_from(["", ".", "!", "!!!", "。", "！", " !"])
+END = st.sampled_from(["", ".", "!", "!!!", "\u3002", "\uff01", " !"])
 YES_WORDS = st.sampled_from(["yes", "Yes", "YES", "yEs", "y", "Y"])
 NO_WORDS = st.sampled_from(["no", "No", "NO", "n", "N"])
 COURTESIES = st.sampled_from(["", *sorted(COURTESY)]).map(lambda said: f", {said}" if said else "")
 AROUND_NO = st.text(st.sampled_from(" \t\n.,!?;:()\"'…-"), max_size=4)
 
 # The whole of what may be added to a yes, written down a second time and in another way.
-ADDED = re.compile(r"\s*(?:[.。．｡]|[!！]+)?\s*")
+ADDED = re.compile("\\s*(?:[.\u3002\uff0e\uff61]|[!\uff01]+)?\\s*")
 
 
 @given(SPACE, YES_WORDS, COURTESIES, END, SPACE)
@@ -47,7 +47,7 @@ def test_a_yes_that_goes_on_is_no_approval(word: str, between: str, more: str) -
     assert said_in(word + between + more) == Said("unclear")
 
 
-MARKS = "?？؟;;՞፧⸮⁇⁈⁉‽¿,:…-'\"()*_~`\u0336\u200b\u200d\u202e\ufe0f\U0001f44d"  # noqa: RUF001 - meant
+MARKS = "?\uff1f؟;;՞፧⸮⁇⁈⁉‽¿,:…-'\"()*_~`\u0336\u200b\u200d\u202e\ufe0f\U0001f44d"
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from(MARKS)), max_size=12), YES_WORDS)
@@ -75,7 +75,7 @@ def test_what_is_added_before_a_yes_makes_it_none(added: str, word: str) -> None
 @pytest.mark.parametrize(
     "body",
     [
-        *("yes?", "yes ?", "Yes?!", "y?", "yes？", "yes؟", "yes;", "yes\u037e", "yes⁇"),
+        *("yes?", "yes ?", "Yes?!", "y?", "yes\uff1f", "yes؟", "yes;", "yes\u037e", "yes⁇"),
         *(
             "yes, but…",
             "yes but",
