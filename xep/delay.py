@@ -6,6 +6,8 @@ from typing import Annotated, Final
 from xep.binding import Attr, Name, Payload, Text
 
 NAMESPACE: Final = "urn:xmpp:delay"
+LEGACY_TAG: Final = "{jabber:x:delay}x"
+"""What servers and gateways wrote before XEP-0203, and some still do (XEP-0091)."""
 
 
 class Delay(Payload, frozen=True, kw_only=True):

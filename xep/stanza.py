@@ -79,6 +79,15 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         """Names of the children in Clark notation, ``<error/>`` and the RFC's own left out."""
         return [child.tag for child in self._element if not child.tag.startswith(_OWN)]
 
+    @property
+    def child_names(self) -> list[str]:
+        """Names of all children in Clark notation, the RFC's own among them."""
+        return [child.tag for child in self._element]
+
+    def texts_of(self, local: str) -> list[str]:
+        """The texts of all children of that name in the stanza's own namespace, one a language."""
+        return [child.text or "" for child in self._element.findall(_OWN + local)]
+
     def sole_payload(self, cls: _Class[P]) -> P:
         """The only child, decoded as ``cls``; that ``sole_child`` is its name is not checked again.
 

@@ -20,7 +20,7 @@ from component.router.table import Request, StanzaRoute
 from component.storage import StorageError
 from xep.binding import ContentError
 from xep.chat_states import NAMESPACE as CHAT_STATES
-from xep.delay import Delay
+from xep.delay import LEGACY_TAG, Delay
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
 from xep.stanza import Message, Presence
@@ -224,6 +224,8 @@ class MessageHandler:
 
 def _is_delayed(request: Request[None]) -> bool:
     """Whether the message was stored on its way; what was said then may not hold now."""
+    if LEGACY_TAG in request.stanza.payload_names:
+        return True
     try:
         return request.stanza.payload(Delay) is not None
     except ContentError:

@@ -231,6 +231,23 @@ MIGRATIONS: tuple[Step, ...] = (
         WHERE state IN ('failed', 'rejected', 'cancelled')
         """,
     ),
+    # 9: what people were asked lately, by which a word is held against the question it is meant
+    # for; apart from the tasks, because it must outlast them
+    Step(
+        """
+        CREATE TABLE recent_questions (
+            jid TEXT {C} NOT NULL,
+            agent TEXT {C} NOT NULL,
+            input TEXT {C} NOT NULL,
+            thread TEXT {C} NOT NULL,
+            asked BIGINT NOT NULL,
+            expires BIGINT NOT NULL,
+            closed BIGINT,
+            PRIMARY KEY (jid, agent, input)
+        ) {T}
+        """,
+        "CREATE INDEX recent_questions_input ON recent_questions (input)",
+    ),
 )
 
 

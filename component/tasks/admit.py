@@ -7,6 +7,7 @@ import msgspec
 
 from component.storage.database import Database
 from component.tasks.protocol import Call
+from component.tasks.recent import Certainty
 from component.tasks.request import Request
 from component.tasks.rows import (
     Change,
@@ -38,6 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     `replay_s` is for how long a repetition is known, `retention_s` how long a task is kept after
     its end. `tasks_per_principal` may be open at a time, `running_per_principal` of them run at a
     time here, `running_total` of all. A result of more than `result_bytes` is too big.
+    `certainty` is what an answer in words is held against.
     """
 
     inline_s: float = 10.0
@@ -47,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     running_total: int = 64
     running_per_principal: int = 16
     ask_expires_s: float = 86400.0
+    certainty: Certainty = Certainty()
     poll_after_s: int = 5
     retry_after_s: int = 5
     drain_s: float = 10.0

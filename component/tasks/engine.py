@@ -19,7 +19,8 @@ from component.tasks import admit, judging, leases, reading, replay
 from component.tasks.admit import Limits
 from component.tasks.beats import Beats
 from component.tasks.calls import Calls
-from component.tasks.protocol import Listener, Question
+from component.tasks.protocol import Listener, Naming, Question, UncertainError
+from component.tasks.recent import SteadyClock
 from component.tasks.recording import record_changes, record_decision
 from component.tasks.replay import Memory
 from component.tasks.rows import Change
@@ -28,7 +29,7 @@ from component.tasks.runs import Runs
 from component.tasks.states import TERMINAL
 from component.tasks.storing import Storage
 from component.tasks.telling import UNTOLD, Teller
-from component.tasks.timer import Timer, fall_due
+from component.tasks.timer import Fallen, Timer, fall_due
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.task import Cancel, InputAnswer, Task
@@ -78,6 +79,7 @@ class Engine:
         self._teller = Teller(storage, listener)
         self._recorder = recorder
         self._timer = Timer(self._settle)
+        self._clock = SteadyClock()
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -197,7 +199,7 @@ class Engine:
         self.settled(changes)
         return bool(changes)
 
-    async def answer(self, who: JID, at: JID, given: InputAnswer) -> Task:
+    async def answer(self, who: JID, at: JID, given: InputAnswer, naming: Naming | None) -> Task:
         """See `component.tasks.protocol.Tasks`."""
         limits = self.limits
         principal = str(who.bare)
@@ -207,9 +209,13 @@ class Engine:
             self.runs.take_room(principal)
         started = False
         try:
+            words = self._in_words(naming)
             judged = await self._storage.write(
                 lambda db: judging.answer(
-                    *(db, who, at, given), owner=owner, retention_ms=limits.retention_ms
+                    *(db, who, at, given),
+                    owner=owner,
+                    retention_ms=limits.retention_ms,
+                    words=words(db),
                 )
             )
             self._judged(judged)
@@ -220,13 +226,18 @@ class Engine:
         finally:
             if runs and not started:
                 self.runs.leave_room(principal)
+        if judged.uncertain:
+            raise UncertainError
         if judged.error is not None:
             raise judged.error
         assert judged.task is not None
         return judged.task
 
-    async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None) -> None:
+    async def decide(
+        self, who: JID, at: JID, decision: Decision, lang: str | None, naming: Naming | None
+    ) -> None:
         """See `component.tasks.protocol.Tasks`."""
+        words = self._in_words(naming)
         judged = await self._storage.write(
             # Not run at once: whether the principal still may is judged before it runs (CNF-042).
             lambda db: judging.decide(
@@ -234,12 +245,27 @@ class Engine:
                 owner=None,
                 retention_ms=self.limits.retention_ms,
                 lang=lang,
+                words=words(db),
             )
         )
         record_decision(self._recorder, who, decision, judged)
         self._judged(judged)
+        if judged.uncertain:
+            raise UncertainError
         if judged.error is not None:
             raise judged.error
+
+    def _in_words(self, naming: Naming | None) -> Callable[[Database], judging.InWords | None]:
+        """What an answer that names its question by `naming` is held against; None: it need not."""
+        read = self._clock.read()
+
+        def words(database: Database) -> judging.InWords | None:
+            steady_ms = self._clock.steady_ms(read, database.now)
+            if naming is None:
+                return None
+            return judging.InWords(naming, steady_ms, self.limits.certainty)
+
+        return words
 
     def _judged(self, judged: judging.Judged) -> None:
         if judged.change is not None:
@@ -263,7 +289,13 @@ class Engine:
 
     async def _settle(self) -> int | None:
         retention_ms = self.limits.retention_ms
-        fallen = await self.keep(lambda db: fall_due(db, retention_ms=retention_ms))
+        read = self._clock.read()
+
+        def op(database: Database) -> Fallen:
+            self._clock.steady_ms(read, database.now)  # looked at often, so that a leap is seen
+            return fall_due(database, retention_ms=retention_ms)
+
+        fallen = await self.keep(op)
         self.settled(fallen.changes)
         return fallen.next_ms
 

@@ -9,10 +9,14 @@ from typing import Final
 import msgspec
 
 from component.storage.database import Database, Value
+from component.tasks import recent
 from component.tasks.answers import check, read_answer, schema_of
+from component.tasks.protocol import Naming
 from component.tasks.questions import AT, InputRow, at_values, input_row, lapse, nothing_ran
 from component.tasks.reading import find, whole
+from component.tasks.recent import Certainty
 from component.tasks.rows import KEEP, Change, Row, change, load
+from component.tasks.spoken import is_yes_or_no
 from component.tasks.states import TERMINAL
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
@@ -32,11 +36,24 @@ class Judged(msgspec.Struct, frozen=True):
     `error` is what it is refused with; `change` what is committed with it, which is to be told
     even beside an error: that of a question which was found to have lapsed. `task` is the task
     after it, for an answer that is not refused. A `change` to running with an owner is to be run.
+    `uncertain` says that nothing was judged, because it may be meant for another question.
     """
 
     error: StanzaError | None = None
     change: Change | None = None
     task: Task | None = None
+    uncertain: bool = False
+
+
+class InWords(msgspec.Struct, frozen=True):
+    """An answer in words: by what it names its question, and what that is held against.
+
+    `steady_ms` is for how long the storage's time has certainly passed (see `SteadyClock`).
+    """
+
+    naming: Naming
+    steady_ms: int
+    certainty: Certainty = Certainty()
 
 
 _OPEN: Final = " AND ".join(f"t.state <> '{state}'" for state in sorted(TERMINAL))
@@ -52,11 +69,14 @@ def decide(
     owner: str | None,
     retention_ms: int,
     lang: str | None = None,
+    words: InWords | None = None,
 ) -> Judged:
     """Judge a decision by the bare JID `who`, sent to the address `at` of ours (CNF-032).
 
     `owner` is the instance that has room to run the task at once, or None: then it waits for its
     turn. `retention_ms` is for how long a task that ends is kept, `lang` the language of a reason.
+    `words` is given for a decision that does not hold the identifier: an approval then has to be
+    certain to be meant for this question (CNF-044, CNF-045).
     Raises what the storage raises, and nothing is committed then.
     """
     found = _confirmation(database, who, at, decision.id)
@@ -72,6 +92,8 @@ def decide(
     refused = _closed(database, row, put, retention_ms)
     if refused is not None:
         return refused
+    if decision.value == "approve" and not _is_certain(database, who, at, put, words, stands=True):
+        return Judged(uncertain=True)
     _record(database, put, decision.value, who)
     if decision.value == "approve":
         return Judged(change=_go_on(database, row, owner, retention_ms))
@@ -90,6 +112,7 @@ def answer(
     *,
     owner: str | None,
     retention_ms: int,
+    words: InWords | None = None,
 ) -> Judged:
     """Judge an answer by the bare JID `who`, sent to the address `at` of ours (INP-010).
 
@@ -120,6 +143,8 @@ def answer(
             check(schema, reply.values)
     except StanzaError as error:
         return Judged(error)
+    if not _is_certain(database, who, at, put, words, stands=is_yes_or_no(question)):
+        return Judged(uncertain=True)
     made = _go_on(database, row, owner, retention_ms)
     if made.row.state not in TERMINAL:
         _record(database, put, reply.encoded(), who)
@@ -180,7 +205,16 @@ def _closed(database: Database, row: Row, put: InputRow, retention_ms: int) -> J
     return None
 
 
+def _is_certain(
+    database: Database, who: JID, at: JID, put: InputRow, words: InWords | None, *, stands: bool
+) -> bool:
+    return words is None or recent.is_certain(
+        *(database, who, at, put.id, words.naming, words.steady_ms, words.certainty), stands=stands
+    )
+
+
 def _record(database: Database, put: InputRow, text: str, who: JID) -> None:
+    recent.answered(database, put.id, who)
     database.execute(
         "UPDATE inputs SET state = 'answered', answer = ?, answered_by = ?, answered_at = ?"
         " WHERE id = ?",

@@ -98,6 +98,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
 
 
+class Naming(msgspec.Struct, frozen=True):
+    """By what an answer in words names its question: a thread, the beginning of its identifier, or
+    nothing at all. None of these is proof, since others can bring about questions they also fit.
+    """
+
+    thread: str | None = None
+    beginning: str = ""
+
+
+class UncertainError(Exception):
+    """An answer in words may be meant for another question than the one that is open (CNF-044)."""
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One committed revision, with all that its message needs (specification, "Events").
 
@@ -180,11 +193,26 @@ class Tasks(Protocol):
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
         """Ask a task to end; the task after that. Raises StanzaError: `unknown-task`."""
 
-    async def answer(self, who: JID, at: JID, answer: InputAnswer) -> Task:
-        """Answer a question of a task (INP-010); the task after that. Raises StanzaError."""
+    async def answer(
+        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
+    ) -> Task:
+        """Answer a question of a task (INP-010); the task after that. Raises StanzaError.
 
-    async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None = None) -> None:
-        """Decide a confirmation (CNF-032). Raises StanzaError."""
+        `naming` is given for words that do not hold the question's identifier. Raises
+        UncertainError, and changes nothing, if they may be meant for another one.
+        """
+
+    async def decide(
+        self,
+        who: JID,
+        at: JID,
+        decision: Decision,
+        lang: str | None = None,
+        naming: Naming | None = None,
+    ) -> None:
+        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; it is held
+        against approvals only.
+        """
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """The questions that this address has open with the bare JID `who`."""

@@ -11,9 +11,10 @@ from typing import Final, Literal
 import msgspec
 
 from component.storage.database import Database
+from component.tasks import recent
 from component.tasks.answers import input_for
 from component.tasks.protocol import Question
-from component.tasks.request import Request, question_of
+from component.tasks.request import Request, question_of, thread_of
 from component.tasks.rows import Change, Row, change, milliseconds, moment
 from xep.binding import encode, read
 from xep.fluux_agent import errors
@@ -121,7 +122,7 @@ def lapse(database: Database, row: Row, *, retention_ms: int) -> Change | None:
     found = open_of(database, row.id)
     if found is None or not found.lapsed(database.now):
         return None
-    database.execute("UPDATE inputs SET state = 'expired' WHERE id = ?", (found.id,))
+    recent.close(database, row.id, "expired")
     error = errors.confirmation_expired() if found.kind == "confirm" else errors.input_expired()
     if row.deadline is not None and database.now >= row.deadline:
         error = errors.deadline_expired()
@@ -235,14 +236,15 @@ def _insert(
     asked: Iterable[JID],
     digest: str | None,
 ) -> None:
-    database.execute(
-        "UPDATE inputs SET state = 'withdrawn' WHERE task = ? AND state = 'open'", (row.id,)
-    )
+    recent.close(database, row.id, "withdrawn")
     kind: Kind = "confirm" if isinstance(question, Confirm) else "input"
     database.execute(
         f"INSERT INTO inputs ({INPUT_COLUMNS})"  # noqa: S608 - columns of ours
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'open', NULL, NULL, NULL)",
         (question.id, row.id, step, kind, encode(question), digest, row.revision, expires),
     )
-    for jid in sorted({str(one.bare) for one in asked}):
+    people = sorted({str(one.bare) for one in asked})
+    for jid in people:
         database.execute("INSERT INTO asked (input, jid) VALUES (?, ?)", (question.id, jid))
+    agent = str(JID.parse(row.target).bare)
+    recent.asked(database, question.id, people, agent, thread_of(row), expires)

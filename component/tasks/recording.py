@@ -72,8 +72,10 @@ def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Ju
     One that was there before is not recorded again.
     """
     made, error = judged.change, judged.error
-    if error is not None:
-        why = error.application[0].xml.local if error.application else error.condition
+    if error is not None or judged.uncertain:
+        why = "may be meant for another question"
+        if error is not None:
+            why = error.application[0].xml.local if error.application else error.condition
         recorder.record(
             Event(
                 kind="confirmation",

@@ -62,6 +62,11 @@ def request_of(row: Row) -> Request:
     return msgspec.json.decode(row.request, type=Request)
 
 
+def thread_of(row: Row) -> str:
+    """The thread of a task: the one that the request named, or else its id."""
+    return request_of(row).thread or row.id
+
+
 def question_of(
     row: Row, content: Confirm | Input, revision: int, asked: Iterable[JID]
 ) -> Question:

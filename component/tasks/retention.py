@@ -7,6 +7,7 @@ import structlog
 
 from component.storage import Storage, StorageError
 from component.storage.database import Database
+from component.tasks import recent
 from component.tasks.states import TERMINAL
 
 _log = structlog.get_logger("component.tasks")
@@ -38,6 +39,7 @@ def forget(database: Database, limit: int = 500) -> int:
     for (task,) in tasks:
         database.execute("DELETE FROM replay WHERE task = ?", (task,))
         database.execute("DELETE FROM tasks WHERE id = ?", (task,))
+    recent.forget(database)
     records = database.execute(
         "SELECT key FROM replay WHERE expires < ? AND (task IS NULL OR NOT EXISTS"  # noqa: S608
         f" (SELECT 1 FROM tasks WHERE tasks.id = replay.task)) LIMIT ?{skip}",

@@ -15,7 +15,7 @@ from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.tasks.admit import Limits
 from component.tasks.leases import new_instance
-from component.tasks.protocol import Call, Listener, Question
+from component.tasks.protocol import Call, Listener, Naming, Question
 from component.tasks.replay import Memory, find, same, unkept
 from component.tasks.storing import Storage
 from xep.fluux_agent import errors
@@ -209,13 +209,22 @@ class TaskRoom:
         """Ask a task to end; the task after that."""
         return await (await self._load()).cancel(who, at, query)
 
-    async def answer(self, who: JID, at: JID, answer: InputAnswer) -> Task:
+    async def answer(
+        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
+    ) -> Task:
         """Answer a question of a task; the task after that."""
-        return await (await self._load()).answer(who, at, answer)
+        return await (await self._load()).answer(who, at, answer, naming)
 
-    async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None = None) -> None:
+    async def decide(
+        self,
+        who: JID,
+        at: JID,
+        decision: Decision,
+        lang: str | None = None,
+        naming: Naming | None = None,
+    ) -> None:
         """Decide a confirmation."""
-        await (await self._load()).decide(who, at, decision, lang)
+        await (await self._load()).decide(who, at, decision, lang, naming)
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """The questions that this address has open with the bare JID `who`."""

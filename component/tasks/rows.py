@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from component.storage.database import Database, Value
+from component.tasks import recent
 from component.tasks.errors import LostError, TransitionError
 from component.tasks.states import TERMINAL, TRANSITIONS
 from xep.binding import encode, read
@@ -154,6 +155,7 @@ def change(
     late = row.deadline is not None and database.now >= row.deadline
     if late and to not in ("failed", "rejected"):
         to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
+    waited = row.state == "input-required"
     row.state = to
     row.revision += 1
     row.updated = max(row.updated, database.now)  # never back, whatever the clock does (TSK-005)
@@ -170,7 +172,7 @@ def change(
         row.due = None
         row.retain_until = max(row.retain_until, database.now + retention_ms)
         if not new:
-            _close(database, row)
+            _close(database, row, waited=waited)
     if owner is not KEEP and (owner != row.owner or owner is None):
         row.owner = owner
         row.token += 1
@@ -222,11 +224,10 @@ def _trim(database: Database, row: Row) -> None:
     database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
 
 
-def _close(database: Database, row: Row) -> None:
-    """What ends with the task: its open questions. Its replay record lives as long as it does."""
-    database.execute(
-        "UPDATE inputs SET state = 'withdrawn' WHERE task = ? AND state = 'open'", (row.id,)
-    )
+def _close(database: Database, row: Row, *, waited: bool) -> None:
+    """What ends with the task: the question it `waited` for. Its replay record lives as long."""
+    if waited:
+        recent.close(database, row.id, "withdrawn")
     database.execute(
         "UPDATE replay SET expires = ? WHERE task = ? AND expires < ?",
         (row.retain_until, row.id, row.retain_until),

@@ -58,6 +58,12 @@ def takes_words(question: Input) -> bool:
     return _only(question) is not None
 
 
+def is_yes_or_no(question: Input) -> bool:
+    """Whether yes and no answer the question, which they do with any other of the kind."""
+    declared = _only(question)
+    return declared is not None and declared.kind == "boolean"
+
+
 def names_in_order(question: Input) -> tuple[str, ...]:
     """The names of the values that words can give, in their order: what has to be given first.
 
