@@ -1,15 +1,14 @@
 """Questions to people, as messages that any client shows (specification, "The Question").
 
-What a parameter holds comes from whoever wants the work done, and stands in a sentence that asks
-somebody else for leave. So texts are quoted, and nothing in them can end the quotation, begin a
-line or turn the direction of writing.
+How values are shown, so that they can neither hide anything nor pose as part of the question, is in
+`component.handlers.shown`.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from component.handlers.shown import look_alikes, printable_name, shown, visible
 from component.skills.errors import printable
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
@@ -22,7 +21,7 @@ from xep.quick_responses import Action, Response
 from xep.stanza import Message
 
 _LONGEST_VALUE: Final = 200
-_MOST_PARAMETERS: Final = 20
+_LONGEST_INLINE: Final = 400
 _LONGEST_QUESTION: Final = 2_000
 _MOST_RESPONSES: Final = 10
 _LANG: Final = "en"
@@ -60,24 +59,33 @@ def question_messages(question: Question) -> Sequence[Message]:
 
 
 def confirmation_in_words(question: Question, confirm: Confirm) -> str:
-    """The action, its parameters, when the question lapses, and how it is answered (CNF-009)."""
-    action = printable(confirm.action.type, _LONGEST_VALUE)
-    others = [jid for jid in question.asked if jid != question.principal.bare]
-    whose = f" for {printable(str(question.principal.bare), _LONGEST_VALUE)}" if others else ""
-    sentences = [f"May I run {action}{whose}?"]
-    given = ", ".join(_parameters(confirm))
-    if given:
-        sentences.append(f"{given}.")
+    """The action, its parameters, when the question lapses, and how it is answered (CNF-009).
+
+    Short parameters are part of the sentence. Long ones stand below it, one a line, so that a
+    client which cuts the message cuts none of what says so.
+    """
+    asks = f"May I run {_action(question, confirm)}?"
     until = f" before {spoken_time(confirm.expires)}" if confirm.expires is not None else ""
-    sentences.append(f"Please answer yes or no{until}.")
-    return " ".join(sentences)
+    answer = f"Please answer yes or no{until}."
+    given = shown(parameters_of(confirm.action))
+    inline = ", ".join(given.lines)
+    if not inline:
+        return f"{asks} {answer}"
+    if len(inline) <= _LONGEST_INLINE and not given.cut:
+        return f"{asks} {inline}. {answer}"
+    count = len(given.lines)
+    below = "Its parameter is below" if count == 1 else f"Its {count} parameters are below"
+    if given.cut:
+        below += ", and not everything is shown"
+    return "\n".join((f"{asks} {below}. {answer}", "", *given.lines))
 
 
 def input_in_words(question: Input) -> str:
     """What is asked, how it is answered, and when it lapses (EVT-006)."""
-    said = without_forbidden(question.questions[0].text.strip())
+    said = visible(question.questions[0].text.strip(), keep="\n\t")
     if len(said) > _LONGEST_QUESTION:
-        said = f"{said[:_LONGEST_QUESTION]}… ({len(said)} characters)"
+        cut = f"(first {_LONGEST_QUESTION:,} of {len(said):,} characters shown)"
+        said = f"{cut}\n\n{said[:_LONGEST_QUESTION]}…"
     choices = suggestions(question)
     how = "here" if takes_words(question) else "with the form"
     if not takes_words(question) and (names := _listed(names_in_order(question))):
@@ -97,45 +105,28 @@ def spoken_time(time: datetime) -> str:
 
 
 def title_of(question: Question) -> str:
-    """A question in one short line, to tell it from others."""
+    """A question in one short line, to tell it from others: what would be done, and for whom."""
     if isinstance(question.content, Confirm):
-        given = ", ".join(_parameters(question.content))
-        line = f"{question.content.action.type}: {given}" if given else question.content.action.type
+        line = _action(question, question.content)
+        given = ", ".join(shown(parameters_of(question.content.action)).lines)
+        line = f"{line}: {given}" if given else line
     else:
-        line = " ".join(question.content.questions[0].text.split())
-    return printable(line, _LONGEST_VALUE)
+        line = visible(" ".join(question.content.questions[0].text.split()))
+    if len(line) <= _LONGEST_VALUE:
+        return line
+    return f"{line[:_LONGEST_VALUE]}… (the question itself shows more)"
 
 
-def _parameters(confirm: Confirm) -> Iterator[str]:
-    values = parameters_of(confirm.action)
-    for number, (name, value) in enumerate(values.items()):
-        if number == _MOST_PARAMETERS:
-            yield f"and {len(values) - number} more parameters, which the message holds"
-            return
-        yield f"{printable(name, _LONGEST_VALUE)}: {_value(value)}"
+def _action(question: Question, confirm: Confirm) -> str:
+    """The skill, and for whom it would run where that is not the only one who is asked."""
+    others = [jid for jid in question.asked if jid != question.principal.bare]
+    principal = str(question.principal.bare)
+    whose = f" for {printable_name(principal)}{look_alikes(principal)}" if others else ""
+    return f"{printable_name(confirm.action.type)}{whose}"
 
 
 def _listed(names: Sequence[str]) -> str:
     return printable(", ".join(names), _LONGEST_VALUE)
-
-
-def _value(value: object) -> str:
-    """A value on one line, as JSON; a long one is cut, and says so outside its quotation."""
-    if isinstance(value, str):
-        cut = json.dumps(_visible(value[:_LONGEST_VALUE]), ensure_ascii=False)
-        return cut if len(value) <= _LONGEST_VALUE else f"{cut}… ({len(value)} characters)"
-    text = _visible(json.dumps(value, ensure_ascii=False))
-    if len(text) <= _LONGEST_VALUE:
-        return text
-    return f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
-
-
-def _visible(text: str) -> str:
-    """The text, with what does not print replaced, but for what JSON escapes."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t\r" else "\ufffd"
-        for character in text
-    )
 
 
 def _buttons(confirm: Confirm) -> tuple[Payload, ...]:

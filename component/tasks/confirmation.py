@@ -5,6 +5,7 @@ Everything here can be worked out by whoever has the message; no rows, no clock.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -20,6 +21,10 @@ from xep.hashes import Hash
 from xep.jid import JID
 
 ALGORITHM: Final = "sha-256"
+MOST_BYTES: Final = 16_384
+"""Of the JSON of all parameters: more cannot be shown to a person who is to confirm it."""
+MOST_LINES: Final = 100
+"""Of the texts in the parameters, each counted from its first line."""
 _LARGEST: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
@@ -38,13 +43,16 @@ def confirm_for(
     """The question whether `skill` may be run with `arguments` for `principal`.
 
     `agent` is the address that asks, `id` is new for every question, `expires` is aware.
-    Raises StanzaError: `invalid-param` (CNF-019).
+    Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are more than a
+    person can be shown (CNF-051).
     """
+    action = action_of(skill, arguments)
+    _refuse_unless_showable(parameters_of(action))
     confirm = Confirm(
         id=id,
         task=task,
         principal=principal.bare,
-        action=action_of(skill, arguments),
+        action=action,
         risk=Risk(level=risk),
         expires=expires,
     )
@@ -138,6 +146,22 @@ def lapses(now: int, seconds: float, deadline: int | None) -> int:
         return wanted
     # Rows keep deadlines rounded up to a millisecond, which may be after the real one.
     return min(wanted, deadline - (deadline % 1000 != 0))
+
+
+def _refuse_unless_showable(values: Mapping[str, Any]) -> None:
+    size = len(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    lines = 0
+    left: list[Any] = list(values.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        lines += len(value.splitlines()) if isinstance(value, str) else 0
+    lines += sum(not isinstance(value, str) for value in values.values())
+    if size > MOST_BYTES or lines > MOST_LINES:
+        raise errors.too_big_to_confirm(size, MOST_BYTES, lines, MOST_LINES)
 
 
 def _refuse_unless_canonical(name: str, value: Any) -> None:

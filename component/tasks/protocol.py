@@ -217,8 +217,8 @@ class Tasks(Protocol):
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """The questions that this address has open with the bare JID `who`."""
 
-    async def was_asked(self, who: JID, at: JID, thread: str) -> bool:
-        """Whether a question that `who` was asked in this thread is open no more."""
+    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
+        """Whether a question that `who` was asked, by its id or thread, is closed."""
 
 
 def form_of(question: Question) -> Form | None:

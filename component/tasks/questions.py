@@ -196,22 +196,22 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     ]
 
 
-def was_asked(database: Database, who: JID, at: JID, thread: str) -> bool:
-    """Whether `who` was asked something in this thread that is open no more.
+def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
+    """Whether `who` was asked something that is closed, `name` being its id or thread.
 
     Only the latest questions are looked at: an answer in words comes soon or is about something
     else.
     """
     found = database.execute(
-        "SELECT t.id, t.request FROM asked a"  # noqa: S608 - text of ours
+        "SELECT i.id, t.id, t.request FROM asked a"  # noqa: S608 - text of ours
         " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
         " WHERE a.jid = ? AND (i.state <> 'open' OR i.expires <= ?) AND t.retain_until >= ?"
         f" AND {AT} ORDER BY t.updated DESC LIMIT {_LATEST}",
         (str(who.bare), database.now, database.now, *at_values(at)),
     ).fetchall()
     return any(
-        thread == (msgspec.json.decode(request, type=Request).thread or task)
-        for task, request in found
+        name in (id_, msgspec.json.decode(request, type=Request).thread or task)
+        for id_, task, request in found
     )
 
 

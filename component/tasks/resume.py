@@ -116,7 +116,15 @@ def resume(
     if mine.state == "accepted" and not _is_confirmed(database, mine, call):
         database.execute("UPDATE tasks SET version = ? WHERE id = ?", (call.skill.version, mine.id))
         mine.version = call.skill.version
-        made = ask_before(database, mine, call, question_id)
+        try:
+            made = ask_before(database, mine, call, question_id)
+        except StanzaError as error:  # it could be asked once, by the limits of another release
+            made = end(
+                *(database, mine, "failed", error),
+                repeatable=True,
+                retention_ms=limits.retention_ms,
+            )
+            return Resumed(mine, (made,))
         return Resumed(mine, (made,), put_question(database, mine))
     changes: list[Change] = []
     atomic = not (call.skill.durable or call.skill.annotations.repeatable)

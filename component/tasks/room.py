@@ -232,11 +232,11 @@ class TaskRoom:
 
         return await self._storage.read(lambda db: open_questions(db, who, at))
 
-    async def was_asked(self, who: JID, at: JID, thread: str) -> bool:
-        """Whether this address asked `who` something in a thread that is open no more."""
+    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
+        """Whether this address asked `who` something, by its id or thread, that is closed."""
         from component.tasks.questions import was_asked  # noqa: PLC0415
 
-        return await self._storage.read(lambda db: was_asked(db, who, at, thread))
+        return await self._storage.read(lambda db: was_asked(db, who, at, name))
 
     async def retry(self, task: str) -> Task:
         """For administrators: a new task with the same request as another one.

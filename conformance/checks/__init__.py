@@ -3,6 +3,7 @@
 from conformance.checks import (
     addresses,
     attacks,
+    certainty,
     chat,
     commands,
     confirmation,
@@ -39,6 +40,7 @@ def all_checks() -> tuple[Check, ...]:
         modes,
         replay,
         confirmation,
+        certainty,
         peers,
         tasks,
         events,

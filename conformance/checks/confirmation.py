@@ -36,7 +36,7 @@ def asks_about(task_id: str) -> Where:
     return where
 
 
-async def _asked(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
+async def asks(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
     """Have something destructive confirmed: the task, the message and the question in it."""
     attributes.setdefault("mode", "auto")
     made = await begin(t, "erase", {"target": "the archive"}, **attributes)
@@ -47,7 +47,8 @@ async def _asked(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
     return made.task, message, confirm
 
 
-def _decision(confirm: Confirm, value: str, content: str = "") -> str:
+def decision(confirm: Confirm, value: str, content: str = "") -> str:
+    """A decision on a question, for an IQ."""
     return f"<decision xmlns='{NAMESPACE}' id='{confirm.id}' value='{value}'>{content}</decision>"
 
 
@@ -55,7 +56,8 @@ def _conditions(event: Any) -> list[str]:
     return [type(one).xml.local for one in (event.failure.conditions if event.failure else ())]
 
 
-async def _open(t: Talk, id_: str) -> bool:
+async def is_open(t: Talk, id_: str) -> bool:
+    """Whether a task still waits for its answer."""
     return (await task(t, id_)).state == "input-required"
 
 
@@ -108,7 +110,7 @@ async def question(t: Talk) -> None:
     t.hold("ACC-004", left >= _ENOUGH, "at least some minutes to answer", str(left))
     digest, shown = _digest(message)
     t.hold("CNF-018", digest == shown, f"the digest {digest}", message)
-    await t.iq("set", _decision(confirm, "deny"))
+    await t.iq("set", decision(confirm, "deny"))
 
 
 def _digest(message: Received) -> tuple[str, str]:
@@ -142,15 +144,15 @@ def _digest(message: Received) -> tuple[str, str]:
        roles=("erase",))  # fmt: skip
 async def approve(t: Talk) -> None:
     """What was approved runs, once; the same decision again changes nothing, another conflicts."""
-    id_, _, confirm = await _asked(t)
+    id_, _, confirm = await asks(t)
     wrong = f"<hash xmlns='{HASHES}' algo='sha-256'>{base64.b64encode(bytes(32)).decode()}</hash>"
-    other = await t.iq("set", _decision(confirm, "approve", wrong))
+    other = await t.iq("set", decision(confirm, "approve", wrong))
     t.holds_error("CNF-032", other, "conflict", "conflict", why="the digest is another")
-    first = await t.iq("set", _decision(confirm, "approve"))
+    first = await t.iq("set", decision(confirm, "approve"))
     t.hold("CNF-021", not first.is_error and len(first.tree) == 0, "an empty result", first)
-    again = await t.iq("set", _decision(confirm, "approve"))
+    again = await t.iq("set", decision(confirm, "approve"))
     t.hold("CNF-021", not again.is_error and len(again.tree) == 0, "an empty result", again)
-    late = await t.iq("set", _decision(confirm, "deny"))
+    late = await t.iq("set", decision(confirm, "deny"))
     t.holds_error("CNF-032", late, "conflict", "conflict", why="it has been decided")
     message, event = await next_event(t, id_, *ENDS)
     t.hold("CNF-033", event.state == "completed", "the first decision counts", message)
@@ -161,8 +163,8 @@ async def approve(t: Talk) -> None:
 @check("confirm.denied", "CNF-037", "CNF-039", features=[CONFIRM], roles=("erase",))
 async def denied(t: Talk) -> None:
     """What was denied fails as denied, with the reason."""
-    id_, _, confirm = await _asked(t)
-    await t.iq("set", _decision(confirm, "deny", "<reason>only last year's</reason>"))
+    id_, _, confirm = await asks(t)
+    await t.iq("set", decision(confirm, "deny", "<reason>only last year's</reason>"))
     message, event = await next_event(t, id_, *ENDS)
     ok = event.state == "failed" and _conditions(event) == ["denied"]
     t.hold("CNF-037", ok, "failed with <denied/>", message)
@@ -175,17 +177,17 @@ async def denied(t: Talk) -> None:
        needs=[Ability.STRANGER])  # fmt: skip
 async def foreign(t: Talk) -> None:
     """Who was not asked cannot tell an open question from one that never was, nor decide it."""
-    id_, _, confirm = await _asked(t)
+    id_, _, confirm = await asks(t)
     invented = msgspec.structs.replace(confirm, id="c-never-asked")
     shapes = []
     for one in (confirm, invented):
-        answer = await t.iq("set", _decision(one, "approve"), sender=t.stranger)
+        answer = await t.iq("set", decision(one, "approve"), sender=t.stranger)
         t.holds_error("CNF-035", answer, "item-not-found", "unknown-confirmation")
         shapes.append(answer.xml.replace(answer.head.id or "", "IQ").replace(one.id, "ID"))
     t.hold("CNF-035", shapes[0] == shapes[1], "the same bytes", "\n".join(shapes))
-    t.hold("SEC-005", await _open(t, id_), "the question is open as before")
-    await t.iq("set", _decision(confirm, "deny"))
-    answer = await t.iq("set", _decision(confirm, "deny"), sender=t.stranger)
+    t.hold("SEC-005", await is_open(t, id_), "the question is open as before")
+    await t.iq("set", decision(confirm, "deny"))
+    answer = await t.iq("set", decision(confirm, "deny"), sender=t.stranger)
     t.holds_error("CNF-035", answer, "item-not-found", "unknown-confirmation")
 
 
@@ -193,10 +195,11 @@ async def foreign(t: Talk) -> None:
        roles=("erase",))  # fmt: skip
 async def words(t: Talk) -> None:
     """In words, what goes on after yes approves nothing, and what follows no is the reason."""
-    id_, _, _ = await _asked(t)
-    await t.message("yes, but only last year's", thread=id_)
-    await t.quiet(lambda s: s.thread == id_ and s.body is not None)
-    t.hold("CNF-024", await _open(t, id_), "the question is open as before")
+    id_, _, _ = await asks(t)
+    for doubtful in ("yes, but only last year's", "yes?", "Yes…", '"yes"', "yes\u061f"):
+        await t.message(doubtful, thread=id_)
+        await t.quiet(lambda s: s.thread == id_ and s.body is not None)
+        t.hold("CNF-024", await is_open(t, id_), f"the question is open as before ({doubtful})")
     await t.message("No, only what is older than a year.", thread=id_)
     message, event = await next_event(t, id_, *ENDS)
     t.hold("CNF-025", _conditions(event) == ["denied"], "failed with <denied/>", message)
@@ -212,7 +215,7 @@ async def words(t: Talk) -> None:
 @check("i18n.yes-no", "I18-004", "CNF-025", features=[CONFIRM], roles=("erase",))
 async def yes(t: Talk) -> None:
     """A yes is understood in whatever language the stanza is."""
-    id_, _, _ = await _asked(t)
+    id_, _, _ = await asks(t)
     await t.message(" YES! ", thread=id_, lang="tlh")
     message, event = await next_event(t, id_, *ENDS)
     t.hold("I18-004", event.state == "completed", "approved", message)
@@ -222,7 +225,7 @@ async def yes(t: Talk) -> None:
 @check("confirm.action", "CNF-022", "CNF-029", "CNF-030", features=[CONFIRM], roles=("erase",))
 async def action(t: Talk) -> None:
     """A selected action decides; delayed, or in a message of a room or an error, it does not."""
-    id_, _, confirm = await _asked(t)
+    id_, _, confirm = await asks(t)
     chosen = f"<action-selected xmlns='{QUICK}' id='approve:{confirm.id}'/>"
     delay = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
     for extra, type_, which in (
@@ -231,7 +234,7 @@ async def action(t: Talk) -> None:
         (chosen, "error", "CNF-030"),
     ):
         await t.message(None, type_=type_, extra=extra)
-        t.hold(which, await _open(t, id_), f"the question is open as before ({type_})")
+        t.hold(which, await is_open(t, id_), f"the question is open as before ({type_})")
     await t.message(None, extra=chosen)
     message, event = await next_event(t, id_, *ENDS)
     t.hold("CNF-022", event.state == "completed", "approved", message)
@@ -255,14 +258,14 @@ async def inline(t: Talk) -> None:
 @check("confirm.one", "CNF-016", features=[CONFIRM], roles=("erase",))
 async def one(t: Talk) -> None:
     """A task has one open question at a time."""
-    id_, _, confirm = await _asked(t)
+    id_, _, confirm = await asks(t)
     answer = await get(t, id_)
     open_ = answer.tree.findall(f".//{{{NAMESPACE}}}confirm")
     open_ += answer.tree.findall(f".//{{{TASK}}}input")
     t.hold("CNF-016", len(open_) == 1, "one question in the task", answer)
     more = await t.quiet(lambda s: asks_about(id_)(s) and f"'{confirm.id}'" not in s.xml)
     t.hold("CNF-016", more is None, "no other question meanwhile", more or "")
-    await t.iq("set", _decision(confirm, "deny"))
+    await t.iq("set", decision(confirm, "deny"))
 
 
 @check("confirm.canonical", "CNF-019", features=[CONFIRM], roles=("erase",))
@@ -276,13 +279,13 @@ async def canonical(t: Talk) -> None:
 @check("confirm.late", "CNF-036", features=[CONFIRM], roles=("erase",))
 async def late(t: Talk) -> None:
     """Who was asked and is late is told so, and not that there was no such question."""
-    id_, _, confirm = await _asked(t)
-    await t.iq("set", _decision(confirm, "deny"))
+    id_, _, confirm = await asks(t)
+    await t.iq("set", decision(confirm, "deny"))
     await next_event(t, id_, *ENDS)
-    answer = await t.iq("set", _decision(confirm, "approve"))
+    answer = await t.iq("set", decision(confirm, "approve"))
     t.holds_error("CNF-036", answer, "conflict", "conflict", why="it has been decided")
     invented = msgspec.structs.replace(confirm, id="c-never-asked")
-    answer = await t.iq("set", _decision(invented, "approve"))
+    answer = await t.iq("set", decision(invented, "approve"))
     t.holds_error("CNF-036", answer, "item-not-found", "unknown-confirmation")
 
 
@@ -311,7 +314,7 @@ async def expires(t: Talk) -> None:
     at = datetime.now(UTC) + timedelta(seconds=2)
     deadline = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     thread = t.new_id()
-    id_, message, confirm = await _asked(t, deadline=deadline, thread=thread)
+    id_, message, confirm = await asks(t, deadline=deadline, thread=thread)
     t.hold("CNF-010", message.thread == thread, f"the thread {thread}", message)
     ok = confirm.expires is not None and confirm.expires <= at + timedelta(milliseconds=1)
     t.hold("CNF-015", ok, f"<expires/> not after {deadline}", message)
@@ -319,7 +322,7 @@ async def expires(t: Talk) -> None:
     # The question lapses in the very instant in which its task is due.
     ok = _conditions(event) in (["confirmation-expired"], ["deadline-expired"])
     t.hold("CNF-038", ok and event.state == "failed", "failed, as lapsed", ended)
-    late = await t.iq("set", _decision(confirm, "approve"))
+    late = await t.iq("set", decision(confirm, "approve"))
     t.hold("CNF-034", late.is_error, "no decision after the question has lapsed", late)
     after = await task(t, id_)
     same = (after.state, after.revision) == (event.state, event.revision)
@@ -329,7 +332,7 @@ async def expires(t: Talk) -> None:
 @check("confirm.only-one", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
 async def only_one(t: Talk) -> None:
     """Without a thread, a word decides the only question that is open."""
-    id_, _, _ = await _asked(t)
+    id_, _, _ = await asks(t)
     await t.message("no")
     message, event = await next_event(t, id_, *ENDS)
     t.hold("CNF-026", _conditions(event) == ["denied"], "failed with <denied/>", message)
@@ -338,8 +341,8 @@ async def only_one(t: Talk) -> None:
 @check("confirm.which", "CNF-027", features=[CONFIRM], roles=("erase",), alone=True)
 async def which(t: Talk) -> None:
     """If several are open, a word without a thread decides nothing, and is asked about."""
-    one, _, first = await _asked(t)
-    two, _, second = await _asked(t)
+    one, _, first = await asks(t)
+    two, _, second = await asks(t)
     await t.message("yes")
     said = await t.quiet(
         lambda s: s.head.type == "chat" and s.body is not None and "<confirm" not in s.xml,
@@ -347,8 +350,8 @@ async def which(t: Talk) -> None:
     )
     t.hold("CNF-027", said is not None, "a message that asks which one is meant", "silence")
     for id_, confirm in ((one, first), (two, second)):
-        t.hold("CNF-027", await _open(t, id_), "both questions are open as before")
-        await t.iq("set", _decision(confirm, "deny"))
+        t.hold("CNF-027", await is_open(t, id_), "both questions are open as before")
+        await t.iq("set", decision(confirm, "deny"))
 
 
 CHECKS = (

@@ -90,6 +90,7 @@ def _accepted(xml: str) -> str:
 HEADLINE = "type='headline'"
 NORMAL = "type='normal'"
 CONFIRM = "<hash "
+_WAITS = r"(<task [^>]*)state='input-required'"
 DEFECTS: dict[str, tuple[str, Spoil]] = {
     # Tasks
     "accepted in revision 1": ("EXE-023", swap(r" revision='0'", " revision='1'", "<accepted")),
@@ -187,6 +188,14 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         "CNF-018",
         swap(r">the archive</param>", ">the archives</param>", CONFIRM),
     ),
+    "takes a yes for another question": ("CNF-044", swap(_WAITS, r"\1state='running'", "<iq")),
+    "takes a yes for a new question": ("CNF-045", swap(_WAITS, r"\1state='running'", "<iq")),
+    "does not ask back": ("CNF-046", swap(r"(?s)<message.*not sure.*</message>", "")),
+    "takes any message for an answer": ("CNF-048", swap(_WAITS, r"\1state='running'", "<iq")),
+    "takes a doubtful yes": ("CNF-024", swap(_WAITS, r"\1state='running'", "<iq")),
+    "does not say what is cut": ("CNF-049", swap(r" \(first 500 of [^)]*\)", "", CONFIRM)),
+    "shows what turns the writing": ("CNF-050", swap(r"\\u202e", "\u202e", CONFIRM)),
+    "asks what nobody can read": ("CNF-051", swap("<too-big ", "<forbidden ")),
     "denied is told as lapsed": ("CNF-039", swap(r"<denied ", "<confirmation-expired ")),
     "a strange question is forbidden": (
         "CNF-035",

@@ -363,6 +363,15 @@ def too_big(limit: int | None = None) -> StanzaError:
     return StanzaError("policy-violation", text, application=(TooBig(limit=limit),))
 
 
+def too_big_to_confirm(size: int, limit: int, lines: int, most_lines: int) -> StanzaError:
+    """Parameters that a person cannot be shown: ``policy-violation``; sizes in bytes of JSON."""
+    text = (
+        f"A person has to confirm this, and its parameters are too long to be shown: {size} bytes"
+        f" and {lines} lines, of at most {limit} bytes and {most_lines} lines. Send less at a time."
+    )
+    return StanzaError("policy-violation", text, application=(TooBig(limit=limit),))
+
+
 def busy(after: int) -> StanzaError:
     """Over a share or a bound: ``resource-constraint``, to be tried again in ``after`` seconds."""
     return StanzaError(

@@ -649,6 +649,12 @@ async def test_nobody_is_asked_about_what_cannot_run() -> None:
             "not-allowed",
             (errors.ConfirmationUnavailable(),),
         )
+        error = error_of(await world.asked(execute("conformance.erase", target="x\n" * 10_000)))
+        assert (error.condition, error.application) == (
+            "policy-violation",
+            (errors.TooBig(limit=16_384),),
+        )
+        assert "too long to be shown" in error.text
         assert await tasks_of(world) == 0
         assert await world.room.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT)) == []
     assert world.told.sent == []

@@ -1,6 +1,8 @@
 """What people are asked, as any client shows it."""
 
+import hashlib
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.questions import question_messages, spoken_time, title_of
+from component.handlers.shown import shown, visible
 from component.skills import skill
 from component.skills.params import prepare
 from component.tasks.answers import input_for
@@ -112,31 +115,140 @@ def test_each_approver_is_asked_and_told_for_whom() -> None:
     assert len({message.id for message in messages}) == 1
 
 
-def test_long_values_are_cut_where_one_sees_it() -> None:
-    (message,) = question_messages(
-        confirmation(folder="x" * 1000, more={"k": ["y" * 1000]}, days=1)
+def test_long_values_stand_whole_below_the_question() -> None:
+    text = "the first line\nthe second " + "x" * 1000
+    (message,) = question_messages(confirmation(folder=text, more={"k": ["y" * 1000]}))
+    first, empty, *lines = body(message).split("\n")
+    assert first == (
+        "May I run mail.erase? Its 3 parameters are below."
+        " Please answer yes or no before 2026-12-01 08:15 UTC."
     )
-    assert '"… (1000 characters), days: 1' in body(message)
-    assert "… (1011 characters)" in body(message)
-    assert len(body(message)) < 700
+    assert empty == ""
+    assert lines == [
+        f"folder: {json.dumps(text)}",
+        "days: 30",
+        'more: {"k": ["' + "y" * 1000 + '"]}',
+    ]
+
+
+def test_what_is_not_shown_is_said_before_the_value() -> None:
+    text = "a" * 500 + "b" * 9_500
+    (message,) = question_messages(confirmation(folder=text, more={"a": 1}))
+    said = body(message)
+    assert "3 parameters are below, and not everything is shown. Please answer yes" in said
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    cut = f"first 500 of 10,000 characters shown; SHA-256 {digest}"
+    assert f'\nfolder ({cut}): "{"a" * 500}"\n' in said
+    assert "b" * 10 not in said
+    assert said.endswith('days: 30\nmore: {"a": 1}')
+    assert len(said) < 1500
+    (confirm,) = [each for each in message.payloads if isinstance(each, Confirm)]
+    assert confirm.action.params[0].text == text  # programs have the whole
+
+
+def test_all_of_many_parameters_are_shown() -> None:
     (message,) = question_messages(confirmation(many))
-    assert "and 2 more parameters" in body(message)
+    assert all(f"{name}: 0" in body(message) for name in "abcdefghijkmnopqrstuvw")
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=20), st.one_of(st.text(max_size=3000), st.integers()), max_size=5
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3000),
+)
+def test_each_parameter_is_whole_or_said_not_to_be(more: dict[str, Any], folder: str) -> None:
+    values = {"folder": folder, "days": 30, "more": more}
+    given_ = shown(values)
+    assert len(given_.lines) == 3
+    for line, (name, value) in zip(given_.lines, values.items(), strict=True):
+        assert line.isprintable()
+        if line.startswith(f"{name}: "):
+            read, _ = json.JSONDecoder().raw_decode(line.removeprefix(f"{name}: "))
+            assert read == value
+        else:
+            assert given_.cut
+            assert re.match(rf"{name} \(first 500 of [\d,]+ characters shown; SHA-256 ", line)
+
+
+HIDDEN = (
+    "\u202e\u2066\u200b\u200d\u2060\ufeff\u00ad\u034f\u3164\u115f\ufe0f\u2800\u00a0\u2028\x7f\x1b"
+    "\U000e0041\U000e0101\ue000"
+)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_cannot_be_seen_is_shown_escaped(hidden: str) -> None:
+    (message,) = question_messages(confirmation(folder=f"in{hidden}box"))
+    assert hidden not in body(message)
+    escaped = json.dumps(hidden)[1:-1]
+    assert f'folder: "in{escaped}box"' in body(message)
+    assert hidden not in title_of(confirmation(folder=f"in{hidden}box"))
+
+
+def test_marks_that_cover_what_stands_beside_them_are_escaped() -> None:
+    assert visible("Z\u0335\u0335\u0335\u0335") == "Z\u0335\u0335\u0335\u0335"
+    assert visible("Z" + "\u0335" * 6).endswith("\\u0335\\u0335")
+
+
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        ("p\u0430ypal.example", '"\u0430" is CYRILLIC SMALL LETTER A'),
+        ("\u0391dmin", '"\u0391" is GREEK CAPITAL LETTER ALPHA'),
+        ("\uff41dmin", '"\uff41" is FULLWIDTH LATIN SMALL LETTER A'),
+        (["x", {"k": "\U0001d41adm\u0456n"}], "MATHEMATICAL BOLD SMALL A"),
+    ],
+)
+def test_letters_that_look_like_others_are_named(value: Any, note: str) -> None:
+    (line,) = shown({"to": value}).lines
+    assert "(careful, look-alike letters: " in line
+    assert note in line
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "paypal",
+        "\u041f\u0440\u0438\u0432\u0435\u0442, world",
+        "Ω is a letter",
+        "1ª",
+        "naïve",
+        "日本 café",
+        5,
+        None,
+    ],
+)
+def test_other_languages_are_no_look_alikes(value: Any) -> None:
+    (line,) = shown({"to": value}).lines
+    assert "careful" not in line
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
 def test_no_value_can_pose_as_the_question(value: str) -> None:
     (message,) = question_messages(confirmation(folder=value))
     said = body(message)
-    assert "\n" not in said
-    assert said.isprintable()
+    assert all(line.isprintable() for line in said.split("\n"))
     message.encode()
-    quoted = said.removeprefix("May I run mail.erase? folder: ")
+    quoted = said.partition("folder: ")[2]
     read, end = json.JSONDecoder().raw_decode(quoted)
-    assert isinstance(read, str)
-    if len(value) <= 200 and all(one.isprintable() or one in "\n\r\t" for one in value):
-        assert read == value
-    assert ", days: 30, more: null. Please answer yes or no before 2026" in quoted[end:]
+    assert read == value
+    rest = quoted[end:]
+    assert re.fullmatch(
+        r"( \(careful, [^\n]*\))?(, days: 30, more: null\. Please answer yes or no before 2026.*"
+        r"|\ndays: 30\nmore: null)",
+        rest,
+    )
     assert title_of(confirmation(folder=value)).isprintable()
+
+
+def test_a_title_says_for_whom() -> None:
+    assert title_of(confirmation(folder="a", asked=(BOSS,))).startswith(
+        'mail.erase for alice@example.com: folder: "a"'
+    )
+    long = title_of(confirmation(folder="x" * 1000))
+    assert long.endswith("… (the question itself shows more)")
+    assert len(long) < 300
 
 
 def test_an_input_says_how_it_is_answered() -> None:
@@ -161,7 +273,9 @@ def test_an_input_says_how_it_is_answered() -> None:
     lines = {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}
     (message,) = question_messages(asks(lines, text="x" * 5000))
     assert "Please answer with the form before" in body(message)
-    assert "… (5000 characters)" in body(message)
+    assert body(message).startswith("(first 2,000 of 5,000 characters shown)\n\nxxx")
+    (message,) = question_messages(asks(lines, text="Two\nlines, one \u202eturned"))
+    assert body(message).startswith("Two\nlines, one \\u202eturned\n\n")
     many_choices = {"properties": {"size": {"enum": [str(n) for n in range(50)]}}}
     (message,) = question_messages(asks(many_choices))
     assert len(message.payloads) == 1

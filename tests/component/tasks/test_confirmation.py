@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from component.skills import AnySkill, skill
 from component.skills.params import prepare
 from component.tasks.confirmation import (
+    MOST_BYTES,
+    MOST_LINES,
     action_of,
     confirm_for,
     covers,
@@ -25,7 +27,7 @@ from component.tasks.confirmation import (
 )
 from xep.binding import encode, read
 from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm
-from xep.fluux_agent.errors import InvalidParam
+from xep.fluux_agent.errors import InvalidParam, TooBig
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -281,3 +283,38 @@ def test_a_question_lapses_within_the_deadline(
     else:
         assert found <= deadline
         assert found == min(lapses(now, seconds, None), found)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"text": "x" * MOST_BYTES},
+        {"text": "ü" * (MOST_BYTES // 2)},
+        {"text": "\n" * MOST_LINES},
+        {"text": "a", "words": ["x\ny"] * (MOST_LINES // 2)},
+        {"text": "a", "table": {"k": [{"k": "a\u2028b\x0bc\rd" * 40}]}},
+        {"text": "a", "words": ["x" * 100] * 200},
+    ],
+)
+def test_what_nobody_could_read_is_not_asked(values: dict[str, Any]) -> None:
+    with pytest.raises(StanzaError) as caught:
+        asked(anything, values)
+    assert caught.value.condition == "policy-violation"
+    assert caught.value.application == (TooBig(limit=MOST_BYTES),)
+    assert "too long to be shown" in caught.value.text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"text": "x" * (MOST_BYTES - 200)}, {"text": "x\n" * (MOST_LINES - 10)}, {"text": ""}],
+)
+def test_what_can_be_read_is_asked(values: dict[str, Any]) -> None:
+    assert asked(anything, values).hash is not None
+
+
+def test_what_was_approved_under_another_limit_stays_approved() -> None:
+    arguments = prepare(anything, json=json.dumps({"text": "x" * MOST_BYTES}))
+    action = action_of(anything, arguments)
+    confirm = asked(anything, {"text": "y"})
+    bigger = msgspec.structs.replace(confirm, action=action, hash=None)
+    assert not covers(AGENT, bigger, ALICE, anything, arguments)  # and raises nothing

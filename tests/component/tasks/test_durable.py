@@ -14,6 +14,7 @@ import pytest
 
 from component.skills import AnySkill, Context, Denied, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
+from component.tasks import confirmation
 from component.tasks.protocol import Confirmation, Notice
 from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually
@@ -649,6 +650,22 @@ async def test_a_changed_version_is_asked_for_again(open_storage: Open) -> None:
             await decide(world, asked, "deny")
         await decide(world, again, "approve")
         assert text_of(await ear.ended(task)) == "ABC"
+
+
+async def test_what_cannot_be_asked_any_more_fails(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    async with living(open_storage, three_steps(log)) as world:
+        task = await world.task("three", confirm=confirmed())
+        asked = await world.ear.in_state(task, "input-required")
+    ear = Ear()
+    monkeypatch.setattr(confirmation, "MOST_BYTES", 1)
+    async with living(open_storage, three_steps(log, version="2.0.0"), ear=ear) as world:
+        await decide(world, asked, "approve")
+        ended = await ear.ended(task)
+    assert (ended.state, conditions(ended)) == ("failed", (errors.TooBig(limit=1),))
+    assert log == []
 
 
 async def test_who_may_not_any_more_is_rejected(open_storage: Open) -> None:

@@ -1,0 +1,138 @@
+"""Values as people are shown them before they decide: whole, or with a statement of what is not.
+
+What a value holds comes from whoever wants the work done, and is shown to somebody who is to allow
+it. So every value is quoted as JSON, stays on one line, and hides nothing: what cannot be seen or
+turns the direction of writing is written as an escape, letters that look like others are named.
+"""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+WHOLE: Final = 4_000
+"""Characters that are shown whole, all values together; clients cut longer messages themselves."""
+_LONGEST_CUT: Final = 500
+_LONGEST_NAME: Final = 100
+_MOST_MARKS: Final = 4
+"""Combining marks in a row that a script can need; more of them cover what stands around."""
+_MOST_NAMED: Final = 3
+# Printable in Python's sense, and yet nothing to be seen (Default_Ignorable_Code_Point, and the
+# empty Braille pattern).
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_WORD: Final = re.compile(r"\w+")
+_LIKE_LATIN: Final = frozenset(("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LISU"))
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Parameters in words: a text for each, and whether any was cut."""
+
+    lines: tuple[str, ...]
+    cut: bool
+
+
+def shown(values: Mapping[str, Any]) -> Shown:
+    """Each parameter as `name: value`.
+
+    All are whole if they fit; otherwise the long ones are cut, which is said before the value, with
+    the SHA-256 of the JSON of the whole one.
+    """
+    fits = sum(len(quoted(value)) for value in values.values()) <= WHOLE
+    lines = []
+    cut = False
+    for name, value in values.items():
+        label, text = printable_name(name), quoted(value)
+        if not fits and len(text) > _LONGEST_CUT:
+            cut = True
+            whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+            label += f" (first {_LONGEST_CUT} of {len(whole):,} characters shown; SHA-256 {digest})"
+            text = quoted(whole[:_LONGEST_CUT])
+        lines.append(f"{label}: {text}{look_alikes(value)}")
+    return Shown(tuple(lines), cut)
+
+
+def quoted(value: object) -> str:
+    """A value as JSON, on one line and with nothing in it that cannot be seen."""
+    return visible(json.dumps(value, ensure_ascii=False))
+
+
+def visible(text: str, keep: str = "") -> str:
+    """The text, with an escape for each character that cannot be seen, but for those to `keep`.
+
+    The escapes are those of JSON, `\\u202e`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    found: list[str] = []
+    marks = 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        seen = character.isprintable() and not _UNSEEN.match(character) and marks <= _MOST_MARKS
+        found.append(character if seen or character in keep else _escape(character))
+    return "".join(found)
+
+
+def printable_name(name: str) -> str:
+    """The name of a parameter or a skill, or an address, on one line."""
+    text = visible(name)
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def look_alikes(value: object) -> str:
+    """A note on the letters in a value that look like others; empty if there are none."""
+    named = dict.fromkeys(character for text in _texts(value) for character in _disguised(text))
+    if not named:
+        return ""
+    first = [f'"{one}" is {unicodedata.name(one)}' for one in list(named)[:_MOST_NAMED]]
+    more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return f" (careful, look-alike letters: {', '.join(first)}{more})"
+
+
+def _disguised(text: str) -> Iterator[str]:
+    """Letters of another script within a word that has Latin ones, and Latin ones in disguise."""
+    if text.isascii():
+        return
+    for word in _WORD.findall(text):
+        if word.isascii():
+            continue
+        strange = [one for one in word if _script(one) in _LIKE_LATIN]
+        if any(_script(one) == "LATIN" for one in word):
+            yield from strange
+        for one in word:
+            plain = unicodedata.normalize("NFKC", one)
+            if (
+                one not in ("ª", "º", plain)
+                and len(plain) == 1
+                and plain.isascii()
+                and plain.isalpha()
+            ):
+                yield one
+
+
+def _script(character: str) -> str:
+    name = unicodedata.name(character, "") if character.isalpha() else ""
+    return name.partition(" ")[0]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value, without a limit on its depth."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple):
+            left += one
