@@ -35,7 +35,8 @@ def uncertain(questions: Sequence[Question]) -> str:
     )
     if len(questions) > 1:
         first = "I haven't done it, because I am not sure which question you mean."
-    return "\n".join((first, *_lines(questions)))
+    last = "You can also reply to the message of the question, or answer again in a minute."
+    return "\n".join((first, *_lines(questions), last))
 
 
 def _lines(questions: Sequence[Question]) -> list[str]:

@@ -109,6 +109,12 @@ def say(client: SlixClient, to: str, text: str, *, thread: str = "", inside: str
     )
 
 
+def reply(client: SlixClient, to: str, question: Element, text: str) -> None:
+    """Reply to the message of a question, which names it (XEP-0461)."""
+    of = f"to={quoteattr(to)} id={quoteattr(question.attrib['id'])}"
+    say(client, to, text, inside=f"<reply xmlns='urn:xmpp:reply:0' {of}/>")
+
+
 def heard(client: SlixClient, *words: str) -> Element:
     """The next message with a body that has all of these words."""
 

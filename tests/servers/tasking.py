@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
 
 import pytest
 import rfc8785
 
+from component.tasks.recent import Certainty
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
@@ -278,6 +280,23 @@ def select(client: SlixClient, to: str, action: str) -> None:
     """Choose one of the actions that a message offers."""
     inside = f"<action-selected xmlns='{RESPONSES}' id='{action}'/>"
     client.send_raw(f"<message to='{to}' type='chat'>{inside}</message>")
+
+
+def reply(client: SlixClient, to: str, question: Element, body: str) -> None:
+    """Reply to the message of a question, as clients do (XEP-0461)."""
+    quoted = "> May I?\n"
+    inside = (
+        f"<reply xmlns='urn:xmpp:reply:0' to='{to}' id='{question.get('id')}'/>"
+        "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'>"
+        f"<body start='0' end='{len(quoted)}'/></fallback>"
+    )
+    say(client, to, escape(quoted) + body, inside)
+
+
+def let_stand(client: SlixClient, desk: Desk) -> None:
+    """Wait as long as a question has to stand before a yes without a name counts."""
+    seconds = Certainty().stands_ms / 1000
+    completed(client, begin(client, desk.assistant, "conformance.sleep", seconds=seconds))
 
 
 def heard(client: SlixClient, address: str, words: str) -> Element:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.component.models.endpoint import Answer, Calls, Refuse, Request, Stall, Text
 from tests.servers.base import Server
-from tests.servers.chatting import CONFIRM, STATES, Chat, asks, body, chatting, heard, say
+from tests.servers.chatting import CONFIRM, STATES, Chat, asks, body, chatting, heard, reply, say
 from tests.servers.clients import SlixClient
 from tests.servers.fixtures import ServerFactory
 from tests.servers.talk import login
@@ -121,7 +121,7 @@ def test_a_yes_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
     question = heard(juliet, "sda")
     assert question.find(CONFIRM) is not None
     assert chat.effects() == []
-    say(juliet, chat.assistant, "yes")
+    reply(juliet, chat.assistant, question, "yes")
     assert body(heard(juliet, "done")) == "It is done."
     assert chat.effects() == ["wiped sda"]
     assert "sda is wiped." in chat.model.requests[1].messages[-1]["content"]
@@ -143,9 +143,9 @@ def test_it_talks_on_while_a_question_is_open(chat: Chat, juliet: SlixClient) ->
         Calls(("wipe", {"disk": "sdc"})), Text("Four."), Text("And sdc is wiped now.")
     )
     say(juliet, chat.assistant, "Wipe sdc!")
-    heard(juliet, "sdc")
+    question = heard(juliet, "sdc")
     assert asks(juliet, chat.assistant, "What is two and two?", "Four") == "Four."
-    say(juliet, chat.assistant, "yes")
+    reply(juliet, chat.assistant, question, "yes")
     heard(juliet, "sdc is wiped now")
     assert "wiped sdc" in chat.effects()
 
@@ -300,10 +300,10 @@ def test_killed_in_the_middle_of_a_turn(chat: Chat, juliet: SlixClient) -> None:
 def test_killed_while_it_waits_for_a_word(chat: Chat, juliet: SlixClient) -> None:
     chat.model.answers(Calls(("wipe", {"disk": "sdx"})))
     say(juliet, chat.assistant, "Wipe sdx!")
-    heard(juliet, "sdx")
+    question = heard(juliet, "sdx")
     chat.again()
     chat.model.answers(Text("sdx is clean."))
-    say(juliet, chat.assistant, "yes")
+    reply(juliet, chat.assistant, question, "yes")
     heard(juliet, "sdx is clean")
     assert chat.effects().count("wiped sdx") == 1
 

@@ -17,7 +17,7 @@ from slixmpp.xmlstream.matcher import MatchXPath
 from component.audit.files import files_in
 from tests.component.models.endpoint import Calls, Text
 from tests.servers.base import Server
-from tests.servers.chatting import CONFIRM, Chat, asks, body, chatting, heard, say
+from tests.servers.chatting import CONFIRM, Chat, asks, body, chatting, heard, reply, say
 from tests.servers.clients import SlixClient
 from tests.servers.talk import FLUUX, INFO, login
 
@@ -110,8 +110,9 @@ def test_a_peer_reaches_nothing_outside_and_a_person_is_asked(
     assert chat.effects() == ["posted hello"]
     chat.model.answers(Calls(("wipe", {"disk": "sda"})), Text("It is done."))
     say(romeo, chat.assistant, "Do it: wipe!")
-    assert heard(romeo, "sda").find(CONFIRM) is not None
-    say(romeo, chat.assistant, "yes")
+    question = heard(romeo, "sda")
+    assert question.find(CONFIRM) is not None
+    reply(romeo, chat.assistant, question, "yes")
     assert body(heard(romeo, "done")) == "It is done."
     assert said_by(chat, "romeo") == [("Do it: post!", "person"), ("Do it: wipe!", "person")]
 
@@ -139,7 +140,7 @@ def test_an_approver_is_asked_about_what_a_peer_wants(
         question = heard(romeo, "post")
         assert question.find(CONFIRM) is not None
         assert chat.effects() == []
-        say(romeo, chat.assistant, "yes")
+        reply(romeo, chat.assistant, question, "yes")
         assert body(heard(juliet, "there")) == "It is there."
         assert chat.effects() == ["posted hello"]
 

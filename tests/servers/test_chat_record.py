@@ -12,7 +12,7 @@ from component.audit.files import files_in
 from tests.component.metrics.test_traces import attributes, collecting
 from tests.component.models.endpoint import Calls, Text
 from tests.servers.base import PortLease, Server
-from tests.servers.chatting import Chat, asks, body, chatting, heard, say
+from tests.servers.chatting import Chat, asks, body, chatting, heard, reply, say
 from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
@@ -56,7 +56,7 @@ def test_a_turn_is_in_the_record_from_its_first_line_to_its_last(
         )
         say(juliet, chat.assistant, "Everything about hushed, please.")
         question = heard(juliet, "May I run wipe")
-        say(juliet, chat.assistant, "yes")
+        reply(juliet, chat.assistant, question, "yes")
         assert body(heard(juliet, "All done")) == "All done, hushed."
         assert "budget" in asks(juliet, chat.assistant, "And jasmine?", "budget")
         with urllib.request.urlopen(f"http://127.0.0.1:{lease.port}/metrics") as page:

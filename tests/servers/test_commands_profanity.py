@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from tests.component.devserver.profanity import Profanity
-from tests.servers.tasking import Desk
+from tests.servers.talk import login
+from tests.servers.tasking import Desk, let_stand
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]
 
@@ -32,6 +34,9 @@ async def test_profanity(desk: Desk, tmp_path: Path) -> None:
         # The question has come as a chat message, which is in a window of its own.
         await screen.types(f"/msg {desk.assistant}", until="May I run wipe")
         assert desk.effects() == []
+        # A yes that comes with the question is not yet one.
+        with login(server, "romeo") as other:
+            await to_thread.run_sync(let_stand, other, desk)
         await screen.types("yes", until="Approved")
         await screen.shows("wiped /tmp/old")
         assert desk.effects() == ["wiped /tmp/old"]

@@ -27,7 +27,9 @@ from tests.servers.tasking import (
     failed,
     heard,
     in_state,
+    let_stand,
     refusal,
+    reply,
     say,
     select,
 )
@@ -36,6 +38,10 @@ pytestmark = [pytest.mark.servers]
 
 HASHES = "urn:xmpp:hashes:2"
 DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"
+PLAIN = (
+    "<active xmlns='http://jabber.org/protocol/chatstates'/><request xmlns='urn:xmpp:receipts'/>"
+    "<markable xmlns='urn:xmpp:chat-markers:0'/><origin-id xmlns='urn:xmpp:sid:0' id='o-1'/>"
+)
 UNKNOWN = ("item-not-found", "unknown-confirmation")
 CONFLICT = ("conflict", "conflict")
 
@@ -137,11 +143,13 @@ def test_by_a_selected_action(desk: Desk, caller: SlixClient) -> None:
     heard(caller, desk.assistant, "decided")
 
 
-@pytest.mark.parametrize("threaded", [True, False])
-def test_yes(desk: Desk, caller: SlixClient, threaded: bool) -> None:
-    task, _ = put(caller, desk, "in words", "t-yes")
-    thread = "<thread>t-yes</thread>" if threaded else ""
-    say(caller, desk.assistant, " Yes! ", thread)
+@pytest.mark.parametrize("named", ["by its thread", "by a reply"])
+def test_yes(desk: Desk, caller: SlixClient, named: str) -> None:
+    task, question = put(caller, desk, "in words", "t-yes")
+    if named == "by its thread":
+        say(caller, desk.assistant, " Yes! ", "<thread>t-yes</thread>" + PLAIN)
+    else:
+        reply(caller, desk.assistant, question, " Yes! ")
     message, found = ended(caller, task)
     assert found.get("state") == "completed"
     # The request named a thread: a person reads along.
@@ -152,11 +160,49 @@ def test_yes(desk: Desk, caller: SlixClient, threaded: bool) -> None:
 def test_no_and_why(desk: Desk, caller: SlixClient) -> None:
     task, _ = put(caller, desk, "denied", "t-no")
     say(caller, desk.assistant, "yes, but later", "<thread>t-no</thread>")
-    heard(caller, desk.assistant, "did not take that as leave")
+    heard(caller, desk.assistant, "I haven't done it")
     in_state(caller, desk.assistant, task, "input-required")
     say(caller, desk.assistant, "No, because it is still needed", "<thread>t-no</thread>")
     assert failed(caller, task) == ("denied", "because it is still needed")
     heard(caller, desk.assistant, "Denied. conformance.erase")
+
+
+def shared(client: SlixClient, desk: Desk, path: str, thread: str) -> str:
+    """Have both people asked whether something may be wiped; the task."""
+    attributes = f"mode='async' thread='{thread}'"
+    return begin(client, desk.assistant, "shared-wipe", attributes, path=path)
+
+
+@pytest.mark.parametrize("thread", ["lunch", ""])
+def test_bait_and_switch(desk: Desk, caller: SlixClient, other: SlixClient, thread: str) -> None:
+    """Romeo has Juliet asked something harmless, withdraws it, and has her asked something else."""
+    bait = shared(other, desk, "an empty folder", "lunch")
+    asks(caller, bait)
+    result(other.iq(desk.assistant, cancel(bait), "set"))
+    task = shared(other, desk, "everything", "lunch")
+    _, confirm = asks(caller, task)
+    let_stand(caller, desk)
+    # The answer to the first one, which was on its way.
+    say(caller, desk.assistant, "yes", f"<thread>{thread}</thread>" if thread else "")
+    said = heard(caller, desk.assistant, "I haven't done it").findtext("{*}body", "")
+    assert f'shared-wipe for {desk.server.jid("romeo")}: path: "everything"' in said
+    assert f"/approve {confirm.attrib['id'][:4]}" in said
+    in_state(other, desk.assistant, task, "input-required")
+    say(caller, desk.assistant, f"/deny {confirm.attrib['id']} certainly not")
+    assert failed(other, task) == ("denied", "certainly not")
+
+
+def test_an_honest_yes_still_counts(desk: Desk, caller: SlixClient) -> None:
+    """A plain yes, in a conversation in which nothing was withdrawn: that with the domain."""
+    task = begin(caller, desk.domain, "conformance.erase", target="an old folder")
+    asks(caller, task)
+    say(caller, desk.domain, "yes?", PLAIN)
+    heard(caller, desk.domain, "I haven't done it")
+    say(caller, desk.domain, "yes", "<replace xmlns='urn:xmpp:message-correct:0' id='m'/>")
+    heard(caller, desk.domain, "it corrects an earlier message")
+    let_stand(caller, desk)
+    say(caller, desk.domain, "Yes, please.", PLAIN)
+    assert completed(caller, task) == "erased an old folder"
 
 
 def test_which_one(desk: Desk, caller: SlixClient) -> None:
