@@ -1,0 +1,107 @@
+"""Answers in words, judged by the engine on either database, across restarts."""
+
+import pytest
+
+from component.audit.protocol import Event
+from component.skills import skill
+from component.tasks.judging import Judged
+from component.tasks.protocol import Confirmation, Naming, UncertainError
+from component.tasks.recent import Certainty
+from component.tasks.recording import record_decision
+from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
+from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.task import Cancel, Task
+
+pytestmark = pytest.mark.anyio
+
+AT_ONCE = Certainty(stands_ms=0)
+WITHOUT = Certainty(stands_ms=0, closed_ms=0)
+
+
+@skill(name="erase", destructive=True)
+def erase() -> str:
+    """Erase everything."""
+    return "erased"
+
+
+async def asked(world: World) -> Task:
+    """Bob has Ann asked."""
+    task = await world.task("erase", by=BOB, confirm=Confirmation((ANN.bare,), "high"))
+    return await world.ear.in_state(task, "input-required")
+
+
+async def say_yes(world: World, question: Task, naming: Naming | None) -> None:
+    assert question.confirm is not None
+    decision = Decision(id=question.confirm.id, value="approve")
+    await world.room.decide(ANN.bare, AGENT, decision, naming=naming)
+
+
+async def state(world: World, task: Task) -> str:
+    return (await world.get(task.id, who=BOB)).state
+
+
+async def test_a_question_that_has_just_been_asked_wants_a_name(open_storage: Open) -> None:
+    async with living(open_storage, erase) as world:
+        question = await asked(world)
+        assert question.confirm is not None
+        with pytest.raises(UncertainError):
+            await say_yes(world, question, Naming())
+        with pytest.raises(UncertainError):
+            await say_yes(world, question, Naming(thread="another"))
+        assert await state(world, question) == "input-required"
+        await say_yes(world, question, Naming(beginning=question.confirm.id[:4]))
+        assert (await world.ear.ended(question.id)).state == "completed"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_withdrawn_is_in_the_way_after_a_restart_too(
+    open_storage: Open, restarted: bool
+) -> None:
+    async with living(open_storage, erase, certainty=AT_ONCE) as world:
+        bait = await asked(world)
+        await world.room.cancel(BOB.bare, AGENT, Cancel(id=bait.id))
+        if not restarted:
+            await _is_not_switched(world)
+    if restarted:
+        async with living(open_storage, erase, certainty=AT_ONCE) as world:
+            await _is_not_switched(world)
+
+
+async def _is_not_switched(world: World) -> None:
+    question = await asked(world)
+    with pytest.raises(UncertainError):
+        await say_yes(world, question, Naming())
+    assert await state(world, question) == "input-required"
+    await say_yes(world, question, Naming(thread=question.id))
+    assert (await world.ear.ended(question.id)).state == "completed"
+
+
+async def test_several_open_questions_are_no_one(open_storage: Open) -> None:
+    async with living(open_storage, erase, certainty=WITHOUT) as world:
+        first, second = await asked(world), await asked(world)
+        with pytest.raises(UncertainError):
+            await say_yes(world, first, Naming())
+        await say_yes(world, first, None)
+        await say_yes(world, second, Naming())  # the only one that is left
+        for one in (first, second):
+            assert (await world.ear.ended(one.id)).state == "completed"
+
+
+async def test_nothing_is_left_of_what_was_answered(open_storage: Open) -> None:
+    async with living(open_storage, erase, certainty=WITHOUT) as world:
+        await say_yes(world, await asked(world), Naming())
+        assert await world.scalar("SELECT count(*) FROM recent_questions") == 0
+
+
+def test_that_a_yes_was_not_taken_is_recorded() -> None:
+    recorded: list[Event] = []
+
+    class Record:
+        def record(self, event: Event) -> None:
+            recorded.append(event)
+
+    decision = Decision(id="c-1", value="approve")
+    record_decision(Record(), ANN, decision, Judged(uncertain=True))
+    (event,) = recorded
+    assert (event.kind, event.outcome) == ("confirmation", "refused")
+    assert event.detail == "may be meant for another question"
