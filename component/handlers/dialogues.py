@@ -15,6 +15,7 @@ from component.router.table import Request
 from component.storage import StorageError
 from component.tasks.words import said_in
 from xep.jid import JID
+from xep.message_replies import Reply
 from xep.quick_responses import ActionSelected
 
 _log = structlog.get_logger("component.message")
@@ -51,7 +52,8 @@ class Dialogues:
         if text is None:
             return await self._questions.answered(request)
         said = said_in(text)
-        if said is not None and said.value != "unclear" and not said.reason:
+        alone = said is not None and said.value != "unclear" and not said.reason
+        if alone or Reply.xml.tag in request.stanza.payload_names:
             decided = await self._questions.answered(request)
             return decided or await self._take(request, text)
         return await self._take(request, text) or await self._questions.answered(request)

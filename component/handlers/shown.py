@@ -10,6 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ _LONGEST_NAME: Final = 100
 _MOST_MARKS: Final = 4
 """Combining marks in a row that a script can need; more of them cover what stands around."""
 _MOST_NAMED: Final = 3
+_REMEMBERED: Final = 4_096
 # Printable in Python's sense, and yet nothing to be seen (Default_Ignorable_Code_Point, and the
 # empty Braille pattern).
 _UNSEEN: Final = re.compile(
@@ -43,11 +45,12 @@ def shown(values: Mapping[str, Any]) -> Shown:
     All are whole if they fit; otherwise the long ones are cut, which is said before the value, with
     the SHA-256 of the JSON of the whole one.
     """
-    fits = sum(len(quoted(value)) for value in values.values()) <= WHOLE
+    texts = [quoted(value) for value in values.values()]
+    fits = sum(map(len, texts)) <= WHOLE
     lines = []
     cut = False
-    for name, value in values.items():
-        label, text = printable_name(name), quoted(value)
+    for (name, value), said in zip(values.items(), texts, strict=True):
+        label, text = printable_name(name), said
         if not fits and len(text) > _LONGEST_CUT:
             cut = True
             whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -73,9 +76,10 @@ def visible(text: str, keep: str = "") -> str:
     found: list[str] = []
     marks = 0
     for character in text:
-        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        seen = character.isprintable() and not _UNSEEN.match(character) and marks <= _MOST_MARKS
-        found.append(character if seen or character in keep else _escape(character))
+        seen, is_mark = (True, False) if " " <= character <= "~" else _looks(character)
+        marks = marks + 1 if is_mark else 0
+        seen = (seen and marks <= _MOST_MARKS) or character in keep
+        found.append(character if seen else _escape(character))
     return "".join(found)
 
 
@@ -85,6 +89,14 @@ def printable_name(name: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 
+@lru_cache(_REMEMBERED)
+def _looks(character: str) -> tuple[bool, bool]:
+    """Whether a character can be seen, and whether it is a mark on another one."""
+    seen = character.isprintable() and not _UNSEEN.match(character)
+    return seen, unicodedata.category(character) in ("Mn", "Me")
+
+
+@lru_cache(_REMEMBERED)
 def _escape(character: str) -> str:
     return json.dumps(character)[1:-1]
 
@@ -109,7 +121,7 @@ def _disguised(text: str) -> Iterator[str]:
         strange = [one for one in word if _script(one) in _LIKE_LATIN]
         if any(_script(one) == "LATIN" for one in word):
             yield from strange
-        for one in word:
+        for one in dict.fromkeys(word):
             plain = unicodedata.normalize("NFKC", one)
             if (
                 one not in ("ª", "º", plain)
@@ -120,6 +132,7 @@ def _disguised(text: str) -> Iterator[str]:
                 yield one
 
 
+@lru_cache(_REMEMBERED)
 def _script(character: str) -> str:
     name = unicodedata.name(character, "") if character.isalpha() else ""
     return name.partition(" ")[0]

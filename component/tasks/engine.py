@@ -15,7 +15,7 @@ from component.skills.declare import AnySkill
 from component.skills.threads import Threads
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.tasks import admit, judging, leases, reading, replay
+from component.tasks import admit, judging, leases, questions, reading, replay
 from component.tasks.admit import Limits
 from component.tasks.beats import Beats
 from component.tasks.calls import Calls
@@ -111,6 +111,7 @@ class Engine:
         shared = database.dialect == "postgresql"
         if shared:
             leases.join(database, self.instance, self._storage.place)
+        questions.adopt(database)
         return shared, leases.orphans(database, retention_ms=self.limits.retention_ms)
 
     async def drain(self) -> None:

@@ -196,6 +196,24 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     ]
 
 
+def adopt(database: Database) -> None:
+    """Note the open questions that no one noted among the recent ones: those of an older release.
+
+    They count as asked now.
+    """
+    tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
+    found = database.execute(
+        f"SELECT i.id, i.expires, {tasks} FROM inputs i JOIN tasks t ON t.id = i.task"  # noqa: S608 - columns of ours
+        " WHERE i.state = 'open' AND NOT EXISTS"
+        " (SELECT 1 FROM recent_questions r WHERE r.input = i.id)"
+    ).fetchall()
+    for id_, expires, *columns in found:
+        row = Row(*columns)
+        people = [str(one) for one in asked_of(database, id_)]
+        agent = str(JID.parse(row.target).bare)
+        recent.asked(database, id_, people, agent, thread_of(row), expires)
+
+
 def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
     """Whether `who` was asked something that is closed, `name` being its id or thread.
 

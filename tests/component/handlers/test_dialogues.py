@@ -108,6 +108,10 @@ async def test_what_names_its_question_is_for_that(talk: Talk) -> None:
     talk.asking.add("question")
     assert await talk.say("whatever", SELECTED) == "Approved."
     assert await talk.say("/approve 1234") == "Approved."
+    reply = "<reply xmlns='urn:xmpp:reply:0' id='q-1'/>"
+    assert await talk.say("&gt; May I?\nyes", reply) == "Approved."
+    talk.asking.remove("question")
+    assert await talk.say("A tutor.", reply) == "Next?"  # nobody else asked
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,19 @@ async def test_several_open_questions_are_no_one(open_storage: Open) -> None:
             assert (await world.ear.ended(one.id)).state == "completed"
 
 
+async def test_a_question_that_an_older_release_asked_has_to_stand_anew(
+    open_storage: Open,
+) -> None:
+    async with living(open_storage, erase) as world:
+        question = await asked(world)
+        await world.storage.write(lambda db: db.execute("DELETE FROM recent_questions"))
+    async with living(open_storage, erase) as world:
+        with pytest.raises(UncertainError):
+            await say_yes(world, question, Naming())
+        await say_yes(world, question, Naming(thread=question.id))
+        assert (await world.ear.ended(question.id)).state == "completed"
+
+
 async def test_nothing_is_left_of_what_was_answered(open_storage: Open) -> None:
     async with living(open_storage, erase, certainty=WITHOUT) as world:
         await say_yes(world, await asked(world), Naming())
