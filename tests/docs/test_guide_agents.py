@@ -100,8 +100,10 @@ def test_the_conversation_of_the_guide_takes_place(
     agent = AgentProcess(prosody_server, tmp_path, toml=toml, llm__base_url=model.url)
     with agent, login(prosody_server) as juliet, login(prosody_server, "romeo") as romeo:
         agent.connected()
+        message = None
         for who, text in conversation():
             if text == "yes":  # faster than anybody types it, so it has to name its question
+                assert message is not None
                 reply(juliet, f"assistant@{agent.domain}", message, text)
             elif who == "juliet":
                 say(juliet, f"assistant@{agent.domain}", text)
