@@ -133,11 +133,11 @@ class StanzaError(Exception):
         application: list[Payload] = []
         classes = {payload.xml.tag: payload for payload in known}
         for child in element:
-            if child.tag == f"{{{NAMESPACE}}}text":
-                text, lang = child.text or "", child.get(_XML_LANG, "en")
-            elif child.tag.startswith(f"{{{NAMESPACE}}}"):
-                name = child.tag.rpartition("}")[2]
-                if name in DEFAULT_TYPES:
+            namespace, _, name = child.tag.rpartition("}")
+            if namespace == "{" + NAMESPACE:
+                if name == "text":
+                    text, lang = child.text or "", child.get(_XML_LANG, "en")
+                elif name in DEFAULT_TYPES:
                     condition = cast("Condition", name)
                     address = child.text if name in ("gone", "redirect") else None
             elif child.tag in classes:

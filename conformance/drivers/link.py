@@ -19,7 +19,7 @@ from xep.component_stream import (
 )
 from xep.disco import INFO, ITEMS
 from xep.stanza import Incoming
-from xep.stream import Limits, StreamClosed
+from xep.stream import Limits, StanzaSkipped, StreamClosed, StreamError
 
 LIMITS = Limits(bytes=16 * 1024 * 1024, elements=100_000)
 """What we take; a target that sends more than it says is to be seen doing so."""
@@ -127,6 +127,10 @@ class Link:
             case StreamFailed(error=broken):
                 self.why = f"The other side broke the rules of streams: {broken}"
                 await self._stream.send(broken.reply)
+            case StanzaSkipped(error=StreamError() as error):
+                # A service has to bear it; a kit has to say so.
+                self.why = f"The other side sent a stanza that cannot be parsed: {error}"
+                await self._stream.send(self._wire.fail(error.condition, error.text))
             case StreamErrorReceived(error=error):
                 self.why = f"The other side ended the stream: {error}"
             case StreamClosed():
