@@ -22,6 +22,7 @@ _MAX_CHARACTERS = 2 * _MAX_OCTETS
 # Short texts are what stanzas carry; hostile long ones must not fill the memory by being kept.
 _MAX_CACHED_CHARACTERS = 256
 _CACHE_ENTRIES = 4096
+_LONGEST_REASON = 500
 
 # What PRECIS and IDNA2008 leave as it is. RFC 7622 §3.3.1 takes "&'/:<>@ from the localpart.
 _LOCAL = r"[!#-%(-.0-9;=?\[-~]+"
@@ -299,6 +300,8 @@ def _refuse_length(part: str, text: str, length: int, limit: int) -> None:
 
 
 def _refuse(part: str, text: str, why: str) -> NoReturn:
+    # The libraries quote all of what they refuse.
+    why = why if len(why) <= _LONGEST_REASON else why[:_LONGEST_REASON] + "..."
     raise JIDError(f"The {part} {_shorten(text)} {why}.") from None
 
 
