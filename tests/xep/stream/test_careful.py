@@ -131,7 +131,7 @@ _NAMES = st.sampled_from([b"b", b"p:b", b"xml:b", b"xmlns", b"1", b"", b"\xff", 
 
 @st.composite
 def _contents(draw: st.DrawFn, depth: int = 2) -> bytes:
-    text = draw(_BYTES | st.sampled_from([b"&", b"&#0;", b"&#x0c;", b"]]>", b"<![CDATA[</iq>]]>"]))
+    text = draw(_BYTES | st.sampled_from([b"& ", b"&#0;", b"&#x0c;", b"]]>", b"<![CDATA[</iq>]]>"]))
     if not depth:
         return text
     name = draw(_NAMES)
