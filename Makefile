@@ -2,7 +2,7 @@
 # make test    every check: format, lint, types, doors between rooms, tests
 # make bench   what is measured, against which peer
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
-# make thorough  the long campaigns: more generated stanzas, every split of every stream
+# make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -23,6 +23,8 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 thorough: $(STAMP) servers
+	$(BIN)/python -m pip install --quiet --group fuzz
+	$(BIN)/python -m tests.hostile.fuzz --seconds 300
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
 
 bench: $(STAMP) servers

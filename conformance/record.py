@@ -79,7 +79,7 @@ def _lines(element: Element, indent: str, namespace: str) -> list[str]:
     counter = itertools.count()
     for name, value in element.items():
         spelled = name
-        if name.startswith("{http://www.w3.org/XML/1998/namespace}"):
+        if name.rpartition("}")[0] == "{http://www.w3.org/XML/1998/namespace":
             spelled = "xml:" + name.rpartition("}")[2]
         elif name[:1] == "{":
             prefix = f"n{next(counter)}"

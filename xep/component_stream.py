@@ -204,9 +204,8 @@ class _Stream(ABC):
             if event.element.tag == _ERROR:
                 self._step_of_peer(Step.RECEIVE_ERROR)
                 return StreamErrorReceived(StreamError.from_element(event.element))
-            raise StreamError(
-                "unsupported-stanza-type", f"Nothing is known of {event.element.tag}."
-            )
+            name = ascii(event.element.tag[:100])
+            raise StreamError("unsupported-stanza-type", f"There is no stanza called {name}.")
         if isinstance(event, StanzaSkipped):
             self._step_of_peer(Step.RECEIVE_STANZA)
             return event

@@ -22,6 +22,7 @@ _MAX_CHARACTERS = 2 * _MAX_OCTETS
 # Short texts are what stanzas carry; hostile long ones must not fill the memory by being kept.
 _MAX_CACHED_CHARACTERS = 256
 _CACHE_ENTRIES = 4096
+_LONGEST_REASON = 500
 
 # What PRECIS and IDNA2008 leave as it is. RFC 7622 §3.3.1 takes "&'/:<>@ from the localpart.
 _LOCAL = r"[!#-%(-.0-9;=?\[-~]+"
@@ -61,12 +62,15 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @staticmethod
     def parse_delivered(text: str) -> "JID":
-        """Read the `from` of a stanza that a server has delivered: whoever it names is believed.
+        """Read the `from` of a stanza that a server has delivered, and that is believed.
 
-        Servers prepare localparts by nodeprep (RFC 3920 Appendix A), which keeps some accounts
-        apart that RFC 7622 joins: Prosody has U+1C90 and U+10D0 (a Georgian capital and its small
-        letter) as two accounts. So a localpart that is not in its prepared form already is
-        refused, or the one account would have the rights and the secrets of the other.
+        Servers prepare addresses by older rules, which keep some accounts and domains apart that
+        RFC 7622 joins. Prosody has U+1C90 and U+10D0 (a Georgian capital and its small letter) as
+        two accounts; ejabberd has `example.com.` and `example.com` as two domains. If they were
+        joined here, one would have the rights and the secrets of the other. So an address is
+        refused unless it is delivered in its prepared form. Two spellings of a domain are taken
+        for one only where the DNS does so, too: U-labels and their A-labels (RFC 5890 §2.3.2.1).
+        A domain that IDNA2003 (RFC 3490) maps to another one, as it does `ß` to `ss`, is refused.
 
         Raises `JIDError` for that and whenever `parse` does.
         """
@@ -130,6 +134,10 @@ def _prepare(text: str) -> JID:
 
 def _parse_delivered(text: str) -> JID:
     jid = _parse(text)
+    address = text.partition("/")[0]
+    domain = address.partition("@")[2] or address
+    if domain != jid.domain or not domain.isascii():
+        _refuse_ambiguous(domain, jid.domain)
     if jid.local is not None and not text.startswith(f"{jid.local}@"):
         _refuse(
             "localpart",
@@ -137,6 +145,35 @@ def _parse_delivered(text: str) -> JID:
             f"is not in its prepared form {_shorten(jid.local)}, so it may be another account",
         )
     return jid
+
+
+def _refuse_ambiguous(domain: str, prepared: str) -> None:
+    """Refuse a domain that a server may read in another way than it was prepared here."""
+    labels, found = domain.split("."), prepared.split(".")
+    if len(labels) == len(found) and all(map(_is_one_label, labels, found)):
+        return
+    _refuse(
+        "domainpart",
+        domain,
+        f"may be read in other ways than {_shorten(prepared)}, so it may be another domain",
+    )
+
+
+def _is_one_label(label: str, prepared: str) -> bool:
+    """Whether old and new rules make of a label what was prepared here."""
+    from encodings.idna import nameprep  # noqa: PLC0415 - only addresses beyond ASCII pay for it
+
+    import idna  # noqa: PLC0415 - likewise
+
+    if label.isascii():
+        # A label beyond ASCII was prepared by its A-label; "[" begins an IPv6 address.
+        return label == prepared or (
+            not prepared.isascii() and label == idna.alabel(prepared).decode()
+        )
+    try:
+        return label == prepared == nameprep(label)
+    except UnicodeError:  # it holds what IDNA2003 prohibits
+        return False
 
 
 _parse_cached = functools.lru_cache(maxsize=_CACHE_ENTRIES)(_parse)
@@ -189,7 +226,7 @@ def _prepare_domain(text: str) -> str:
 def _map_domain(text: str) -> str:
     """Map as RFC 5895 §2 says: lower case, full and half width, NFC, ideographic full stop."""
     mapped = unicodedata.normalize("NFC", "".join(map(_map_character, text)))
-    return mapped.replace("\u3002", ".")
+    return mapped.replace("\u3002", ".")  # U+FF0E and U+FF61 have become one of the two by now
 
 
 def _map_character(character: str) -> str:
@@ -229,10 +266,12 @@ def _prepare_ipv6(text: str) -> str:
     if not text.endswith("]") or "%" in text:
         _refuse("domainpart", text, "is not an IPv6 address between square brackets")
     try:
-        ipaddress.IPv6Address(text[1:-1])
+        found = ipaddress.IPv6Address(text[1:-1])
     except ValueError as error:
         _refuse("domainpart", text, f"is not an IPv6 address between square brackets: {error}")
-    return text.lower()
+    # One address has one text (RFC 5952 §4, §5), in every version of Python.
+    mapped = found.ipv4_mapped
+    return f"[{found.compressed}]" if mapped is None else f"[::ffff:{mapped}]"
 
 
 @functools.cache
@@ -261,6 +300,8 @@ def _refuse_length(part: str, text: str, length: int, limit: int) -> None:
 
 
 def _refuse(part: str, text: str, why: str) -> NoReturn:
+    # The libraries quote all of what they refuse.
+    why = why if len(why) <= _LONGEST_REASON else why[:_LONGEST_REASON] + "..."
     raise JIDError(f"The {part} {_shorten(text)} {why}.") from None
 
 

@@ -6,9 +6,10 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from xep.binding import ContentError, Opaque, Payload, decode, encode
+from xep.binding import ContentError, Payload, decode, encode
 from xep.binding.decoder import Decoder, decoder_for
 from xep.binding.escaping import escape_attribute, escape_text
+from xep.binding.raw import write
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -77,7 +78,8 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
     @property
     def payload_names(self) -> list[str]:
         """Names of the children in Clark notation, ``<error/>`` and the RFC's own left out."""
-        return [child.tag for child in self._element if not child.tag.startswith(_OWN)]
+        # Compared whole: a namespace may hold a brace, and begin like another one.
+        return [each.tag for each in self._element if each.tag.rpartition("}")[0] != _OWN[:-1]]
 
     @property
     def child_names(self) -> list[str]:
@@ -145,12 +147,9 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
 
         Everything in it stays as it came; ``from_`` and ``to`` replace the addresses where given.
         """
-        whole = Opaque.of(self._element)
-        attributes = dict(whole.attributes)
         given = {"from": from_, "to": to}
-        attributes |= {name: address for name, address in given.items() if address is not None}
-        stamped = msgspec.structs.replace(whole, attributes=tuple(attributes.items()))
-        return stamped.encode(NAMESPACE)
+        changed = {name: address for name, address in given.items() if address is not None}
+        return write(self._element, NAMESPACE, self._element.attrib | changed)
 
 
 Address = JID | str

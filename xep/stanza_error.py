@@ -63,6 +63,7 @@ DEFAULT_TYPES: Final[Mapping[Condition, ErrorType]] = {
 """The error type that RFC 6120 §8.3.3 gives to each condition."""
 
 _TYPES = frozenset(get_args(ErrorType))
+_LONGEST = 2000
 
 
 class StanzaError(Exception):
@@ -71,7 +72,8 @@ class StanzaError(Exception):
 
     Args:
         condition: one of RFC 6120 §8.3.3.
-        text: a sentence for a person; never a traceback, never a secret.
+        text: a sentence for a person; never a traceback, never a secret. It is cut after 2,000
+            characters.
         type: what the sender may do about it; by default what the RFC gives the condition.
         application: application-specific conditions (RFC 6120 §8.3.4), such as when to retry.
         lang: ``xml:lang`` of the text.
@@ -90,6 +92,8 @@ class StanzaError(Exception):
         by: str | None = None,
         address: str | None = None,
     ) -> None:
+        if len(text) > _LONGEST:  # it may quote what a peer sent, and goes into logs, too
+            text = text[:_LONGEST] + "…"
         super().__init__(f"{condition}: {text}" if text else condition)
         self.condition: Condition = condition
         self.text = text
@@ -133,11 +137,11 @@ class StanzaError(Exception):
         application: list[Payload] = []
         classes = {payload.xml.tag: payload for payload in known}
         for child in element:
-            if child.tag == f"{{{NAMESPACE}}}text":
-                text, lang = child.text or "", child.get(_XML_LANG, "en")
-            elif child.tag.startswith(f"{{{NAMESPACE}}}"):
-                name = child.tag.rpartition("}")[2]
-                if name in DEFAULT_TYPES:
+            namespace, _, name = child.tag.rpartition("}")
+            if namespace == "{" + NAMESPACE:
+                if name == "text":
+                    text, lang = child.text or "", child.get(_XML_LANG, "en")
+                elif name in DEFAULT_TYPES:
                     condition = cast("Condition", name)
                     address = child.text if name in ("gone", "redirect") else None
             elif child.tag in classes:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from xep.binding.escaping import escape_attribute, escape_text
 
 _INDENT = "  "
-_XML = "{http://www.w3.org/XML/1998/namespace}"
+_XML = "{http://www.w3.org/XML/1998/namespace"
 
 
 def layout(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
@@ -21,7 +21,8 @@ def layout(element: Element, width: int = 100, parent_namespace: str = "") -> It
     if namespace != parent_namespace:
         head += f" xmlns='{escape_attribute(namespace)}'"
     for name, value in element.items():
-        spelled = name.replace(_XML, "xml:")
+        of, _, short = name.rpartition("}")
+        spelled = f"xml:{short}" if of == _XML else name
         head += f" {spelled}='{escape_attribute(value)}'"
     text = escape_text((element.text or "").strip())
     if not len(element):

@@ -128,6 +128,9 @@ class ClientStream:
                     self._actions.append(Received(stanza))
             case ElementReceived(element, _):
                 self._negotiate(element)
+            # This stream carries one client's stanzas only, so it ends (RFC 6120 §11.3).
+            case StanzaSkipped(error=StreamError() as error):
+                self._end(error)
             case StanzaSkipped() if self.account is not None:
                 self._actions.append(event)
             case StanzaSkipped():

@@ -61,11 +61,13 @@ class Router:
         self.table.unbind(session)
 
     def refuse_skipped(self, jid: JID, skipped: StanzaSkipped, link: Link) -> None:
-        """Answer a request of ``jid`` that broke a limit and was not read (RFC 6120 §8.3.1)."""
+        """Answer a request of ``jid`` that was skipped: over a limit, or not well-formed."""
         if skipped.kind == "iq" and skipped.type in ("get", "set"):
-            error = StanzaError(
-                "policy-violation", f"the stanza breaks the limit of {skipped.limit}"
-            )
+            if skipped.error is None:
+                text = f"the stanza breaks the limit of {skipped.limit}"
+                error = StanzaError("policy-violation", text)
+            else:
+                error = StanzaError("bad-request", skipped.error.text)
             by = skipped.to if skipped.to is not None else jid.bare
             xml = IQ(type="error", id=skipped.id or "", to=jid, from_=by, error=error).encode()
             link.send(xml)

@@ -27,6 +27,7 @@ from xep.stream import (
     STREAM_CLOSE,
     ElementReceived,
     ParserFailed,
+    StanzaSkipped,
     StreamClosed,
     StreamParser,
     encode_header,
@@ -192,6 +193,6 @@ class Visitor:
                     self._elements.append(event.element)
                 elif isinstance(event, StreamClosed) and not self._elements:
                     raise VisitError(f"the connection of {self.jid} ended")
-                elif isinstance(event, ParserFailed):
+                elif isinstance(event, ParserFailed | StanzaSkipped) and event.error is not None:
                     raise VisitError(f"the server sent no XMPP: {event.error}")
         return self._elements.popleft()

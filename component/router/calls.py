@@ -60,7 +60,7 @@ class Calls:
         Raises:
             StanzaError: the peer's own error; ``remote-server-timeout`` when no answer came in
                 time or the connection to the server was lost while waiting;
-                ``policy-violation`` when the answer is more than is read.
+                ``policy-violation`` when the answer cannot be read.
         """
         call = _Call()
         key = (secrets.token_urlsafe(9), to)
@@ -91,10 +91,12 @@ class Calls:
         return True
 
     def skipped(self, id_: str | None, sender: str | None) -> None:
-        """Fail the call whose answer came and was too big, too deep or too wide to be read."""
+        """Fail the call whose answer came and was skipped: over a limit, or not well-formed."""
         call = self._waiting_for(id_, sender)
         if call is not None:
-            call.fail(StanzaError("policy-violation", f"{sender} answered more than is read here"))
+            call.fail(
+                StanzaError("policy-violation", f"the answer of {sender} cannot be read here")
+            )
 
     def connection_lost(self) -> None:
         """Fail every call that waits: its answer can no longer be expected."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import structlog
 
+from component.router.rare_log import RareLog
 from component.router.table import Answer
 from xep.binding import Encoded, EncodingError
 from xep.binding.encoder import encoder_for
@@ -51,6 +52,7 @@ class Replies:
         self._limit = max_stanza_bytes
         self.results = 0
         self.errors: dict[str, int] = {}
+        self._rare_log = RareLog(_log)
         self._surely_fits = max_stanza_bytes // 4  # no character takes more than four bytes
 
     def encoded(self, stanza: Incoming, answer: Encoded, head: str) -> None:
@@ -102,7 +104,7 @@ class Replies:
         if self._fits(reply):
             self._output.put(reply)
         else:
-            _log.warning("an IQ whose id no stanza can carry back stays unanswered")
+            self._rare_log.warning("left an IQ unanswered: its id is too long to be sent back")
 
     def bounce(self, stanza: Incoming, error: StanzaError) -> None:
         """Tell the sender of a message that it was not taken (RFC 6121 §5.2.2)."""

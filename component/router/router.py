@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 from component.router.admission import Admission, Shares
 from component.router.calls import Calls, expect
 from component.router.doors import Door, Doors, OpenDoor
+from component.router.rare_log import RareLog
 from component.router.replies import Output, Replies
 from component.router.senders import Sender, Senders
 from component.router.table import Request, Route, Table
@@ -106,6 +107,7 @@ class Router:
         self._calls = Calls(output.put)
         self._work = Work(self._admission, self._replies, flush, options.request_timeout_s)
         self._turns = Turns()
+        self._rare_log = RareLog(_log, clock)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Router:
 
         Raises:
             StanzaError: the peer's error, ``remote-server-timeout`` when none answered,
-                ``policy-violation`` when the answer is more than is read here, or
+                ``policy-violation`` when the answer cannot be read here, or
                 ``undefined-condition`` when it is no ``expected``.
         """
         answer = await self._calls.call(
@@ -306,7 +308,8 @@ class Router:
             self._work.silent(stanza, sender, working)
 
     def _refuse_skipped(self, event: StanzaSkipped) -> None:
-        _log.warning("skipped a stanza over a limit", sender=event.from_, limit=event.limit)
+        why = event.limit if event.error is None else event.error.text
+        self._rare_log.warning("skipped a stanza", sender=event.from_, bytes=event.size, reason=why)
         if event.kind != "iq":
             return
         if event.type not in ("get", "set"):
@@ -319,7 +322,7 @@ class Router:
             self._refused(sender.principal_text)
             error = StanzaError("service-unavailable")
         else:
-            error = _over_limit(event)
+            error = _unread(event)
         self._replies.error_to(event.id, event.from_, event.to, error)
 
 
@@ -338,7 +341,10 @@ def _refuse(stanza: Incoming, door: Door) -> NoReturn:
     raise StanzaError("service-unavailable", "no such service here")
 
 
-def _over_limit(event: StanzaSkipped) -> StanzaError:
+def _unread(event: StanzaSkipped) -> StanzaError:
+    """Why a stanza was skipped, for its sender."""
+    if event.error is not None:
+        return errors.malformed(event.error.text)
     if event.limit == "bytes":
         return errors.too_big()
     error = errors.too_big()

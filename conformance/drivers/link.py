@@ -19,7 +19,7 @@ from xep.component_stream import (
 )
 from xep.disco import INFO, ITEMS
 from xep.stanza import Incoming
-from xep.stream import Limits, StreamClosed
+from xep.stream import Limits, StanzaSkipped, StreamClosed, StreamError
 
 LIMITS = Limits(bytes=16 * 1024 * 1024, elements=100_000)
 """What we take; a target that sends more than it says is to be seen doing so."""
@@ -126,7 +126,12 @@ class Link:
                 await self._stanza(stanza, deliver)
             case StreamFailed(error=broken):
                 self.why = f"The other side broke the rules of streams: {broken}"
-                await self._stream.send(broken.reply)
+                await self._say(broken.reply)
+            case StanzaSkipped(error=StreamError() as error):
+                # A service has to bear it; a kit has to say so.
+                self.why = f"The other side sent a stanza that cannot be parsed: {error}"
+                async with self._turn:
+                    await self._stream.send(self._wire.fail(error.condition, error.text))
             case StreamErrorReceived(error=error):
                 self.why = f"The other side ended the stream: {error}"
             case StreamClosed():
@@ -138,9 +143,14 @@ class Link:
                     self.why = str(error)
                     data = self._wire.fail("not-authorized")
                 if data:
-                    await self._stream.send(data)
+                    await self._say(data)
         if self._wire.state is State.READY:
             self._ready.set()
+
+    async def _say(self, data: bytes) -> None:
+        """Send what is no stanza, but not into one that is being sent."""
+        async with self._turn:
+            await self._stream.send(data)
 
     async def _stanza(self, stanza: Incoming, deliver: Deliver) -> None:
         to = (stanza.to or "").partition("/")[0].rpartition("@")[2]

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 
 import xep
-from xep.binding import Opaque, Payload
+from xep.binding import Payload
 from xep.binding.declaration import Child, Field, Flag, Plan, TextChild, read_plan
 from xep.jid import JID
 
@@ -62,26 +62,6 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     msgspec.Raw: json_values.map(msgspec.json.encode).map(msgspec.Raw),
 }
 
-opaques = st.recursive(
-    st.builds(
-        Opaque,
-        st.sampled_from(["{urn:test:foreign}x", "plain", "{urn:test:other}y"]),
-        st.dictionaries(
-            st.sampled_from(["a", "{urn:test:attribute}b", "{urn:test:attribute}c"]), xml_text
-        ).map(lambda found: tuple(found.items())),
-        xml_text,
-    ),
-    lambda inner: st.builds(
-        lambda opaque, children: msgspec.structs.replace(opaque, children=tuple(children)),
-        st.builds(Opaque, st.just("{urn:test:foreign}parent"), st.just(()), xml_text),
-        st.lists(
-            st.builds(lambda o, tail: msgspec.structs.replace(o, tail=tail), inner, xml_text),
-            max_size=2,
-        ),
-    ),
-    max_leaves=3,
-)
-
 
 def payloads_of(package: str) -> list[type[Payload]]:
     """Every Payload class that a module of ``package`` declares."""
@@ -124,7 +104,7 @@ def payloads(cls: type[Payload], depth: int = 3, fit: Fit = ANYTHING) -> st.Sear
     plan = read_plan(cls)
     declared = {info.name: info.type for info in msgspec.structs.fields(cls)}
     fields = [*plan.attributes, *(field for _, field in plan.children)]
-    fields += [field for field in (plan.text, plan.rest) if field is not None]
+    fields += [] if plan.text is None else [plan.text]
     return st.fixed_dictionaries(
         {
             field.name: fit.field(cls, field, _values(field, declared[field.name], depth, fit))
@@ -156,8 +136,6 @@ def _scalars(field: Field, declared: Any) -> st.SearchStrategy[Any]:
         inner = get_args(declared)[0]
     elif field.optional:
         inner = next(member for member in get_args(declared) if member is not type(None))
-    if inner is Opaque:
-        return opaques
     if get_origin(inner) is Literal:
         return st.sampled_from(get_args(inner))
     if isinstance(inner, type) and issubclass(inner, Enum):

@@ -4,6 +4,7 @@
 import subprocess
 import sys
 
+import idna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -257,10 +258,63 @@ def test_accounts_that_a_server_keeps_apart_are_not_joined() -> None:
             JID.parse_delivered(other)
 
 
-def test_delivered_domains_and_resources_may_be_mapped() -> None:
-    text = "a@XN--BCHER-KVA.example./\u00a0"
-    assert JID.parse_delivered(text) == JID.parse("a@bücher.example/ ")
-    assert JID.parse_delivered("Example.org") == JID.parse("example.org")
+def test_delivered_resources_may_be_mapped() -> None:
+    assert JID.parse_delivered("a@b/\u00a0") == JID.parse("a@b/ ")
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "Example.com",
+        "example.com.",
+        "example.com\u3002",
+        "example\u3002com",
+        "example\uff0ecom",
+        "example\uff61com",
+        "ｅxample.com",
+        "BÜCHER.example",
+        "bu\u0308cher.example",
+        "XN--BCHER-KVA.example",
+        "xn--bcher-kva.example.",
+        "straße.example",  # strasse.example by IDNA2003
+        "σοφος.example\u3002",
+        "σοφός\u3002example",
+        "βόλος.example",  # another one by IDNA2003
+        "[::1].",
+        "[0:0::1]",
+        "[::FFFF]",
+        "[::ffff:0102:0304]",
+    ],
+)
+def test_domains_that_a_server_may_keep_apart_are_not_joined(domain: str) -> None:
+    for text in (domain, f"a@{domain}", f"a@{domain}/r"):
+        with pytest.raises(JIDError):
+            JID.parse_delivered(text)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "example.com",
+        "bücher.example",
+        "xn--bcher-kva.example",
+        "xn--strae-oqa.example",
+        "日本語.example",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:1.2.3.4]",
+    ],
+)
+def test_a_domain_is_delivered_by_its_name_in_unicode_or_in_the_dns(domain: str) -> None:
+    assert JID.parse_delivered(f"a@{domain}") == JID.parse(f"a@{domain}")
+
+
+def test_an_ipv6_address_has_one_text() -> None:
+    for text in ("[::1]", "[0:0:0:0:0:0:0:1]", "[0::0001]"):
+        assert JID.parse(text).domain == "[::1]"
+    for text in ("[::ffff:1.2.3.4]", "[::FFFF:0102:0304]"):
+        assert JID.parse(text).domain == "[::ffff:1.2.3.4]"
 
 
 @given(_texts)
@@ -270,7 +324,50 @@ def test_delivered_is_parsed_and_keeps_the_localpart(text: str) -> None:
     if isinstance(jid, JID):
         address, at, _ = text.partition("/")[0].partition("@")
         assert jid.local == (address if at else None)
-        assert JID.parse_delivered(str(jid)) == jid
+
+
+_FULL_STOPS = st.sampled_from([".", "\u3002", "\uff0e", "\uff61"])
+_LABELS = st.sampled_from(
+    [
+        "a",
+        "A",
+        "ａ",
+        "1",
+        "bücher",
+        "bücher",
+        "BÜCHER",
+        "xn--bcher-kva",
+        "straße",
+        "strasse",
+        "xn--strae-oqa",
+        "ſ",
+        "s",
+        "İ",
+        "i̇",
+        "Ა",
+        "ა",
+        "ꭰ",
+        "Ꭰ",
+        "ﬁ",
+        "fi",
+        "א",
+    ]
+) | st.text(max_size=3)
+
+
+@given(st.lists(st.tuples(_LABELS, _FULL_STOPS), min_size=1, max_size=3), st.booleans())
+def test_what_is_delivered_is_one_domain_for_old_and_new_readers(
+    labels: list[tuple[str, str]], ends: bool
+) -> None:
+    text = "".join(label + stop for label, stop in labels)
+    text = text if ends else text[:-1]
+    jid = _outcome(lambda: JID.parse_delivered(f"a@{text}"))
+    if not isinstance(jid, JID) or "/" in text:
+        return
+    # Those who convert by IDNA2003 and those who convert by IDNA2008 ask the DNS for the same name.
+    new = ".".join([idna.alabel(label).decode() for label in jid.domain.split(".")])
+    old = text if text.isascii() else text.encode("idna").decode()
+    assert old == new
 
 
 def test_every_printable_ascii_character() -> None:

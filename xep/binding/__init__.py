@@ -14,7 +14,6 @@ from xep.binding.declaration import (
     Lang,
     Name,
     Payload,
-    Rest,
     Text,
     TextChild,
 )
@@ -22,7 +21,6 @@ from xep.binding.decoder import decode
 from xep.binding.encoder import Encoded, encode
 from xep.binding.errors import ContentError, DeclarationError, EncodingError
 from xep.binding.kept import read
-from xep.binding.opaque import Opaque
 
 __all__ = [
     "Attr",
@@ -34,9 +32,7 @@ __all__ = [
     "Flag",
     "Lang",
     "Name",
-    "Opaque",
     "Payload",
-    "Rest",
     "Text",
     "TextChild",
     "decode",

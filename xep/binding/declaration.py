@@ -1,5 +1,6 @@
 """How a field of a Payload stands in XML: the markers, and the plan read from a class once."""
 
+import functools
 import re
 import types
 import typing
@@ -9,7 +10,6 @@ import msgspec
 
 from xep.binding.conversion import Conversion, conversion_for
 from xep.binding.errors import DeclarationError
-from xep.binding.opaque import Opaque
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 # Fewer than XML allows, and all that any protocol has used.
@@ -32,7 +32,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One XML element, declared once; what every stanza payload derives from.
 
     A subclass names its element in ``xml`` and marks each field with where it stands:
-    ``Attr``, ``Text``, ``TextChild``, ``Child``, ``Flag`` or ``Rest``. A field without a default
+    ``Attr``, ``Text``, ``TextChild``, ``Child`` or ``Flag``. A field without a default
     is required; a ``tuple[X, ...]`` repeats; ``X | None`` may be missing.
 
     The garbage collector does not look at payloads: they are made from the inside out and never
@@ -89,14 +89,7 @@ class Flag(msgspec.Struct, frozen=True):
     namespace: str | None = None
 
 
-class Rest(msgspec.Struct, frozen=True):
-    """Keeps every child that nothing else declares, as ``tuple[Opaque, ...]``.
-
-    Without such a field unknown children are ignored.
-    """
-
-
-Marker = Attr | Text | TextChild | Child | Flag | Rest
+Marker = Attr | Text | TextChild | Child | Flag
 Lang = Annotated[str | None, Attr("lang", xml=True)]
 """``xml:lang`` of the element (RFC 6120 §8.1.5)."""
 
@@ -128,15 +121,14 @@ class Plan(msgspec.Struct, frozen=True):
     attributes: tuple[Field, ...]
     text: Field | None
     children: tuple[tuple[Marker, Field], ...]
-    rest: Field | None
 
 
 def read_plan(cls: type[Payload]) -> Plan:
     """Read the declaration of ``cls``.
 
     Raises:
-        DeclarationError: a field has no marker, two things claim one name, or a type cannot
-            stand where its marker puts it.
+        DeclarationError: a field has no marker, two things claim one name, a type cannot stand
+            where its marker puts it, or the class can hold itself.
     """
     if not isinstance(getattr(cls, "xml", None), Name):
         raise DeclarationError(f"{cls.__name__} does not name its element: set `xml = Name(…)`")
@@ -145,7 +137,6 @@ def read_plan(cls: type[Payload]) -> Plan:
     attributes: list[Field] = []
     children: list[tuple[Marker, Field]] = []
     text: Field | None = None
-    rest: Field | None = None
     for info in msgspec.structs.fields(cls):
         marker, field = _read_field(cls, info)
         match marker:
@@ -153,13 +144,38 @@ def read_plan(cls: type[Payload]) -> Plan:
                 attributes.append(field)
             case Text():
                 text = field if text is None else _refuse(cls, info.name, "is a second text")
-            case Rest():
-                rest = field if rest is None else _refuse(cls, info.name, "is a second rest")
             case _:
                 children.append((marker, field))
     _refuse_doubles(cls, [(field, field.tag) for field in attributes])
     _refuse_doubles(cls, [(field, tag) for _, field in children for tag in _child_tags(field)])
-    return Plan(cls, tuple(attributes), text, tuple(children), rest)
+    _refuse_cycle(cls)
+    return Plan(cls, tuple(attributes), text, tuple(children))
+
+
+def _refuse_cycle(cls: type[Payload]) -> None:
+    """A payload that could hold itself would be decoded as deep as a peer nests it."""
+    seen: set[type[Payload]] = set()
+    todo = list(_held(cls))
+    while todo:
+        held = todo.pop()
+        if held is cls:
+            raise DeclarationError(f"{cls.__name__} can hold itself, however deep")
+        if held not in seen:
+            seen.add(held)
+            todo += _held(held)
+
+
+@functools.cache
+def _held(cls: type[Payload]) -> tuple[type[Payload], ...]:
+    """The classes of the children of ``cls``."""
+    found: list[type[Payload]] = []
+    for info in msgspec.structs.fields(cls):
+        declared = get_args(info.type)[0] if get_origin(info.type) is Annotated else info.type
+        inner = _unwrap(declared)[0]
+        found += [
+            one for one in _members(inner) if isinstance(one, type) and issubclass(one, Payload)
+        ]
+    return tuple(found)
 
 
 def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
@@ -169,7 +185,7 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
         declared, *extras = get_args(declared)
         marker = next((extra for extra in extras if isinstance(extra, Marker)), None)
     if marker is None:
-        _refuse(cls, info.name, "has no marker: say Attr, Text, TextChild, Child, Flag or Rest")
+        _refuse(cls, info.name, "has no marker: say Attr, Text, TextChild, Child or Flag")
     inner, many, optional = _unwrap(declared)
     default = info.default
     if info.default_factory is not msgspec.NODEFAULT:
@@ -209,9 +225,6 @@ def _wrong_type(marker: Marker, field: Field, inner: Any) -> str | None:
         case Child():
             if not all(isinstance(p, type) and issubclass(p, Payload) for p in field.payloads):
                 return "is a Child but its type is no Payload"
-        case Rest():
-            if inner is not Opaque or not field.many:
-                return "must be tuple[Opaque, ...] to keep the rest"
         case Flag():
             if inner is not bool or field.many or field.optional:
                 return "must be bool to be a Flag"

@@ -14,7 +14,6 @@ from xml.etree.ElementTree import Element
 
 from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
 from xep.binding.errors import ContentError
-from xep.binding.opaque import Opaque
 from xep.binding.strictness import refuse_undeclared
 
 P = TypeVar("P", bound=Payload)
@@ -55,7 +54,6 @@ class _Source:
         self.plan = plan
         self.names: dict[str, Any] = {
             "cls": plan.cls,
-            "Opaque_of": Opaque.of,
             "bad_value": functools.partial(_bad_value, plan.cls.xml.local),
             "missing": functools.partial(_missing, plan),
             "twice": functools.partial(_twice, plan.cls.xml.local),
@@ -133,7 +131,6 @@ class _Source:
             not repeats
             or not plan.attributes
             or plan.text is not None
-            or plan.rest is not None
             or any(
                 each.required or each.at_least or each.at_most is not None or each.drop_malformed
                 for each in fields
@@ -180,7 +177,7 @@ class _Source:
 
     def _children(self) -> list[str]:
         plan = self.plan
-        if not plan.children and plan.rest is None:
+        if not plan.children:
             return []
         before: list[str] = []
         branches: list[str] = []
@@ -194,12 +191,6 @@ class _Source:
                 branches.append(f"{word} tag == {tag!r}:")
                 branches += [f"    {line}" for line in reading]
             after += self._afterwards(field, local) if not isinstance(marker, Flag) else []
-        if plan.rest is not None:
-            local = self._local(plan.rest)
-            before.append(f"{local} = []")
-            keep = f"{local}.append(Opaque_of(child))"
-            branches += ["else:", f"    {keep}"] if branches else [keep]
-            after.append(f"{local} = tuple({local})")
         loop = ["for child in element:", "    tag = child.tag"]
         return [*before, *loop, *(f"    {line}" for line in branches), *after]
 
@@ -230,9 +221,7 @@ class _Source:
         ]
 
     def _decoder(self, payload: type[Payload]) -> str:
-        """The name of the decoder of ``payload``, which is compiled when it is first called: a
-        class may hold itself.
-        """
+        """The name of the decoder of ``payload``, which is compiled when it is first called."""
 
         def first(element: Element) -> Any:
             self.names[name] = decoder = decoder_for(payload)

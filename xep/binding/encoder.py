@@ -56,7 +56,6 @@ class _Source:
             "attribute_special": attribute_special,
             "text": escape_text,
             "unfit": _unfit,
-            "rest": functools.partial(_rest, namespace),
             "encoder_for": encoder_for,
         }
         self.count = 0
@@ -83,8 +82,6 @@ class _Source:
                     content += self._text_child(field)
                 case Flag():
                     content += self._flag(field)
-        if plan.rest is not None:
-            content.append(f"content += rest(payload.{plan.rest.name})")
         if content:
             body += ['content = ""', *content, "if content:"]
             body.append('    return f"{xml}>{content}{end}"')
@@ -167,10 +164,6 @@ class _Source:
         )
         flag = self.name(f"<{field.local}{declared}/>")
         return [f"if payload.{field.name}:", f"    content += {flag}"]
-
-
-def _rest(namespace: str, opaque: Any) -> str:
-    return "".join([element.encode(namespace) for element in opaque])
 
 
 def _unfit(name: str, error: ValueError) -> EncodingError:

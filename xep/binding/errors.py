@@ -5,6 +5,9 @@ class DeclarationError(TypeError):
     """A Payload class is declared wrongly. Raised when the class is first used, never by input."""
 
 
+_LONGEST = 500
+
+
 class ContentError(ValueError):
     """An element does not fit its declaration. The text is a sentence fit for the wire.
 
@@ -14,9 +17,10 @@ class ContentError(ValueError):
     """
 
     def __init__(self, element: str, reason: str) -> None:
-        super().__init__(f"<{element}/>: {reason}")
         self.element = element
-        self.reason = reason
+        # It may quote what a peer sent; it goes back to the peer, and into logs.
+        self.reason = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
+        super().__init__(f"<{element}/>: {self.reason}")
 
 
 class EncodingError(ValueError):

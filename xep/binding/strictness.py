@@ -25,7 +25,7 @@ def refuse_undeclared(
     local = cls.xml.local
     attributes = {field.tag for field in plan.attributes}
     for key in element.keys():  # noqa: SIM118 - an Element iterates over its children
-        if key not in attributes and not key.startswith(f"{{{XML_NAMESPACE}}}"):
+        if key not in attributes and key.rpartition("}")[0] != f"{{{XML_NAMESPACE}":
             raise ContentError(local, f"attribute '{key}' is not declared")
     if plan.text is None:
         own = (element.text or "") + "".join(child.tail or "" for child in element)
@@ -40,5 +40,5 @@ def refuse_undeclared(
         elif child.tag in bare:
             if len(child) or set(child.keys()) - {f"{{{XML_NAMESPACE}}}lang"}:
                 raise ContentError(local, f"<{child.tag}/> holds more than is declared")
-        elif plan.rest is None:
+        else:
             raise ContentError(local, f"<{child.tag}/> is not declared")

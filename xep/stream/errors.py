@@ -42,6 +42,8 @@ Condition = Literal[
 ]
 """The conditions of RFC 6120 §4.9.3, by their names on the wire."""
 
+_LONGEST: Final = 500
+
 CONDITIONS: Final[dict[str, Condition]] = {name: name for name in get_args(Condition)}
 
 
@@ -77,7 +79,8 @@ class StreamError(Exception):
         """Read a received `<stream:error/>`; it never raises.
 
         A condition that is missing or that the RFC does not define is `undefined-condition`;
-        the name that was sent then stands in the text, if there is no other.
+        the name that was sent then stands in the text, if there is no other. Texts are cut after
+        500 characters.
         """
         condition: Condition = "undefined-condition"
         text = content = unknown = ""
@@ -92,4 +95,4 @@ class StreamError(Exception):
                 content = (child.text or "").strip()
             else:
                 unknown = name
-        return cls(condition, text or unknown, content=content)
+        return cls(condition, (text or unknown)[:_LONGEST], content=content[:_LONGEST])

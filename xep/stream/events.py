@@ -52,14 +52,15 @@ class ElementReceived:
 
 @dataclass(slots=True)
 class StanzaSkipped:
-    """A first-level element broke a limit and was passed over; the stream goes on.
+    """A first-level element was passed over, and the stream goes on: it broke a limit, or it is one
+    whole element that cannot be parsed.
 
-    What follows is known as far as the start tag was complete within the byte limit; `tag` is
-    None if it was not. An attribute that is absent is None.
+    What follows is known as far as the start tag was complete within the byte limit and can be
+    read; `tag` is None if not. An attribute that is absent is None.
     """
 
-    limit: Limit
-    """The limit that was broken first."""
+    limit: Limit | None
+    """The limit that was broken first; None if none was."""
     size: int
     """Bytes as received, all of the element."""
     tag: str | None
@@ -68,6 +69,9 @@ class StanzaSkipped:
     id: str | None
     from_: str | None
     to: str | None
+    error: "StreamError | None" = None
+    """Why it cannot be parsed; None if it was skipped because of a limit. For a stream that carries
+    one sender's stanzas only, this is the error to end it with (RFC 6120 §11.3)."""
 
     @property
     def kind(self) -> Kind | None:

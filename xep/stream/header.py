@@ -5,10 +5,10 @@ from collections.abc import Collection
 from typing import Final
 from xml.etree.ElementTree import ParseError, XMLParser
 
+from xep.stream.careful import refusal
 from xep.stream.errors import STREAMS, StreamError
 from xep.stream.escape import escape
 from xep.stream.events import StreamOpened
-from xep.stream.tree import stream_error
 
 STREAM_CLOSE: Final = b"</stream:stream>"
 """What closes a stream."""
@@ -73,7 +73,7 @@ def decode_header(tag: bytes, content_namespaces: Collection[str]) -> StreamOpen
     try:
         parser.feed(tag)
     except ParseError as error:
-        raise stream_error(error, tag) from None
+        raise refusal(error.code, tag) from None
     namespace, _, name = root.tag.rpartition("}")
     if namespace != "{" + STREAMS:
         raise StreamError("invalid-namespace", f"A stream is in the namespace {STREAMS}.")

@@ -6,13 +6,15 @@ what opens the stream. This module keeps the order of things.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 from xml.etree.ElementTree import Element
 
+from xep.stream import careful
 from xep.stream.errors import StreamError
 from xep.stream.events import (
     ElementReceived,
+    Limit,
     Other,
     ParserFailed,
     StanzaSkipped,
@@ -81,8 +83,9 @@ class ParserOf(Generic[E]):
     def receive(self, data: bytes) -> list[E | Other]:
         """Take the next bytes, however they are cut; give what they completed.
 
-        White space between elements is a keepalive (RFC 6120 §4.6.1) and gives nothing. What is
-        no stream gives `ParserFailed` as the last event, after all that was complete before it.
+        White space between elements is a keepalive (RFC 6120 §4.6.1) and gives nothing. One whole
+        element that cannot be parsed gives `StanzaSkipped`. What is no sequence of elements gives
+        `ParserFailed` as the last event, after all that was complete before it.
         Raises `StreamError` only if the parser has reported `ParserFailed` already.
         """
         if self._error is not None:
@@ -169,6 +172,9 @@ class ParserOf(Generic[E]):
         end = scanner.scan(data, pos, stop)
         stop = stop if end < 0 else end
         if scanner.broken is not None:
+            if scanner.size > self._limits.skipped:
+                text = f"An element goes on after {self._limits.skipped} bytes."
+                raise StreamError("policy-violation", text)
             if self._skipped is None:
                 self._skipped = self._skip(data, pos)
                 self._buffer = bytearray()
@@ -191,7 +197,11 @@ class ParserOf(Generic[E]):
             self._forest.feed_end(piece)
             self._close(events)
         else:
-            events.append(self._received(self._forest.feed_one(piece), len(piece)))
+            try:
+                event: E | Other = self._received(self._forest.feed_one(piece), len(piece))
+            except StreamError as error:
+                event = self._unparsable(self._forest, piece, error)
+            events.append(event)
         return stop
 
     def _open(self, header: bytes, events: list[E | Other]) -> None:
@@ -219,10 +229,30 @@ class ParserOf(Generic[E]):
         end = scanner.start_tag_end
         if not 0 < end <= self._limits.bytes:
             return StanzaSkipped(limit, 0, None, None, None, None, None)
-        tag = bytes(self._buffer[:end]) + data[pos : pos + max(0, end - len(self._buffer))]
-        element = self._forest.feed_start_tag(tag)
-        get = element.get
-        return StanzaSkipped(limit, 0, element.tag, get("type"), get("id"), get("from"), get("to"))
+        start = bytes(self._buffer[:end]) + data[pos : pos + max(0, end - len(self._buffer))]
+        return _skipped(limit, 0, *self._forest.read_start_tag(start), None)
+
+    def _unparsable(self, forest: Forest, piece: bytes, error: StreamError) -> StanzaSkipped:
+        """Note what is known of an element that cannot be parsed.
+
+        Raises `StreamError` if there could be two opinions about where it ends: then what follows
+        might be anything.
+        """
+        if not careful.is_one_element(piece):
+            raise error
+        start = piece[: self._scanner.start_tag_end]
+        return _skipped(None, len(piece), *forest.read_start_tag(start), error)
+
+
+def _skipped(
+    limit: Limit | None,
+    size: int,
+    tag: str | None,
+    attributes: Mapping[str, str],
+    error: StreamError | None,
+) -> StanzaSkipped:
+    get = attributes.get
+    return StanzaSkipped(limit, size, tag, get("type"), get("id"), get("from"), get("to"), error)
 
 
 class StreamParser(ParserOf[ElementReceived]):

@@ -53,6 +53,8 @@ class Limits:
     """Elements inside each other, the first-level element included."""
     elements: int = 4096
     """Elements in all, the first-level element included."""
+    skipped: int = 1 << 30
+    """Bytes of an element that is being skipped, after which the stream counts as broken."""
 
 
 class Scanner:
@@ -116,8 +118,8 @@ class Scanner:
         """Go on from index `pos`; give the index after the element, or -1 if it goes on at `stop`.
 
         Raises `StreamError`: `restricted-xml` for comments, processing instructions, DTDs and
-        undefined entities, `bad-format` for CDATA in place of an element, `not-well-formed` for
-        a `<` inside a tag and an `&` that begins no reference.
+        undefined entities (RFC 6120 §11.1), `bad-format` for CDATA in place of an element,
+        `not-well-formed` for a `<` inside a tag.
         """
         self._base = base = self.size - pos
         self._done = False
@@ -272,7 +274,9 @@ class Scanner:
                 raise StreamError(
                     "restricted-xml", "Only the five predefined entities of XML are allowed."
                 )
-            raise StreamError("not-well-formed", "There is an '&' that begins no reference.")
+            # It begins no reference, and expat will refuse it; where tags end is clear even so.
+            self._state = self._resume
+            return pos
         self._reference = longer
         return pos + 1
 

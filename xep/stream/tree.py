@@ -1,9 +1,10 @@
 """Complete first-level elements to ElementTree, through one expat parser that lasts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
+from xep.stream import careful
 from xep.stream.errors import StreamError
 
 CANONICAL: Final = "{jabber:client}"
@@ -20,7 +21,7 @@ class Forest:
     deferral (expat 2.6 and later) has nothing to hold back.
     """
 
-    __slots__ = ("_builder", "_content", "_fed", "_header", "_parser", "_prefixes", "_root")
+    __slots__ = ("_builder", "_content", "_fed", "_foreign", "_header", "_parser", "_root")
 
     _builder: TreeBuilder
     _parser: XMLParser
@@ -35,7 +36,7 @@ class Forest:
         """
         names = [name for name in content_namespaces if name != "jabber:client"]
         self._header = header
-        self._prefixes = tuple(f"{{{name}}}" for name in names)
+        self._foreign = frozenset("{" + name for name in names)
         self._content = tuple(name.encode() for name in names)
         self._renew()
 
@@ -69,52 +70,55 @@ class Forest:
         if len(data) != sum(sizes):
             for element in elements:
                 element.tail = None  # white space between stanzas depends on the chunks
-        # A namespace can be written with references to its characters, too.
-        if (b"&" in data and b"&#" in data) or any(map(data.__contains__, self._content)):
-            self._make_canonical(elements)
+        self._make_canonical(data, elements)
         return elements
 
-    def _make_canonical(self, elements: list[Element]) -> None:
-        prefixes = self._prefixes
+    def _make_canonical(self, data: bytes, elements: list[Element]) -> None:
+        # A namespace can be written with references to its characters, too.
+        if not (b"&" in data and b"&#" in data) and not any(map(data.__contains__, self._content)):
+            return
         for first in elements:
             for element in (first, *first):
-                if element.tag.startswith(prefixes):
-                    element.tag = CANONICAL + element.tag.partition("}")[2]
+                # A namespace can hold a brace; a local name cannot.
+                namespace, _, local = element.tag.rpartition("}")
+                if namespace in self._foreign:
+                    element.tag = CANONICAL + local
 
     def feed_one(self, data: bytes) -> Element:
         """Parse one element. Raises `StreamError` if it is not one, saying in which way."""
         elements = self.feed(data, (len(data),))
         if elements is None:
-            raise self._reason(data)
+            elements = [careful.parse(self._header, data)]
+            self._make_canonical(data, elements)
         return elements[0]
 
-    def feed_start_tag(self, tag: bytes) -> Element:
-        """Parse a start tag without the rest of its element. Raises `StreamError`."""
-        return self.feed_one(tag if tag.endswith(b"/>") else tag[:-1] + b"/>")
+    def read_start_tag(self, tag: bytes) -> tuple[str | None, Mapping[str, str]]:
+        """The name and the attributes of a start tag without the rest of its element.
+
+        Where only its namespaces are at fault, those of the attributes that have no prefix are told
+        all the same. The name is None, and the attributes are empty, if it cannot be read.
+        """
+        empty = tag if tag.endswith(b"/>") else tag[:-1] + b"/>"
+        try:
+            element = self.feed_one(empty)
+        except StreamError:
+            head = careful.parse_head(empty)
+        else:
+            return element.tag, element.attrib
+        if head is None or ":" in head[0]:
+            return None, {}
+        name, attributes = head
+        default = attributes.get("xmlns")
+        if default is None:  # that of the header; only an x is left out of the whole name
+            return self.feed_one(b"<x/>").tag[:-1] + name, attributes
+        return (
+            CANONICAL if "{" + default in self._foreign else f"{{{default}}}"
+        ) + name, attributes
 
     def feed_end(self, tag: bytes) -> None:
         """Parse the end tag of the stream. Raises `StreamError` if it is another end tag."""
         try:
             self._parser.feed(tag)
-        except ParseError:
-            self._renew()
-            raise self._reason(tag) from None
-
-    def _reason(self, data: bytes) -> StreamError:
-        parser = XMLParser(encoding="utf-8")  # noqa: S314 - no DTD gets here
-        try:
-            parser.feed(self._header)
-            parser.feed(data)
         except ParseError as error:
-            return stream_error(error, data)
-        return StreamError("not-well-formed", "The XML is not well-formed.")
-
-
-def stream_error(error: ParseError, data: bytes) -> StreamError:
-    """Say with which condition of RFC 6120 §4.9.3 expat's refusal of `data` is answered."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return StreamError("unsupported-encoding", "The stream is not UTF-8.")
-    reason = str(error).partition(":")[0]
-    return StreamError("not-well-formed", f"The XML is not well-formed: {reason}.")
+            self._renew()
+            raise careful.refusal(error.code, tag) from None

@@ -203,6 +203,26 @@ async def test_a_component_speaks_for_its_domain_alone(
 # What one peer may cost the others.
 
 
+async def test_what_cannot_be_parsed_costs_a_component_the_stanza(server: DevServer) -> None:
+    async with connect_component(server) as component:
+        await component.log_in()
+        for content in ("<a:b/>", "\1", "<a xmlns='http://www.w3.org/XML/1998/namespace'/>"):
+            await component.says(
+                f"<iq type='get' id='1' from='{AGENT}' to='localhost'>{content}</iq>"
+            )
+            answer = await component.stanza()
+            assert (answer.type, answer.error().condition) == ("error", "bad-request")
+        await component.says(f"<iq type='get' id='2' from='{AGENT}' to='{AGENT}'><a/></iq>")
+        assert (await component.stanza()).id == "2"
+
+
+async def test_what_cannot_be_parsed_costs_a_client_its_stream(server: DevServer) -> None:
+    async with connect(server.c2s_port) as raw:
+        await raw.log_in(server, "juliet", "pässword", "here")
+        await raw.says("<message><a:b/></message>")
+        assert "<not-well-formed" in await raw.rest()
+
+
 async def test_a_peer_that_does_not_read_is_cut_off_and_delays_nobody() -> None:
     async with dev_server(max_output=100_000) as server, connect(server.c2s_port) as slow:
         await slow.log_in(server, "juliet", "pässword", "slow")

@@ -69,7 +69,7 @@ _AT_ONCE: dict[str, Callable[[], Any]] = {
     "refuse with a bad condition": _raising(
         StanzaError("bad-request", application=(InvalidParam(name="\x1f"),))
     ),
-    "refuse at length": _raising(StanzaError("gone", "x" * 300_000)),
+    "refuse at length": _raising(StanzaError("gone", address="x" * 300_000)),
     "value error": _raising(ValueError("secret")),
     "content error": _raising(ContentError("x", "of a peer's")),
     "encoding error": _raising(EncodingError("of its own")),

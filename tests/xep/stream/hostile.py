@@ -17,7 +17,10 @@ BODY = b"<message><body>%s</body></message>"
 
 @dataclass(frozen=True)
 class Hostile:
-    """One stream. `good` stanzas are delivered, `skipped` ones reported, then `condition`."""
+    """One stream. `good` stanzas are delivered, `skipped` ones reported, then `condition`.
+
+    `error` is the condition with which those are skipped that no limit forbids.
+    """
 
     name: str
     data: bytes
@@ -26,10 +29,16 @@ class Hostile:
     skipped: int = 0
     closed: bool = False
     limits: Limits | None = None
+    error: Condition | None = None
 
 
 def _in_body(name: str, body: bytes, condition: Condition) -> Hostile:
     return Hostile(name, HEADER + EXECUTE + BODY % body + EXECUTE, condition, good=1)
+
+
+def _skipped(name: str, body: bytes, error: Condition = "not-well-formed") -> Hostile:
+    data = HEADER + EXECUTE + BODY % body + EXECUTE
+    return Hostile(name, data, None, good=2, skipped=1, error=error)
 
 
 HOSTILE = [
@@ -79,41 +88,60 @@ HOSTILE = [
     _in_body("entity like a predefined one", b"&ampx;", "restricted-xml"),
     _in_body("entity cut short", b"&am;", "restricted-xml"),
     _in_body("entity in an attribute", b"<x a='&nbsp;'/>", "restricted-xml"),
-    _in_body("bare ampersand", b"a & b", "not-well-formed"),
-    _in_body("ampersand at the end", b"&", "not-well-formed"),
-    _in_body("nothing referred to", b"&;", "not-well-formed"),
-    _in_body("reference to NUL", b"&#0;", "not-well-formed"),
-    _in_body("reference to no number", b"&#x;", "not-well-formed"),
-    _in_body("reference to a surrogate", b"&#xD800;", "not-well-formed"),
-    _in_body("NUL", b"\0", "not-well-formed"),
-    _in_body("control character", b"\x1b", "not-well-formed"),
-    _in_body("U+FFFE", b"\xef\xbf\xbe", "not-well-formed"),
-    _in_body("end of CDATA in text", b"]]>", "not-well-formed"),
-    _in_body("half a UTF-8 character", b"\xe2\x98", "unsupported-encoding"),
-    _in_body("overlong UTF-8", b"\xc0\xaf", "unsupported-encoding"),
-    _in_body("surrogate in UTF-8", b"\xed\xa0\x80", "unsupported-encoding"),
-    _in_body("unbound prefix", b"<a:b/>", "not-well-formed"),
-    _in_body("unbound attribute prefix", b"<b a:c=''/>", "not-well-formed"),
-    _in_body("prefix bound to nothing", b"<a:b xmlns:a=''/>", "not-well-formed"),
-    _in_body("attribute twice", b"<b c='' c=''/>", "not-well-formed"),
-    _in_body(
-        "attribute twice by namespace",
-        b"<b xmlns:x='u' xmlns:y='u' x:c='' y:c=''/>",
-        "not-well-formed",
+    _skipped("bare ampersand", b"a & b"),
+    _skipped("ampersand at the end", b"&"),
+    _skipped("nothing referred to", b"&;"),
+    _skipped("reference to NUL", b"&#0;"),
+    _skipped("reference to no number", b"&#x;"),
+    _skipped("reference to a surrogate", b"&#xD800;"),
+    _skipped("NUL", b"\0"),
+    _skipped("control character", b"\x1b"),
+    _skipped("U+FFFE", b"\xef\xbf\xbe"),
+    _skipped("end of CDATA in text", b"]]>"),
+    _skipped("half a UTF-8 character", b"\xe2\x98", "unsupported-encoding"),
+    _skipped("overlong UTF-8", b"\xc0\xaf", "unsupported-encoding"),
+    _skipped("surrogate in UTF-8", b"\xed\xa0\x80", "unsupported-encoding"),
+    _skipped("unbound prefix", b"<a:b/>"),
+    _skipped("unbound attribute prefix", b"<b a:c=''/>"),
+    _skipped("prefix bound to nothing", b"<a:b xmlns:a=''/>"),
+    _skipped("attribute twice", b"<b c='' c=''/>"),
+    _skipped("attribute twice by namespace", b"<b xmlns:x='u' xmlns:y='u' x:c='' y:c=''/>"),
+    _skipped(
+        "the namespace of xml as the default", b"<b xmlns='http://www.w3.org/XML/1998/namespace'/>"
     ),
-    _in_body("attribute without quotes", b"<b c=1/>", "not-well-formed"),
-    _in_body("attribute without value", b"<b c/>", "not-well-formed"),
+    _skipped("another prefix for xml", b"<b xmlns:c='http://www.w3.org/XML/1998/namespace'/>"),
+    _skipped("xml bound to something else", b"<b xmlns:xml='urn:x'/>"),
+    _skipped("xmlns bound", b"<b xmlns:xmlns='urn:x'/>"),
+    _skipped("the namespace of xmlns", b"<b xmlns='http://www.w3.org/2000/xmlns/'/>"),
+    _skipped("two colons", b"<a:b:c xmlns:a='urn:x'/>"),
+    _skipped("a brace and an unbound prefix", b"<x xmlns='urn:}'/><a:b/>"),
+    _skipped("reference to a form feed", b"<x xmlns='urn:&#12;'/>"),
+    _skipped("form feed", b"<x xmlns='urn:\f'/>"),
+    _in_body("a brace and a wrong end tag", b"<x xmlns='urn:}'/><b></c>", "not-well-formed"),
+    _in_body("bad UTF-8 and a wrong end tag", b"\xff<b></c>", "unsupported-encoding"),
+    _skipped("attribute without quotes", b"<b c=1/>"),
+    _skipped("attribute without value", b"<b c/>"),
     _in_body("less-than in an attribute", b"<b c='<'/>", "not-well-formed"),
     _in_body("less-than in a tag", b"<b <c/>", "not-well-formed"),
-    _in_body("nameless tag", b"< b/>", "not-well-formed"),
-    _in_body("empty tag", b"<><b/></>", "not-well-formed"),
-    _in_body("name of a digit", b"<1/>", "not-well-formed"),
+    _skipped("nameless tag", b"< b/>"),
+    _skipped("empty tag", b"<><b/></>"),
+    _skipped("name of a digit", b"<1/>"),
     _in_body("wrong end tag", b"<b></c>", "not-well-formed"),
-    _in_body("end tag with an attribute", b"<b></b c=''>", "not-well-formed"),
+    _skipped("end tag with an attribute", b"<b></b c=''>"),
     _in_body("stream closed inside", CLOSE, "not-well-formed"),
     _in_body("DTD in CDATA's clothes", b"<![cdata[x]]>", "restricted-xml"),
     Hostile("wrong end of a stanza", HEADER + b"<iq></message>", "not-well-formed"),
-    Hostile("slash apart", HEADER + EXECUTE + b"<iq/ ></iq>", "not-well-formed", good=1),
+    Hostile(
+        "slash apart",
+        HEADER + EXECUTE + b"<iq/ ></iq>" + EXECUTE,
+        None,
+        good=2,
+        skipped=1,
+        error="not-well-formed",
+    ),
+    Hostile(
+        "ends in the middle of another", HEADER + b"<iq>\0<a></iq><iq></a></iq>", "not-well-formed"
+    ),
     # between stanzas
     Hostile("text", HEADER + EXECUTE + b"x" + EXECUTE, "bad-format", good=1),
     Hostile("reference", HEADER + EXECUTE + b"&#32;" + EXECUTE, "bad-format", good=1),
@@ -139,6 +167,14 @@ HOSTILE = [
     Hostile("comment after", HEADER + CLOSE + b" <!---->", "not-well-formed", closed=True),
     Hostile("text after", HEADER + CLOSE + b"x", "not-well-formed", closed=True),
     # fine, however it looks
+    Hostile("brace in a namespace", HEADER + BODY % b"<x xmlns='urn:}'/>" + EXECUTE, None, good=2),
+    Hostile(
+        "brace in a prefix's namespace",
+        HEADER + BODY % b"<a:x xmlns:a='}{' a:b='1' b='2'/>" + EXECUTE,
+        None,
+        good=2,
+    ),
+    Hostile("an element of xml", HEADER + BODY % b"<xml:x xml:y='1'/>", None, good=1),
     Hostile("fake tags in CDATA", HEADER + BODY % b"<![CDATA[</message><!--&x;]]>", None, good=1),
     Hostile("brackets in CDATA", HEADER + BODY % b"<![CDATA[]]]]]>" + EXECUTE, None, good=2),
     Hostile("fake end in attribute", HEADER + BODY % b"<b c='/>' d=\"'>\"/>", None, good=1),
@@ -177,6 +213,20 @@ HOSTILE = [
         limits=SMALL,
     ),
     Hostile("wide", HEADER + b"<iq>" + b"<a/>" * 12 + b"</iq>", None, 0, 1, limits=SMALL),
+    Hostile(
+        "without end",
+        HEADER + b"<iq>" + b"<a>" * 300 + b"</a>" * 299,
+        "policy-violation",
+        limits=Limits(bytes=400, depth=6, elements=12, skipped=1000),
+    ),
+    Hostile(
+        "ill-formed and over a limit",
+        HEADER + BODY % (b"\xff" + b"x" * 400) + EXECUTE,
+        None,
+        1,
+        1,
+        limits=SMALL,
+    ),
     Hostile(
         "forbidden in what is skipped",
         HEADER + BODY % (b"x" * 400 + b"<!---->"),

@@ -4,9 +4,10 @@ Only the standard library, so that an interpreter without our environment can ru
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from xml.etree.ElementTree import Element
 
-from xep.stream import ElementReceived, Limits, ParserFailed, StreamParser
+from xep.stream import ElementReceived, Limits, ParserFailed, StanzaSkipped, StreamParser
 
 HEADER = (
     b"<?xml version='1.0'?>"
@@ -71,6 +72,8 @@ def plain(event: object) -> object:
         return ("element", tree(event.element), event.size)
     if isinstance(event, ParserFailed):
         return ("failed", event.error.condition)
+    if isinstance(event, StanzaSkipped) and event.error is not None:
+        return (replace(event, error=None), event.error.condition, event.error.text)
     return event
 
 

@@ -20,6 +20,8 @@ def test_hostile_stream(hostile: Hostile) -> None:
     events = parser.receive(hostile.data)
     assert sum(isinstance(event, ElementReceived) for event in events) == hostile.good
     assert sum(isinstance(event, StanzaSkipped) for event in events) == hostile.skipped
+    errors = [e.error and e.error.condition for e in events if isinstance(e, StanzaSkipped)]
+    assert errors == [hostile.error] * hostile.skipped
     assert any(isinstance(event, StreamClosed) for event in events) == hostile.closed
     failures = [event.error.condition for event in events if isinstance(event, ParserFailed)]
     if hostile.condition is None:

@@ -1,0 +1,49 @@
+"""Warnings about what strangers send: a flood of it must not become a flood of log lines."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+
+import structlog
+
+_EVERY_S: Final = 10.0
+_LONGEST: Final = 200
+"""Characters of a value that are logged."""
+
+
+class RareLog:
+    """Logs the first warning of a kind at once, then one every ten seconds.
+
+    Each line says in ``unlogged`` how many were left out since the one before it.
+
+    Args:
+        log: where the lines go.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self, log: structlog.typing.FilteringBoundLogger, clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._kinds: dict[
+            str, tuple[float, int]
+        ] = {}  # when the next line is due, and how many wait
+
+    def warning(self, kind: str, **values: Any) -> None:
+        """Warn. ``kind`` is one of few fixed sentences; long texts in ``values`` are cut."""
+        now = self._clock()
+        due, unlogged = self._kinds.get(kind, (now, 0))
+        if now < due:
+            self._kinds[kind] = due, unlogged + 1
+            return
+        self._kinds[kind] = now + _EVERY_S, 0
+        cut = {
+            key: value[:_LONGEST] + "…"
+            if isinstance(value, str) and len(value) > _LONGEST
+            else value
+            for key, value in values.items()
+        }
+        if unlogged:
+            cut["unlogged"] = unlogged
+        self._log.warning(kind, **cut)
