@@ -165,7 +165,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         content = ""
         for name, text in (("subject", self.subject), ("body", self.body), ("thread", self.thread)):
             if text is not None:
@@ -197,7 +197,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         content = "" if self.show is None else f"<show>{self.show}</show>"
         if self.status is not None:
             content += f"<status>{escape_text(self.status)}</status>"
@@ -215,7 +215,7 @@ class IQ(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         return _stanza("iq", self, "", () if self.payload is None else (self.payload,))
 
 

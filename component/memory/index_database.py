@@ -22,7 +22,7 @@ _log = structlog.get_logger("component.memory")
 
 FILE_NAME = ".index.db"
 
-_SHAPE: Final = 1  # to be raised with every change of the tables or of how words are told apart
+_SHAPE: Final = 2  # to be raised with every change of the tables or of how words are told apart
 _BUSY_SECONDS: Final = 5.0
 _STEP_PAGES: Final = 200  # merged at a time, so that others get their turn
 _SECURE_DELETE: Final = (3, 42, 0)

@@ -35,11 +35,7 @@ class Opaque(msgspec.Struct, frozen=True):
         )
 
     def encode(self, parent_namespace: str = "") -> str:
-        """As XML text, without the tail.
-
-        Raises:
-            EncodingError: a text or a value cannot stand in XML.
-        """
+        """As XML text, without the tail."""
         tag = self.tag
         namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
         xml = f"<{local}"

@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from xep.binding import Attr, Child, Lang, Name, Payload, Text, TextChild
-from xep.binding.escaping import without_forbidden
 from xep.data_forms import Form
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import Confirm
@@ -116,7 +115,7 @@ class Failure(Payload, frozen=True, kw_only=True):
     def of(cls, error: StanzaError, *, repeatable: bool = False) -> "Failure":
         """What ``error`` says of a request, said of a task."""
         known = tuple([one for one in error.application if isinstance(one, get_args(Condition))])
-        text = FailureText(text=without_forbidden(error.text), lang=error.lang)
+        text = FailureText(text=error.text, lang=error.lang)
         return cls(repeatable=repeatable, conditions=known, texts=(text,) if error.text else ())
 
 

@@ -224,7 +224,6 @@ async def test_a_task_that_runs_out_of_time_failed(open_storage: Open) -> None:
     [
         ((Output("x" * 5000),), errors.TooBig(limit=4000)),
         ((Output("a", name="n"), Output("b", name="n")), errors.Internal()),
-        ((Output("\x00"),), errors.Internal()),
     ],
 )
 async def test_results_that_cannot_be_sent_are_failures(
