@@ -218,8 +218,8 @@ def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
     """The lines that may be of the keys with these marks, in their order.
 
     Most lines of a file are of others, and reading one takes far longer than searching it. JSON
-    can write a key as its mark, or else with `\\u`, `\\/` and the like, and `fit` may have changed it: so
-    what makes either possible is searched for as well.
+    can write a key as its mark, or else with `\\u`, `\\/` and the like, and `fit` may have changed
+    it: so what makes either possible is searched for as well.
     """
     first = len(_BOM) if data.startswith(_BOM) else 0
 

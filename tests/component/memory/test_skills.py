@@ -249,9 +249,8 @@ async def test_a_poisoned_file_is_read_and_its_memory_can_be_forgotten(tmp_path:
             file.write(
                 b'{"key": "tea\\u0001", "content": "sencha \\u0000", "by": "ann@example.com"}\n'
             )
-            file.write(
-                '{"key": "pot\ufffe", "content": "sencha \uffff", "by": "ann@example.com"}\n'.encode()
-            )
+            line = '{"key": "pot\ufffe", "content": "sencha \uffff", "by": "ann@example.com"}\n'
+            file.write(line.encode())
         _, data = await call("search", query="sencha")
         assert {one["key"] for one in data} == {"cake", "tea\ufffd", "pot\ufffd"}
         for key in ("tea\ufffd", "pot\ufffe"):
