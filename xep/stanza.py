@@ -10,6 +10,7 @@ from xep.binding import ContentError, Opaque, Payload, decode, encode
 from xep.binding.decoder import Decoder, decoder_for
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID
+from xep.language import language_tag
 from xep.stanza_error import StanzaError
 
 NAMESPACE: Final = "jabber:client"
@@ -46,7 +47,7 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         id: the ``id`` attribute.
         sender: the ``from`` attribute, byte for byte as the server passed it.
         to: the ``to`` attribute, likewise.
-        lang: ``xml:lang`` of the stanza.
+        lang: ``xml:lang`` of the stanza; None also for one that is no language tag.
         sole_child: the name of the only child, as an IQ get or set must have one (RFC 6120
             §8.2.3); None when there is none or more than one.
     """
@@ -66,6 +67,8 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         element = self._element
         self.kind = _KINDS.get(element.tag)
         type_, self.id, self.sender, self.to, self.lang = map(element.attrib.get, _HEAD)
+        if self.lang is not None:
+            self.lang = language_tag(self.lang)
         self.type = type_ or _DEFAULT_TYPES.get(self.kind or "", "")
         self.sole_child = element[0].tag if len(element) == 1 else None
 

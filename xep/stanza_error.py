@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 from xep.binding import ContentError, Payload, decode, encode
 from xep.binding.escaping import escape_attribute, escape_text
+from xep.language import language_tag
 
 NAMESPACE: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -133,7 +134,7 @@ class StanzaError(Exception):
         classes = {payload.xml.tag: payload for payload in known}
         for child in element:
             if child.tag == f"{{{NAMESPACE}}}text":
-                text, lang = child.text or "", child.get(_XML_LANG, "en")
+                text, lang = child.text or "", language_tag(child.get(_XML_LANG)) or "en"
             elif child.tag.startswith(f"{{{NAMESPACE}}}"):
                 name = child.tag.rpartition("}")[2]
                 if name in DEFAULT_TYPES:

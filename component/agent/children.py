@@ -46,7 +46,12 @@ class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ]
     role: Annotated[
-        str, msgspec.Meta(description="One or two words on what it is, such as researcher.")
+        str,
+        msgspec.Meta(
+            description="One or two words on what it is, such as researcher.",
+            max_length=64,
+            pattern=r"^[^\r\n]*$",
+        ),
     ] = "helper"
     instructions: Annotated[str, msgspec.Meta(description="What it must keep to.")] = ""
     skills: Annotated[

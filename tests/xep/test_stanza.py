@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xep.strategies import elements, jids, opaques, payloads, xml_text
+from tests.xep.strategies import LANGUAGES, elements, jids, opaques, payloads, xml_text
 from xep.binding import ContentError, Opaque
 from xep.delay import Delay
 from xep.fluux_agent.execute import Execute, Param
@@ -46,7 +46,7 @@ def test_iq(kind: Any, id_: str, to: Any, from_: Any, payload: Execute | None) -
 @given(
     st.sampled_from(["chat", "groupchat", "headline", "normal"]),
     st.none() | xml_text,
-    st.none() | xml_text,
+    st.none() | LANGUAGES,
     st.none() | xml_text,
     st.none() | xml_text,
     st.none() | xml_text,
