@@ -402,6 +402,15 @@ def remote_failure(*, repeatable: bool) -> StanzaError:
     )
 
 
+def answer_not_kept() -> StanzaError:
+    """The work was carried out, and its answer has made room for newer ones."""
+    return StanzaError(
+        "internal-server-error",
+        "The request was carried out once and its answer is no longer kept. It is not run again.",
+        application=(OutcomeUnknown(),),
+    )
+
+
 def outcome_unknown() -> StanzaError:
     """A step began and left no record: ``internal-server-error``."""
     return StanzaError(
