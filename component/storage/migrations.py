@@ -232,7 +232,8 @@ MIGRATIONS: tuple[Step, ...] = (
         """,
     ),
     # 9: how many bytes each task and each recorded answer takes, to bound them for each principal;
-    # of what was there before, the characters
+    # of what was there before, the characters. The last columns of an index are there only
+    # so that SQLite need not read the rows for them.
     Step(
         "ALTER TABLE tasks ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
         """
@@ -247,11 +248,11 @@ MIGRATIONS: tuple[Step, ...] = (
                 FROM inputs WHERE inputs.task = tasks.id)
         """,
         """
-        CREATE INDEX tasks_kept ON tasks (principal, updated, id, bytes)
-        WHERE state IN ('completed', 'failed', 'rejected', 'cancelled') AND untold IS NULL
+        CREATE INDEX tasks_kept ON tasks (principal, updated, id, bytes, state, untold)
+        WHERE state IN ('completed', 'failed', 'rejected', 'cancelled')
         """,
         """
-        CREATE INDEX tasks_open_bytes ON tasks (principal, bytes)
+        CREATE INDEX tasks_open_bytes ON tasks (principal, bytes, state)
         WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')
         """,
         "DROP INDEX tasks_open",

@@ -35,8 +35,11 @@ _LOOK: Final = 0.1
 """Of a bound, how much is added before it is asked what there is. With several instances on one
 database each adds as much unseen by the others."""
 
-ENDED: Final = "state IN ('completed', 'failed', 'rejected', 'cancelled') AND untold IS NULL"
-"""Ended, and its end has been sent: as the index `tasks_kept` has it."""
+_AGAIN_S: Final = 2.0
+"""Seconds after which it is tried again where nothing could go, since no end had been sent yet."""
+
+ENDED: Final = "state IN ('completed', 'failed', 'rejected', 'cancelled')"
+"""As the index `tasks_kept` has it."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -98,7 +101,7 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
         return Removed(answers=answers, left_tasks=count, left_bytes=size, more=more)
     found = database.execute(
         f"SELECT id, bytes, created FROM tasks WHERE principal = ? AND {ENDED}"  # noqa: S608 - texts of ours
-        f" ORDER BY updated, id LIMIT {_PORTION}{skip}",
+        f" AND untold IS NULL ORDER BY updated, id LIMIT {_PORTION}{skip}",
         (principal,),
     ).fetchall()
     lower = Bounds(int(bounds.tasks * _FULL), int(bounds.bytes * _FULL))
@@ -182,14 +185,19 @@ class EndedTasks:
         except StorageError as error:
             _log.warning("could not count what is kept of ended tasks", reason=str(error))
         while True:
+            again: dict[str, None] = {}
             while self._due:
                 principal = next(iter(self._due))
                 del self._due[principal]
-                await self._look(principal)
-            await self._work.wait()
+                if not await self._look(principal):
+                    again[principal] = None
+            with anyio.move_on_after(_AGAIN_S if again else None):
+                await self._work.wait()
             self._work = anyio.Event()
+            self._due |= again
 
-    async def _look(self, principal: str) -> None:
+    async def _look(self, principal: str) -> bool:
+        """Remove what is too much; whether nothing is any more."""
         op = partial(remove, principal=principal, bounds=self._bounds, replay_ms=self._replay_ms)
         tasks = size = answers = 0
         try:
@@ -201,7 +209,7 @@ class EndedTasks:
                     break
         except StorageError as error:
             _log.warning("could not remove ended tasks", principal=principal, reason=str(error))
-            return
+            return True
         most = self._share()
         self._left[principal] = (
             min(most[0], self._bounds.tasks - removed.left_tasks),
@@ -215,6 +223,7 @@ class EndedTasks:
                 bytes=size,
                 answers=answers,
             )
+        return not self._bounds.exceeded(removed.left_tasks, removed.left_bytes)
 
     def _share(self) -> tuple[int, int]:
         return int(self._bounds.tasks * _LOOK), int(self._bounds.bytes * _LOOK)

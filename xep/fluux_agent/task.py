@@ -154,6 +154,8 @@ class Tasks(Payload, frozen=True, kw_only=True):
 
     In the question ``state``, ``context`` and ``since`` (changed then or later) narrow the list.
     In the answer a task holds its attributes and its progress; the rest is asked for one by one.
+    ``ended`` and ``ended_bytes`` say how much of ended tasks is kept for the principal, whatever
+    was asked for.
     """
 
     xml = Name(NAMESPACE, "tasks")
@@ -161,6 +163,8 @@ class Tasks(Payload, frozen=True, kw_only=True):
     state: Annotated[State | None, Attr()] = None
     context: Annotated[str | None, Attr()] = None
     since: Annotated[datetime | None, Attr()] = None
+    ended: Annotated[int | None, Attr()] = None
+    ended_bytes: Annotated[int | None, Attr("ended-bytes")] = None
     tasks: Annotated[tuple[Task, ...], Child(malformed="drop")] = ()
     page: Annotated[ResultSet | None, Child()] = None
 
