@@ -152,13 +152,13 @@ def _told(sheet: TaskSheet) -> Iterable[str]:
 def told_kept(tasks: int, size: int, bounds: Bounds) -> str:
     """What is kept of a principal's ended tasks, and what becomes of more."""
     return (
-        f"I keep {tasks} of your ended tasks ({_megabytes(size)}). When there are more than"
-        f" {bounds.tasks}, or more than {_megabytes(bounds.bytes)} of them, I remove the oldest."
+        f"I keep {tasks} of your ended tasks ({_told_bytes(size)}). When there are more than"
+        f" {bounds.tasks}, or more than {_told_bytes(bounds.bytes)} of them, I remove the oldest."
     )
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1_000_000:.3g} MB"
+def _told_bytes(size: int) -> str:
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{-(-size // 1000)} kB"
 
 
 def span(seconds: int) -> str:

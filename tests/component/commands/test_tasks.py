@@ -108,7 +108,7 @@ async def test_everybody_sees_its_own(tmp_path: Path) -> None:
         assert ids(await b.say(ALICE, "tasks state=completed limit=5")) == ["t-b"]
         assert "\n… and 1 more.\n" in (await b.say(ALICE, "tasks limit=1")).text
         kept = (
-            "\nI keep 1 of your ended tasks (0.001 MB). When there are more than 100, or more than"
+            "\nI keep 1 of your ended tasks (2 kB). When there are more than 100, or more than"
             " 2 MB of them, I remove the oldest."
         )
         assert (await b.say(ALICE, "tasks")).text.endswith(kept)
