@@ -1,6 +1,7 @@
 """What `xmpp-agent doctor` looks at: each thing that can be wrong, one after the other."""
 
 from collections.abc import AsyncIterator, Sequence
+from itertools import chain
 
 import anyio
 from anyio import to_thread
@@ -12,6 +13,7 @@ from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
 from component.policy import PolicyError
+from component.private import close_to_others, exposed
 from component.router.router import Event, Router, RouterOptions
 from component.router.table import IQRoute, Request
 from component.service import connection_options, load_skills, make_policy
@@ -25,10 +27,11 @@ from xep.stanza_error import StanzaError
 _ANSWER_S = 10.0
 
 
-async def check_all(settings: Settings) -> AsyncIterator[Check]:
+async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterator[Check]:
     """Look at everything, in the order in which it is needed; each check as it is done.
 
-    What rests on something that failed is not looked at.
+    What rests on something that failed is not looked at. With `repair`, files that others may read
+    are closed to them.
     """
     for check in (_notice(settings), _policy(settings), _skills(settings)):
         if check is not None:
@@ -37,6 +40,10 @@ async def check_all(settings: Settings) -> AsyncIterator[Check]:
         yield check
     storage = await _storage(settings)
     yield storage
+    if storage.verdict != "failed":
+        permissions = await to_thread.run_sync(_permissions, settings, repair)
+        if permissions is not None:
+            yield permissions
     if storage.verdict != "failed" or settings.memory.path is not None:
         async for check in check_agents(settings):
             yield check
@@ -116,6 +123,27 @@ async def _storage(settings: Settings) -> Check:
         return Check("storage", "warning", text)
     except StorageError as error:
         return Check("storage", "failed", str(error))
+
+
+def _permissions(settings: Settings, repair: bool) -> Check | None:
+    """What others than the owner can read; None if there is nothing."""
+    found = list(dict.fromkeys(chain(*map(exposed, (settings.storage.path, settings.memory_path)))))
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    if not repair:
+        text = (
+            f"{found[0]}{more} can be read or written by other users of this machine; "
+            "`xmpp-agent doctor --repair` takes these permissions away"
+        )
+        return Check("permissions", "warning", text)
+    try:
+        for path in found:
+            close_to_others(path)
+    except OSError as error:
+        text = f"the permissions of {error.filename} cannot be changed: {error.strerror}"
+        return Check("permissions", "failed", text)
+    return Check("permissions", "ok", f"{found[0]}{more} can no longer be read by other users")
 
 
 async def _connection(settings: Settings) -> tuple[Check, Established | None]:

@@ -2,18 +2,19 @@
 
 Rooms log through structlog: `log = structlog.get_logger("component.connection")`, then
 `log.info("connected", host=host)`. What libraries send to the standard `logging` leaves by the
-same way.
+same way. No line is longer than `component.log_lines` allows, and none can be forged.
 """
 
 import logging
 import os
 import sys
-from io import StringIO
 from typing import Literal, TextIO
 
 import structlog
 from pydantic import SecretStr
-from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from component.log_lines import bound, render_exception, visible
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "human", "json"]
@@ -88,31 +89,19 @@ def _human(*, colours: bool) -> list[Processor]:
         colors=colours,
         # Quoted, because values come from the network: no line breaks, no terminal escapes.
         repr_native_str=True,
-        # The default shows local variables, secrets among them.
-        exception_formatter=_traceback,
+        # Exceptions come as text already. The default would show local variables, secrets too.
+        exception_formatter=structlog.dev.plain_traceback,
     )
-    return [_printable, renderer]
+    return [render_exception, bound, _printable, renderer]
 
 
 def _json() -> list[Processor]:
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [render_exception, bound, structlog.processors.JSONRenderer()]
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    event["event"] = _visible(str(event.get("event", "")))
+    event["event"] = visible(str(event.get("event", "")))
     return event
-
-
-def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
-    plain = StringIO()
-    structlog.dev.plain_traceback(plain, exc_info)
-    out.write("\n".join(map(_visible, plain.getvalue().split("\n"))))
-
-
-def _visible(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

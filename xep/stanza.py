@@ -11,6 +11,7 @@ from xep.binding.decoder import Decoder, decoder_for
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.binding.raw import write
 from xep.jid import JID
+from xep.language import language_tag
 from xep.stanza_error import StanzaError
 
 NAMESPACE: Final = "jabber:client"
@@ -47,7 +48,7 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         id: the ``id`` attribute.
         sender: the ``from`` attribute, byte for byte as the server passed it.
         to: the ``to`` attribute, likewise.
-        lang: ``xml:lang`` of the stanza.
+        lang: ``xml:lang`` of the stanza; None also for one that is no language tag.
         sole_child: the name of the only child, as an IQ get or set must have one (RFC 6120
             §8.2.3); None when there is none or more than one.
     """
@@ -67,6 +68,8 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         element = self._element
         self.kind = _KINDS.get(element.tag)
         type_, self.id, self.sender, self.to, self.lang = map(element.attrib.get, _HEAD)
+        if self.lang is not None:
+            self.lang = language_tag(self.lang)
         self.type = type_ or _DEFAULT_TYPES.get(self.kind or "", "")
         self.sole_child = element[0].tag if len(element) == 1 else None
 
@@ -173,7 +176,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         content = ""
         for name, text in (("subject", self.subject), ("body", self.body), ("thread", self.thread)):
             if text is not None:
@@ -205,7 +208,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         content = "" if self.show is None else f"<show>{self.show}</show>"
         if self.status is not None:
             content += f"<status>{escape_text(self.status)}</status>"
@@ -223,7 +226,7 @@ class IQ(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a text cannot stand in XML."""
+        """As XML text. Raises EncodingError when a value has no form on the wire."""
         return _stanza("iq", self, "", () if self.payload is None else (self.payload,))
 
 

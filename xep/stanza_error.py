@@ -5,7 +5,8 @@ from typing import Final, Literal, cast, get_args
 from xml.etree.ElementTree import Element, fromstring
 
 from xep.binding import ContentError, Payload, decode, encode
-from xep.binding.escaping import escape_attribute, escape_text, without_forbidden
+from xep.binding.escaping import escape_attribute, escape_text
+from xep.language import language_tag
 
 NAMESPACE: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -110,8 +111,7 @@ class StanzaError(Exception):
         xml += f"<{self.condition} xmlns='{NAMESPACE}'"
         xml += f">{escape_text(self.address)}</{self.condition}>" if self.address else "/>"
         if self.text:
-            # The text may quote what a sender sent; an error that cannot be encoded helps nobody.
-            text = escape_text(without_forbidden(self.text))
+            text = escape_text(self.text)
             lang = escape_attribute(self.lang)
             xml += f"<text xmlns='{NAMESPACE}' xml:lang='{lang}'>{text}</text>"
         return xml + "".join(map(encode, self.application)) + "</error>"
@@ -140,7 +140,7 @@ class StanzaError(Exception):
             namespace, _, name = child.tag.rpartition("}")
             if namespace == "{" + NAMESPACE:
                 if name == "text":
-                    text, lang = child.text or "", child.get(_XML_LANG, "en")
+                    text, lang = child.text or "", language_tag(child.get(_XML_LANG)) or "en"
                 elif name in DEFAULT_TYPES:
                     condition = cast("Condition", name)
                     address = child.text if name in ("gone", "redirect") else None

@@ -1,6 +1,7 @@
 """A turn's calls of tools: on record before they are made, asked about until their results are."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,9 @@ from component.agent.witness import Witness
 from component.memory.lines import Called, Line, Note
 from component.models.call_ids import distinct
 from component.models.protocol import Completion, ToolCall
+
+_QUOTED: Final = 500
+"""Characters of a request that a note repeats."""
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -150,7 +154,9 @@ class Calling:
         parked = _parked(results.values(), run.rounds, new=bool(lines))
         if parked is None and run.journal.interleaved():
             names = ", ".join(sorted({call.name for call in waiting}))
-            about = run.ask.messages[0].body[:500]
+            asked = run.ask.messages[0]
+            # A note is a system message: what another agent wrote has no place in it.
+            about = _quoted(asked.body) if asked.taint in (None, "person") else "another agent's"
             lines.append(
                 Note(content=sentences.LATE.format(names=names, request=about), turn=run.ask.id)
             )
@@ -184,3 +190,9 @@ def _parked(
         return None
     question = any(one.question for one in waiting)
     return Parked(tuple(one.task for one in waiting), question, number, new)
+
+
+def _quoted(text: str) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text[:_QUOTED].split())
+    return f'"{line}…"' if len(text) > _QUOTED else f'"{line}"'

@@ -46,7 +46,12 @@ class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ]
     role: Annotated[
-        str, msgspec.Meta(description="One or two words on what it is, such as researcher.")
+        str,
+        msgspec.Meta(
+            description="One or two words on what it is, such as researcher.",
+            max_length=64,
+            pattern=r"^[^\r\n]*$",
+        ),
     ] = "helper"
     instructions: Annotated[str, msgspec.Meta(description="What it must keep to.")] = ""
     skills: Annotated[
@@ -102,7 +107,7 @@ class Children:
             return ToolResult("Sub-agents are not allowed here.", is_error=True)
         try:
             spawn = msgspec.json.decode(arguments, type=Spawn)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             self.refused(caller, NAME)
             return ToolResult(f"No sub-agent was made: {error}.", is_error=True)
         for what, asked, had in (
@@ -134,7 +139,7 @@ class Children:
         """End a sub-agent, and all that it is at or waits for."""
         try:
             spawn = msgspec.json.decode(call.arguments, type=Spawn)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return
         ask = self._ask(caller, call.id, spawn)
         await self._engine.stop(ask)

@@ -9,6 +9,8 @@ import secrets
 from typing import Final
 
 _FENCE_LIKE: Final = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
+_LONGEST_VALUE: Final = 256
+"""Characters of a value that are shown; an address may have 3,071 bytes (RFC 7622 §3.1)."""
 _ORIGINS: Final = {
     "person": "the person",
     "peer": "another agent",
@@ -37,6 +39,13 @@ class Fence:
             f'<data-{self.word} from="{said}"{warning}>\n'
             f"{neutral(text, self.word)}\n</data-{self.word}>"
         )
+
+    def value(self, text: str) -> str:
+        """Put a short value that others choose, such as an address, between fences on one line."""
+        line = " ".join(neutral(text, self.word).split())
+        if len(line) > _LONGEST_VALUE:
+            line = line[: _LONGEST_VALUE - 1] + "…"
+        return f"<data-{self.word}>{line}</data-{self.word}>"
 
     def out_of(self, text: str) -> str:
         """What a model said, without fences that it imitated: their word is for nobody else."""

@@ -70,11 +70,13 @@ def instructions(
     if recalled:
         parts.append("Memories that may bear on this message, if they do:")
         parts += [_memory(one, fence, scan) for one in recalled]
-    language = f" Their client's language is {incoming.lang}." if incoming.lang else ""
+    lang = incoming.lang
+    language = f" Their client's language is {fence.value(lang)}." if lang else ""
     # A sub-agent has the label of all that it is told; whom it works for stays the same.
     peer = ", another agent" if incoming.taint == "peer" and not profile.above else ""
     parts.append(
-        f"Your name is {title}. You talk with {incoming.principal}{peer}.{language}"
+        f"Your name is {title}. You talk with {fence.value(str(incoming.principal))}"
+        f"{peer}.{language}"
         f" It is {now:%A}, {now:%Y-%m-%d %H:%M} UTC."
     )
     return "\n\n".join(parts)

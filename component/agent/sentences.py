@@ -43,7 +43,7 @@ GOES_ON: Final = "This takes long and goes on as task {task}. The result will st
 UNAVAILABLE: Final = "The tool cannot be reached now."
 LATE: Final = (
     "What was called earlier ({names}) has just ended, and its result stands at the call. Other"
-    " messages came between. The request was: {request} Go on with that now."
+    " messages came between. The request was {request}. Go on with that now."
 )
 LOOP: Final = (
     "{pattern} That leads nowhere. Try something different, or answer with what you have; if it"

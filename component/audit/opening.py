@@ -17,6 +17,7 @@ from component.audit.heads import Head, own_head
 from component.audit.journal import Journal, failing, sync_directory
 from component.audit.lines import Link, Sealed, read_line
 from component.audit.protocol import Event
+from component.private import make_directory, open_private
 
 CHAIN_FILE: Final = "chain"
 """Holds the name of the record, by which the database knows it."""
@@ -44,7 +45,7 @@ def open_record(
     """
     directory = data / DIRECTORY
     with failing(directory):
-        directory.mkdir(mode=0o700, exist_ok=True)
+        make_directory(directory)
         chain = read_chain(directory)
         head = own_head(heads, chain, directory)
         if chain is None:
@@ -71,7 +72,7 @@ def check_writable(data: Path) -> None:
     """
     directory = data / DIRECTORY
     with failing(directory):
-        directory.mkdir(mode=0o700, exist_ok=True)
+        make_directory(directory)
         with tempfile.TemporaryFile(dir=directory):
             pass
 
@@ -86,7 +87,7 @@ def read_chain(directory: Path) -> str | None:
 
 
 def _write_chain(directory: Path, chain: str) -> None:
-    with (directory / CHAIN_FILE).open("w") as file:
+    with open_private(directory / CHAIN_FILE, "w") as file:
         file.write(f"{chain}\n")
         file.flush()
         os.fsync(file.fileno())
@@ -111,7 +112,7 @@ def _set_aside(path: Path, rest: bytes, size: int, last: Sealed | None) -> Event
     """Take what is no line out of a file, and keep it beside it."""
     digest = hashlib.sha256(rest).hexdigest()
     kept = path.with_name(f"torn-{digest[:12]}.bin")
-    with kept.open("wb") as file:
+    with open_private(kept, "wb") as file:
         file.write(rest)
         file.flush()
         os.fsync(file.fileno())

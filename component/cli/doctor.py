@@ -18,11 +18,12 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("wron
 @click.command()
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a check.")
-def doctor(config: Path, as_json: bool) -> None:
+@click.option("--repair", is_flag=True, help="Take the permissions of other users away from files.")
+def doctor(config: Path, as_json: bool, repair: bool) -> None:
     """Check everything that can be wrong: the file, the policy, the skills, the language models,
-    the data directory, the memory, personas, metrics, the way to the server, the handshake, and
-    whether IQs pass through the server and back. Models are not made to say anything, so that costs
-    nothing.
+    the data directory and who else can read it, the memory, personas, metrics, the way to the
+    server, the handshake, and whether IQs pass through the server and back. Models are not made to
+    say anything, so that costs nothing.
 
     It connects as the component, so stop the service first to have that checked too. Ends with 0 if
     nothing is wrong, and with 1 if something is.
@@ -41,16 +42,16 @@ def doctor(config: Path, as_json: bool) -> None:
     # The checks say themselves what is wrong, in sentences.
     logs.configure("error", settings.log.format)
     _show(Check("configuration", "ok", f"{config} can be read"), as_json)
-    failed = anyio.run(_look, settings, as_json, backend=settings.backend)
+    failed = anyio.run(_look, settings, as_json, repair, backend=settings.backend)
     if failed:
         raise Fault(f"{failed} of the checks failed.")
 
 
-async def _look(settings: "Settings", as_json: bool) -> int:
+async def _look(settings: "Settings", as_json: bool, repair: bool) -> int:
     from component.checks import check_all  # noqa: PLC0415
 
     failed = 0
-    async for check in check_all(settings):
+    async for check in check_all(settings, repair=repair):
         _show(check, as_json)
         failed += check.verdict == "failed"
     return failed

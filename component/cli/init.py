@@ -8,6 +8,7 @@ import click
 
 from component.cli.frame import Fault, interactive
 from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
+from component.private import make_directory, open_private
 
 _SECRET_NAME = "AGENT_SECRET"  # noqa: S105 the variable's name
 _SERVERS = tuple(DEFAULT_PORTS)
@@ -81,10 +82,11 @@ def init(
     secret, kept = _secret(path.with_suffix(".env"))
     attachment = Attachment(domain=domain, secret=secret, host=host, port=port)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         if not kept:
             _keep(path.with_suffix(".env"), secret)
-        path.write_text(text, encoding="utf-8")
+        with open_private(path, "w") as file:
+            file.write(text)
     except OSError as error:
         raise Fault(f"{error.filename} cannot be written: {error.strerror}") from None
 

@@ -1,5 +1,7 @@
 """`xmpp-agent`: the group, and the table that says where each command is."""
 
+import os
+
 import click
 
 from component.cli.exit_codes import ExitCode
@@ -40,5 +42,9 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command line; ends the process with one of the documented exit codes."""
+    """Run the command line; ends the process with one of the documented exit codes.
+
+    What it makes is for its user alone: conversations, memories and secrets are in it.
+    """
+    os.umask(0o077)
     group(prog_name="xmpp-agent")

@@ -6,7 +6,15 @@ from typing import Annotated, Protocol
 import msgspec
 
 from component.commands.definition import Answer, AnyCommand, Asking, CommandError, Outline
-from component.commands.views import TaskSheet, line_of, sheet_of, told_line, told_sheet
+from component.commands.views import (
+    TaskSheet,
+    line_of,
+    sheet_of,
+    told_kept,
+    told_line,
+    told_sheet,
+)
+from component.tasks.kept import Bounds
 from component.tasks.ledger import Counts, Held, RefusedError
 from component.tasks.protocol import Tasks
 from xep.fluux_agent.execute import State
@@ -109,9 +117,13 @@ class TaskCommands:
         ledger: everybody's tasks.
         tasks: the durable work; without it there are no tasks of one's own to ask for, which is
             so for the operator.
+        bounds: how much of ended tasks is kept for one principal.
     """
 
-    def __init__(self, ledger: Ledger, tasks: Tasks | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, tasks: Tasks | None = None, bounds: Bounds | None = None
+    ) -> None:
+        self._bounds = bounds
         self._ledger = ledger
         self._tasks = tasks
 
@@ -135,7 +147,11 @@ class TaskCommands:
         lines = [line_of(task) for task in found.tasks]
         more = 0 if found.page is None else (found.page.count or 0) - len(lines)
         text = "\n".join(map(told_line, lines)) or _none(params.state)
-        return Answer(f"{text}\n… and {more} more." if more > 0 else text, lines)
+        if more > 0:
+            text += f"\n… and {more} more."
+        if found.ended and self._bounds is not None:
+            text += f"\n{told_kept(found.ended, found.ended_bytes or 0, self._bounds)}"
+        return Answer(text, lines)
 
     async def _all(self, asking: Asking, params: AllTasks) -> Answer:
         principal = params.principal

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from component.tasks.kept import Bounds
 from xep.file_sharing import FileSharing
 from xep.fluux_agent.task import Task
 
@@ -146,6 +147,18 @@ def _told(sheet: TaskSheet) -> Iterable[str]:
         if len(text) > _LONGEST_TEXT:
             text = text[: _LONGEST_TEXT - 1] + "…"
         yield f"{piece.name}: {text}"
+
+
+def told_kept(tasks: int, size: int, bounds: Bounds) -> str:
+    """What is kept of a principal's ended tasks, and what becomes of more."""
+    return (
+        f"I keep {tasks} of your ended tasks ({_told_bytes(size)}). When there are more than"
+        f" {bounds.tasks}, or more than {_told_bytes(bounds.bytes)} of them, I remove the oldest."
+    )
+
+
+def _told_bytes(size: int) -> str:
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{-(-size // 1000)} kB"
 
 
 def span(seconds: int) -> str:

@@ -91,7 +91,7 @@ class ToolRoad:
         given = arguments.strip() or "{}"
         try:
             msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         asker: Asker = "model"

@@ -63,7 +63,7 @@ class Written:
         """What comes of it: an error too is an outcome, and is recorded (RPL-013).
 
         A result is XML text where that is easy: some text with nothing in it that XML would have to
-        escape or cannot carry.
+        escape or replace.
         """
         invoke = self._invoke
         started = perf_counter()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from component.private import make_directory
 from component.storage.errors import StorageError
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe put in place of a file never blocks
@@ -38,7 +39,7 @@ def open_root(path: Path) -> Path:
     The path itself may lead through symbolic links: it is the operator's.
     """
     with explained(path, "made or opened"):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path)
         return path.resolve(strict=True)
 
 

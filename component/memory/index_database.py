@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from component.private import open_private
 from component.storage.errors import StorageError, explained
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _log = structlog.get_logger("component.memory")
 
 FILE_NAME = ".index.db"
 
-_SHAPE: Final = 1  # to be raised with every change of the tables or of how words are told apart
+_SHAPE: Final = 2  # to be raised with every change of the tables or of how words are told apart
 _BUSY_SECONDS: Final = 5.0
 _STEP_PAGES: Final = 200  # merged at a time, so that others get their turn
 _SECURE_DELETE: Final = (3, 42, 0)
@@ -260,7 +261,10 @@ class IndexDatabase:
 
     def _keep_out_of_git(self) -> None:
         # Directories of memories are kept under version control; what can be made anew need not be.
-        with suppress(FileExistsError), self.path.with_name(".gitignore").open("x") as file:
+        with (
+            suppress(FileExistsError),
+            open_private(self.path.with_name(".gitignore"), "x") as file,
+        ):
             file.write(f"{FILE_NAME}*\n.*.new\n")
 
     def _delete(self) -> None:

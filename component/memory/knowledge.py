@@ -29,6 +29,7 @@ from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
 from component.policy.taint import Taint
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
+from xep.characters import without_forbidden
 from xep.jid import JID
 
 _log = structlog.get_logger("component.memory")
@@ -94,6 +95,7 @@ class Knowledge:
         It is on the disk when this returns. What says nothing new is left as it is. Raises
         KnowledgeError, and StorageError.
         """
+        memo = _fit(memo)
         try:
             place = self._writable(scope, agent, principal)
             self._check(memo)
@@ -112,6 +114,7 @@ class Knowledge:
         self, agent: str, principal: JID, key: str, *, trace: str = ""
     ) -> list[Remembered]:
         """The memories of this very key, one for each scope that has it. Raises StorageError."""
+        key = without_forbidden(key)
         places = self._sharing.visible(agent, principal)
         await self._fresh.refresh(places)
         found = []
@@ -126,6 +129,7 @@ class Knowledge:
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> list[Remembered]:
         """All versions of a memory that are kept, the oldest first. Raises StorageError."""
+        key = without_forbidden(key)
         place = self._sharing.place(scope, agent, principal)
         if place is None:
             return []
@@ -138,6 +142,8 @@ class Knowledge:
         self, agent: str, principal: JID, search: Search, *, trace: str = ""
     ) -> list[Remembered]:
         """The memories that fit best, of all that the principal sees. Raises StorageError."""
+        tags = tuple(map(without_forbidden, search.tags))
+        search = search._replace(topic=without_forbidden(search.topic), tags=tags)
         found = await self._find(agent, principal, search)
         self._tell(trace, agent, principal, "done", "", f"found {len(found)} by searching")
         return found
@@ -150,6 +156,7 @@ class Knowledge:
         A line stays that says that something of this key was forgotten, and when. False if there is
         no such memory. Raises KnowledgeError, and StorageError.
         """
+        key = without_forbidden(key)
         try:
             place = self._writable(scope, agent, principal)
             async with self._fresh.locks.hold(place.owner):
@@ -334,6 +341,17 @@ class Knowledge:
                 f"The memories of {place.scope} take {seen.size} bytes, and more is not kept."
                 " Have some forgotten first."
             )
+
+
+def _fit(memo: Memo) -> Memo:
+    """The memo without characters that XML cannot carry: each becomes U+FFFD."""
+    return memo._replace(
+        key=without_forbidden(memo.key),
+        body=without_forbidden(memo.body),
+        title=without_forbidden(memo.title),
+        topic=without_forbidden(memo.topic),
+        tags=tuple(map(without_forbidden, memo.tags)),
+    )
 
 
 def _versions(place: Place, key: str) -> list[Item]:

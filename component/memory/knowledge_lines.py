@@ -13,12 +13,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from component.policy.taint import Taint
+from xep.characters import without_forbidden
 
 FILE_NAME = "knowledge.jsonl"
 
 _BOM = b"\xef\xbb\xbf"  # some editors begin a file with it
 _END: Final = ord("\n")
-_HIDING: Final = re.compile(rb"\\[u/]")
+_HIDING: Final = re.compile(rb"\\[u/bf]")
+_NO_CHARACTERS: Final = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")  # U+FFFE, U+FFFF
+_SUSPECT: Final = re.compile(rb"\\[ubf]|\xef\xbf[\xbe\xbf]")
+"""What a line has in it if one of its texts may hold a character that XML cannot carry."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -103,15 +107,32 @@ def seconds_of(ts: str) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
+def fit(entry: Entry) -> Entry:
+    """The entry without characters that XML cannot carry: each becomes U+FFFD.
+
+    One of them in one memory would otherwise spoil every answer that lists it.
+    """
+    return msgspec.structs.replace(
+        entry,
+        key=without_forbidden(entry.key),
+        content=without_forbidden(entry.content),
+        ts=without_forbidden(entry.ts),
+        title=without_forbidden(entry.title),
+        topic=without_forbidden(entry.topic),
+        tags=tuple(map(without_forbidden, entry.tags)),
+        by=without_forbidden(entry.by),
+    )
+
+
 def decode(line: bytes) -> Entry | None:
-    """Read a line; None for one that is damaged."""
+    """Read a line, as `fit` has it; None for one that is damaged."""
     try:
         entry = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not entry.key or not (entry.forgotten or entry.content or b'"content"' in line):
         return None
-    return entry
+    return entry if _SUSPECT.search(line) is None else fit(entry)
 
 
 def parse(data: bytes) -> Parsed:
@@ -153,6 +174,7 @@ def succeeding(former: Item | None, entry: Entry) -> Item:
 def versions_of(data: bytes, key: str) -> list[Item]:
     """All versions of a memory that the file still has, the oldest first."""
     found: list[Item] = []
+    key = without_forbidden(key)
     for span in _perhaps(data, (_mark(key),)):
         entry = decode(data[slice(*span)])
         if entry is None or entry.key != key:
@@ -170,7 +192,9 @@ def without(data: bytes, keys: Iterable[str], more: Sequence[Entry] = ()) -> byt
     A damaged line goes too if it names one of the keys: nobody could tell what it still says.
     Every other line stays byte for byte.
     """
-    return _cut(data, _those_of(data, frozenset(keys))) + b"".join(map(encode, more))
+    return _cut(data, _those_of(data, frozenset(map(without_forbidden, keys)))) + b"".join(
+        map(encode, more)
+    )
 
 
 def shortened(data: bytes, key: str, most: int) -> bytes:
@@ -178,7 +202,7 @@ def shortened(data: bytes, key: str, most: int) -> bytes:
 
     The first one tells who began it, and when.
     """
-    own = _those_of(data, frozenset((key,)))
+    own = _those_of(data, frozenset((without_forbidden(key),)))
     return _cut(data, own[1 : max(1, len(own) - most + 1)])
 
 
@@ -194,7 +218,8 @@ def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
     """The lines that may be of the keys with these marks, in their order.
 
     Most lines of a file are of others, and reading one takes far longer than searching it. JSON
-    can write a key as its mark, or else with `\\u` or `\\/`: so those are searched for as well.
+    can write a key as its mark, or else with `\\u`, `\\/` and the like, and `fit` may have changed
+    it: so what makes either possible is searched for as well.
     """
     first = len(_BOM) if data.startswith(_BOM) else 0
 
@@ -203,7 +228,9 @@ def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
         match = _HIDING.search(data, since)
         return -1 if match is None else match.start()
 
-    finders: list[Callable[[int], int]] = [partial(data.find, mark) for mark in marks]
+    finders: list[Callable[[int], int]] = [
+        partial(data.find, mark) for mark in (*marks, *_NO_CHARACTERS)
+    ]
     found: set[_Span] = set()
     for find in (*finders, hidden):
         at = find(first)
@@ -236,7 +263,7 @@ def _is_of(line: bytes, keys: frozenset[str], marks: Sequence[bytes]) -> bool:
         named = _decode_any(line).get("key")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return any(mark in line for mark in marks)
-    return isinstance(named, str) and named in keys
+    return isinstance(named, str) and without_forbidden(named) in keys
 
 
 def _mark(key: str) -> bytes:

@@ -92,11 +92,11 @@ class Sessions:
         count: Callable[[str], int] = _rough,
     ) -> History:
         """Begin with a message: as `read`, but a conversation that has been silent for longer than
-        session.idle_timeout_mins is archived first.
+        session.idle_timeout_mins, or takes more than session.max_bytes, is archived first.
         """
         async with self._locks.hold(key):
             end = await self._end(key, tokens, count)
-            if self._silent(end):
+            if self._silent(end) or (end is not None and end.seen.size > self._settings.max_bytes):
                 return History(archived=await self._put_away(key))
             return shown(end)
 
@@ -214,7 +214,10 @@ class Sessions:
     async def _put_away(self, key: SessionKey) -> Path:
         self._ends.pop(key, None)
         folder = self.layout.folder(key)
-        return await self._run(lambda: upkeep.put_away(self.layout.root, folder, self._clock()))
+        most = self._settings.archived_bytes
+        return await self._run(
+            lambda: upkeep.put_away(self.layout.root, folder, self._clock(), most)
+        )
 
     def _silent(self, end: End | None) -> bool:
         limit = self._settings.idle_timeout_mins * 60

@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from component.memory import files, knowledge_lines
 from component.memory.lines import Header, SessionKey
 from component.memory.paths import SUB_AGENTS, Layout
+
+log = structlog.get_logger("component.memory")
 
 HISTORY = "history.jsonl"
 ARCHIVES = "sessions"
@@ -63,10 +66,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     attachments: int = 0
 
 
-def put_away(root: Path, folder: Path, now: float) -> Path:
+def put_away(root: Path, folder: Path, now: float, most_bytes: int) -> Path:
     """Move the current session to `sessions/`; returns where it is now.
 
     `now` is in seconds since 1970. Never overwrites: a second one of the same second gets a number.
+    What is there already makes room, the oldest first, so that it has `most_bytes` together at most
+    unless this one alone has more.
     """
     archives = folder / ARCHIVES
     files.make_folder(root, archives)
@@ -86,7 +91,18 @@ def put_away(root: Path, folder: Path, now: float) -> Path:
             raise
         files.sync_folder(archives)
         files.sync_folder(folder)
+    _make_room(root, folder, target, most_bytes)
     return target
+
+
+def _make_room(root: Path, folder: Path, latest: Path, most_bytes: int) -> None:
+    total = 0
+    for path in archives(root, folder):
+        seen = files.seen(path)
+        total += 0 if seen is None else seen.size
+        if total > most_bytes and path != latest:
+            files.remove(path)
+            log.info("removed an old conversation to make room", file=str(path))
 
 
 def archives(root: Path, folder: Path) -> list[Path]:

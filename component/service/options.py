@@ -18,6 +18,7 @@ from component.settings.llm import ModelChoice
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
+from component.tasks.kept import Bounds
 from xep.jid import JID
 
 SOFTWARE = "xmpp-agent-component"
@@ -145,6 +146,9 @@ def facts(settings: Settings) -> Facts:
             "replay_seconds": f"{tasks.replay_s:g}",
             "retention_seconds": f"{tasks.retention_s:g}",
             "tasks_per_principal": str(tasks.per_principal),
+            "open_bytes_per_principal": str(tasks.open_bytes_per_principal),
+            "ended_tasks_per_principal": str(tasks.ended_per_principal),
+            "ended_bytes_per_principal": str(tasks.ended_bytes_per_principal),
         },
     )
 
@@ -179,6 +183,8 @@ def task_limits(settings: Settings) -> Limits:
         retry_after_s=limits.retry_after_s,
         drain_s=settings.server.drain_s,
         result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
+        open_bytes=tasks.open_bytes_per_principal,
+        kept=Bounds(tasks.ended_per_principal, tasks.ended_bytes_per_principal),
     )
 
 

@@ -25,6 +25,7 @@ from component.memory.sharing import Sharing
 from component.memory.texts import Texts
 from component.memory.vectors import Embedder, LocalEmbedder
 from component.memory.workspace import Workspace
+from component.private import make_directory
 from component.settings import Settings
 from component.storage import Storage, StorageError
 
@@ -118,7 +119,7 @@ def named(settings: Settings) -> str:
 def _open(settings: Settings) -> Index:
     root = settings.memory_path
     with files.explained(root, "made"):
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(root)
     embedder: Embedder | None = None
     if settings.memory.vectors == "local":
         embedder = LocalEmbedder()

@@ -215,7 +215,7 @@ class Rooms:
 
         return (
             *everybody(self._settings.agent.name, offered, self._view, contacts),
-            *TaskCommands(self.ledger, self.tasks).commands(),
+            *TaskCommands(self.ledger, self.tasks, task_limits(self._settings).kept).commands(),
             *AdminCommands(self._vitals, self.ledger, self.intake).commands(),
             *(() if self.talk is None else self.talk.commands()),
             *self._audit_commands(),

@@ -59,6 +59,21 @@ class Tasks(Section):
         description="Tasks of one principal that may be open: waiting, running, or asking "
         "something. One more is refused with `resource-constraint` and a hint when to retry.",
     )
+    open_bytes_per_principal: Count = Field(
+        default=16000000,
+        description="Bytes that the requests of a principal's open tasks may have together; one "
+        "more is refused in the same way.",
+    )
+    ended_per_principal: Count = Field(
+        default=1000,
+        description="Ended tasks that are kept for one principal. Beyond that those that ended "
+        "first are removed, although retention_s has not passed.",
+    )
+    ended_bytes_per_principal: Count = Field(
+        default=16000000,
+        description="Bytes of ended tasks that are kept for one principal, and as many of answers "
+        "to requests that may be repeated. Beyond that the oldest are removed in the same way.",
+    )
     running_total: Count = Field(
         default=64,
         description="Tasks that run at the same time; the others wait for their turn.",

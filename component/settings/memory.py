@@ -94,6 +94,16 @@ class Session(Section):
         description="Minutes of silence after which the next message begins a new conversation; the"
         " old one is kept in `sessions/`. 0 means never.",
     )
+    max_bytes: Count = Field(
+        default=16777216,
+        description="Bytes of a conversation on disk from which the next message begins a new one,"
+        " as after a long silence.",
+    )
+    archived_bytes: Count = Field(
+        default=67108864,
+        description="Bytes of old conversations of one person with one agent that are kept in"
+        " `sessions/`. Beyond that the oldest are removed; the latest always stays.",
+    )
     sub_agents_keep_days: Annotated[int, Field(ge=0)] = Field(
         default=7,
         description="Days after which the directory of a sub-agent that has ended is removed, with"

@@ -25,8 +25,7 @@ from component.skills.docstrings import read_docstring
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT, SkillResult, result_of
 from component.skills.schema import Inputs, Outputs, inputs_of, outputs_of
-from xep.binding import EncodingError
-from xep.binding.escaping import escape_text
+from xep.characters import forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -348,12 +347,12 @@ def _check_texts(declared: AnySkill) -> None:
     """Raise DeclarationError for what no reply could carry."""
     shown = (declared.title, declared.description, *declared.tags, *declared.examples)
     for text in (*shown, *(param.description or "" for param in declared.inputs.params)):
-        try:
-            escape_text(text)
-        except EncodingError as exc:
+        found = forbidden.search(text)
+        if found is not None:
             raise DeclarationError(
-                f"The skill {declared.name!r} is described by a text that cannot be sent: {exc}."
-            ) from exc
+                f"The skill {declared.name!r} is described by a text that cannot be sent: XML"
+                f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
+            )
 
 
 def _described(declared: AnySkill) -> bytes:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from component.policy.taint import Taint
+from xep.characters import json_without_forbidden, without_forbidden
 
 TEXT = "text/plain"
 JSON = "application/json"
@@ -15,11 +17,23 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
-    """One output: its text, its media type, and a name where there are several."""
+    """One output: its text, its media type, and a name where there are several.
+
+    The text and the name hold nothing that XML cannot carry: a character that it cannot carry
+    becomes an escape in JSON and U+FFFD elsewhere. So callers, models and files get the same text.
+    """
 
     text: str
     media_type: str = TEXT
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Make the text and the name fit."""
+        if not self.text.isprintable():
+            fit = json_without_forbidden if _is_json(self.media_type) else without_forbidden
+            force_setattr(self, "text", fit(self.text))
+        if self.name is not None and not self.name.isprintable():
+            force_setattr(self, "name", without_forbidden(self.name))
 
 
 class SkillResult(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +57,8 @@ def result_of(value: Any, duration: float) -> SkillResult:
     output at all; everything else is written as JSON (a float without a value, NaN or infinite,
     becomes null: JSON has none).
 
+    A character that XML cannot carry does not make a result impossible; see `Output`.
+
     Raises TypeError or ValueError when JSON cannot carry the value. Bytes are refused: what goes
     inline is text and JSON, and what is larger or binary goes by reference.
     """
@@ -62,7 +78,29 @@ def result_of(value: Any, duration: float) -> SkillResult:
             "an Output holding encoded text under its media type"
         )
     try:
-        text = _encode(value).decode()
+        text = _json_of(value)
     except RecursionError as exc:
         raise ValueError("a skill returned a value nested too deeply for JSON") from exc
     return SkillResult((Output(text, JSON),), False, duration)
+
+
+def _is_json(media_type: str) -> bool:
+    return media_type == JSON or media_type.endswith("+json")
+
+
+def _json_of(value: Any) -> str:
+    try:
+        return _encode(value).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no form for
+        return _encode(_fit(msgspec.to_builtins(value, str_keys=True))).decode()
+
+
+def _fit(value: Any) -> Any:
+    """A JSON value whose texts XML can carry."""
+    if isinstance(value, str):
+        return without_forbidden(value)
+    if isinstance(value, dict):
+        return {without_forbidden(key): _fit(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_fit(one) for one in value]
+    return value

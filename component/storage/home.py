@@ -3,6 +3,7 @@
 import secrets
 from pathlib import Path
 
+from component.private import open_private
 from component.storage.errors import explained
 
 _NAME = "home"
@@ -23,6 +24,7 @@ def home_of(directory: Path) -> str:
         if not found:
             found = secrets.token_hex(16)
             fresh = path.with_suffix(".new")
-            fresh.write_text(f"{found}\n", encoding="ascii")
+            with open_private(fresh, "w") as file:
+                file.write(f"{found}\n")
             fresh.replace(path)
     return found

@@ -248,6 +248,35 @@ MIGRATIONS: tuple[Step, ...] = (
         """,
         "CREATE INDEX recent_questions_input ON recent_questions (input)",
     ),
+    # 10: how many bytes each task and each recorded answer takes, to bound them for each principal;
+    # of what was there before, the characters. The last columns of an index are there only
+    # so that SQLite need not read the rows for them.
+    Step(
+        "ALTER TABLE tasks ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
+        """
+        UPDATE tasks SET bytes = 512 + length(request) + coalesce(length(result), 0)
+            + coalesce(length(failure), 0) + coalesce(length(progress), 0)
+            + (SELECT coalesce(sum(96 + coalesce(length(detail), 0)), 0) FROM events
+                WHERE events.task = tasks.id)
+            + (SELECT coalesce(sum(96 + length(output)), 0) FROM parts WHERE parts.task = tasks.id)
+            + (SELECT coalesce(sum(96 + coalesce(length(journal.result), 0)), 0) FROM journal
+                WHERE journal.task = tasks.id)
+            + (SELECT coalesce(sum(96 + length(question) + coalesce(length(answer), 0)), 0)
+                FROM inputs WHERE inputs.task = tasks.id)
+        """,
+        """
+        CREATE INDEX tasks_kept ON tasks (principal, updated, id, bytes, state, untold)
+        WHERE state IN ('completed', 'failed', 'rejected', 'cancelled')
+        """,
+        """
+        CREATE INDEX tasks_open_bytes ON tasks (principal, bytes, state)
+        WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')
+        """,
+        "DROP INDEX tasks_open",
+        "ALTER TABLE replay ADD COLUMN principal TEXT {C}",
+        "ALTER TABLE replay ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
+        "CREATE INDEX replay_kept ON replay (principal, expires, key, bytes) WHERE bytes > 0",
+    ),
 )
 
 

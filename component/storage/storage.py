@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
+from component.private import make_directory
 from component.storage import writes
 from component.storage.database import Database
 from component.storage.errors import explained
@@ -119,7 +120,7 @@ def _open(
     """Do the blocking part of `Storage.open`, and return its place; `closing` undoes it."""
     with ExitStack() as stack:
         with explained(directory):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(directory)
         with explained(directory / "agent.lock"):
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)

@@ -6,6 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from component.storage.database import Database
+from component.tasks.kept import Bounds
 from component.tasks.protocol import Call
 from component.tasks.recent import Certainty
 from component.tasks.request import Request
@@ -17,6 +18,7 @@ from component.tasks.rows import (
     load,
     milliseconds,
     moment,
+    request_bytes,
 )
 from xep.binding import encode
 from xep.fluux_agent import errors
@@ -38,7 +40,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     `replay_s` is for how long a repetition is known, `retention_s` how long a task is kept after
     its end. `tasks_per_principal` may be open at a time, `running_per_principal` of them run at a
-    time here, `running_total` of all. A result of more than `result_bytes` is too big.
+    time here, `running_total` of all. A result of more than `result_bytes` is too big. Requests
+    of open tasks of a principal have at most `open_bytes` together, and `kept` bounds what is kept
+    of its ended ones.
     `certainty` is what an answer in words is held against.
     """
 
@@ -54,6 +58,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: int = 5
     drain_s: float = 10.0
     result_bytes: int = 200_000
+    open_bytes: int = 16_000_000
+    kept: Bounds = Bounds()
 
     @property
     def retention_ms(self) -> int:
@@ -122,14 +128,19 @@ def new_row(
     )
 
 
-def refuse_crowd(database: Database, principal: str, limits: Limits) -> None:
-    """Raise StanzaError, `busy`, if a principal has as many open tasks as it may have."""
-    (count,) = database.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE principal = ? AND state IN"
-        " ('accepted', 'running', 'input-required', 'cancelling') LIMIT ?) AS open",
+def refuse_crowd(database: Database, principal: str, limits: Limits, request: str = "") -> None:
+    """Raise StanzaError, `busy`, if a principal has as many open tasks as it may have, or if their
+    requests and this one have more bytes than they may have together.
+    """
+    count, size = database.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"
+        " principal = ? AND state IN ('accepted', 'running', 'input-required', 'cancelling')"
+        " LIMIT ?) AS open",
         (principal, limits.tasks_per_principal),
-    ).fetchone() or (0,)
+    ).fetchone() or (0, 0)
     if count >= limits.tasks_per_principal:
+        raise errors.busy(limits.retry_after_s)
+    if count and request and size + request_bytes(request) > limits.open_bytes:
         raise errors.busy(limits.retry_after_s)
 
 

@@ -138,10 +138,15 @@ class Book:
                 await self._end_task(ended)
             elif ended is not None:
                 if not self.repeatable:
-                    answer = ended
                     await self._keeper.keep(
-                        lambda db: replay.answer_record(db, self._call.key, answer)
+                        partial(
+                            replay.answer_record,
+                            key=self._call.key,
+                            answer=ended,
+                            principal=str(self._call.principal),
+                        )
                     )
+                    self._keeper.kept(str(self._call.principal), replay.size_of(ended))
                 self._land(ended)
 
     async def _end_task(self, ended: Answer | None) -> None:

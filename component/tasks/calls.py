@@ -132,7 +132,7 @@ class Calls:
         question_id = leases.new_instance()
 
         def op(database: Database) -> tuple[Row, Accepted, list[Change], Question | None]:
-            admit.refuse_crowd(database, principal, self._limits)
+            admit.refuse_crowd(database, principal, self._limits, request)
             row = admit.new_row(database, task, call, request, self._limits, visible=True)
             changes: list[Change] = []
             if runs:

@@ -51,7 +51,7 @@ def become_task(
     is no room for it; then nothing of this transaction may stay.
     """
     if repeatable:
-        admit.refuse_crowd(database, str(call.principal), limits)
+        admit.refuse_crowd(database, str(call.principal), limits, request)
     row = admit.new_row(database, task, call, request, limits, visible=visible)
     accepted = admit.accepted_as(row, "accepted", limits)
     made = [admit.begin(database, row, owner, atomic=atomic, new=True)]

@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from component.skills.declare import AnySkill
-from xep.binding import EncodingError
 from xep.binding.conversion import format_datetime
-from xep.binding.escaping import escape_text
+from xep.characters import forbidden
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm, Risk
 from xep.hashes import Hash
@@ -73,7 +72,7 @@ def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
     for name in arguments.__struct_fields__:
         value = values[name]
         _refuse_unless_canonical(name, value)
-        if isinstance(value, str) and _fits_xml(value):
+        if isinstance(value, str) and forbidden.search(value) is None:
             texts.append(ActionParam(name=name, text=value))
         else:
             others[name] = value
@@ -81,7 +80,7 @@ def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
         type=skill.name,
         version=skill.version,
         params=tuple(texts),
-        json_params=ActionParams(json=_json(others)) if others else None,
+        json_params=ActionParams(json=msgspec.Raw(msgspec.json.encode(others))) if others else None,
     )
 
 
@@ -178,20 +177,6 @@ def _refuse_unless_canonical(name: str, value: Any) -> None:
     else:
         return
     raise errors.invalid_param(name, reason)
-
-
-def _fits_xml(text: str) -> bool:
-    try:
-        escape_text(text)
-    except EncodingError:
-        return False
-    return True
-
-
-def _json(values: dict[str, Any]) -> msgspec.Raw:
-    """JSON that XML can carry: what JSON need not escape and XML forbids is escaped too."""
-    text = msgspec.json.encode(values).decode()
-    return msgspec.Raw(text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff").encode())
 
 
 def _number(text: str) -> int | float:

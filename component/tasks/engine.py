@@ -19,11 +19,12 @@ from component.tasks import admit, judging, leases, questions, reading, replay
 from component.tasks.admit import Limits
 from component.tasks.beats import Beats
 from component.tasks.calls import Calls
+from component.tasks.kept import EndedTasks
 from component.tasks.protocol import Listener, Naming, Question, UncertainError
 from component.tasks.recent import SteadyClock
 from component.tasks.recording import record_changes, record_decision
 from component.tasks.replay import Memory
-from component.tasks.rows import Change
+from component.tasks.rows import Change, size_of
 from component.tasks.run import Run
 from component.tasks.runs import Runs
 from component.tasks.states import TERMINAL
@@ -80,6 +81,7 @@ class Engine:
         self._recorder = recorder
         self._timer = Timer(self._settle)
         self._clock = SteadyClock()
+        self._ended = EndedTasks(storage, limits.kept, limits.replay_ms)
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -92,6 +94,7 @@ class Engine:
             self._group = group
             group.start_soon(self._teller.run)
             group.start_soon(self._timer.run)
+            group.start_soon(self._ended.run)
             group.start_soon(self.runs.claim)
             if shared:
                 beats = Beats(
@@ -335,6 +338,14 @@ class Engine:
         """Tell of what was committed; a question belongs to the last change."""
         record_changes(self._recorder, changes)
         self._teller.tell(changes, question)
+        for made in changes:
+            row = made.row
+            if row.state in TERMINAL:
+                self.kept(row.principal, size_of(row))
+
+    def kept(self, principal: str, size: int) -> None:
+        """About `size` bytes are kept for a principal from now on."""
+        self._ended.add(principal, size)
 
     def look_at(self, due: int | None) -> None:
         """The timer has something to look at."""

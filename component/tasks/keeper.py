@@ -37,6 +37,9 @@ class Keeper(Protocol):
     def settled(self, changes: Sequence[Change], question: Question | None = None) -> None:
         """Tell of what others than a run have committed, and see what follows for runs here."""
 
+    def kept(self, principal: str, size: int) -> None:
+        """About `size` bytes are kept for a principal from now on."""
+
     def look_at(self, due: int | None) -> None:
         """The timer has something to look at, at that time."""
 

@@ -5,7 +5,7 @@ import structlog
 from component.skills.declare import AnySkill
 from component.skills.errors import Denied, InvalidParam, SkillFailed, SkillTimeout
 from component.skills.outputs import SkillResult
-from xep.binding import EncodingError, encode
+from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output, Result, Usage
 from xep.stanza_error import StanzaError
@@ -41,16 +41,12 @@ def _named(made: SkillResult) -> list[Output]:
 
 
 def checked(skill: AnySkill, result: Result, most_bytes: int) -> Result | StanzaError:
-    """The result, or why it cannot be sent: artifacts of one name, too much, not for XML."""
+    """The result, or why it cannot be sent: two artifacts of one name, or too much."""
     names = [output.name for output in result.outputs]
     if len(set(names)) != len(names):
         _log.error("a skill gave two outputs of one name", skill=skill.name, names=names)
         return errors.internal()
-    try:
-        size = len(encode(result).encode())
-    except EncodingError as error:
-        _log.error("a skill gave what XML cannot carry", skill=skill.name, reason=str(error))
-        return errors.internal()
+    size = len(encode(result).encode())
     return result if size <= most_bytes else errors.too_big(most_bytes)
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from component.storage.database import Database, Value
+from component.tasks.kept import kept_of
 from component.tasks.pages import FAR, ROOM, described, fill, number, window
 from component.tasks.request import request_of
 from component.tasks.rows import COLUMNS, Row, decoded, event_of, milliseconds, moment
@@ -106,7 +107,10 @@ def list_(database: Database, who: JID, at: JID, query: Tasks) -> Tasks:
         f" FROM tasks WHERE {' AND '.join(meant)}",
         (*(_place(keys[0]) if keys else (0, 0, "")), *values),
     ).fetchone() or (0, 0)
+    ended, ended_bytes = kept_of(database, str(who))
     return Tasks(
+        ended=ended,
+        ended_bytes=ended_bytes,
         state=query.state,
         context=query.context,
         since=query.since,

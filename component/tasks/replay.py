@@ -211,7 +211,7 @@ class Memory:
 
     def put(self, key: str, digest: str, answer: Answer) -> None:
         """Keep an answer, and forget the oldest ones if there are too many."""
-        size = _ENTRY_BYTES + _size(answer)
+        size = _ENTRY_BYTES + size_of(answer)
         if key in self._entries:
             self._drop(key)
         if size > self._most_bytes:
@@ -248,10 +248,14 @@ def same(recorded: str, digest: str) -> None:
         raise errors.conflict("An earlier request had this identifier and other content.")
 
 
-def _size(answer: Answer) -> int:
+def size_of(answer: Answer) -> int:
+    """About how many bytes an answer takes."""
     if isinstance(answer, Result):
         return sum(len(output.text) * 2 + len(output.name) for output in answer.outputs)
     return len(answer.text) if isinstance(answer, StanzaError) else 0
+
+
+_SHORT_ANSWER: Final = 1024
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -274,7 +278,8 @@ _OF_OPEN: Final = (
 _RECORD: Final = (
     "INSERT INTO replay (key, digest, task, answer, owner, expires) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
     " ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, task = excluded.task,"
-    " answer = excluded.answer, owner = excluded.owner, expires = excluded.expires"
+    " answer = excluded.answer, owner = excluded.owner, expires = excluded.expires,"
+    " principal = NULL, bytes = 0"
     f" WHERE replay.expires <= ? AND NOT {_OF_OPEN}"
 )
 """One whose time is over makes room."""
@@ -317,13 +322,30 @@ def record(
 
 
 def answer_record(
-    database: Database, key: str, answer: Answer | None, *, task: str | None = None
+    database: Database,
+    key: str,
+    answer: Answer | None,
+    *,
+    task: str | None = None,
+    principal: str | None = None,
 ) -> None:
-    """Write what became of a request into its record."""
+    """Write what became of a request into its record.
+
+    A long answer counts against what is kept for the `principal` (`component.tasks.kept`).
+    """
+    text = None if answer is None else kept(answer)
+    size = counted(text)
     database.execute(
-        "UPDATE replay SET task = coalesce(?, task), answer = coalesce(?, answer) WHERE key = ?",
-        (task, None if answer is None else kept(answer), key),
+        "UPDATE replay SET task = coalesce(?, task), answer = coalesce(?, answer), principal = ?,"
+        " bytes = ? WHERE key = ?",
+        (task, text, principal if size else None, size, key),
     )
+
+
+def counted(text: str | None) -> int:
+    """The bytes of an answer that count; short ones are no more than the record itself."""
+    size = 0 if text is None else len(text.encode())
+    return size if size > _SHORT_ANSWER else 0
 
 
 def answer_of(database: Database, task: str) -> str | None:
@@ -362,9 +384,12 @@ def end(
     made = change(database, row, to, detail, retention_ms=retention_ms)
     if not row.visible:
         answer = outcome if made.row.state == to else errors.deadline_expired()
+        text = kept(answer or errors.outcome_unknown())
+        size = counted(text)
         database.execute(
-            "UPDATE replay SET answer = ? WHERE task = ? AND answer IS NULL",
-            (kept(answer or errors.outcome_unknown()), row.id),
+            "UPDATE replay SET answer = ?, principal = ?, bytes = ?"
+            " WHERE task = ? AND answer IS NULL",
+            (text, row.principal if size else None, size, row.id),
         )
     return made
 

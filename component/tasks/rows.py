@@ -6,12 +6,13 @@ inside an operation of the storage (`Storage.write`), take its `Database`, and n
 Payloads are kept as the XML that is sent, so what a task says of itself is declared once.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
 
 import msgspec
 
-from component.storage.database import Database, Value
+from component.storage.database import Database, Dialect, Value
 from component.tasks import recent
 from component.tasks.errors import LostError, TransitionError
 from component.tasks.states import TERMINAL, TRANSITIONS
@@ -188,17 +189,70 @@ def change(
     )
     if row.revision % _TRIM_EVERY == 0:
         _trim(database, row)
+    if row.state in TERMINAL:
+        _weigh(database, row)
     return Change(msgspec.structs.replace(row), detail)
 
 
 _INSERT: Final = (
-    f"INSERT INTO tasks ({COLUMNS}) VALUES ({', '.join('?' * len(Row.__struct_fields__))})"  # noqa: S608
+    f"INSERT INTO tasks ({COLUMNS}, bytes)"  # noqa: S608
+    f" VALUES ({', '.join('?' * (len(Row.__struct_fields__) + 1))})"
 )
+_ROW_BYTES: Final = 512
+"""About what a task takes beside its texts."""
+_CHILD_BYTES: Final = 96
+"""The same of an event, a part, a step or a question."""
 
 
 def put(database: Database, row: Row) -> None:
     """Write a row that is not there yet."""
-    database.execute(_INSERT, msgspec.structs.astuple(row))
+    database.execute(_INSERT, (*msgspec.structs.astuple(row), request_bytes(row.request)))
+
+
+def request_bytes(request: str) -> int:
+    """About how many bytes a task takes that has nothing yet but its request."""
+    return _ROW_BYTES + len(request.encode())
+
+
+def size_of(row: Row) -> int:
+    """About how many bytes an ended task takes, without looking at what belongs to it.
+
+    Its result stands in the row and in its last event.
+    """
+    texts = (row.request, row.progress, row.result, row.result, row.failure, row.failure)
+    return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
+
+
+def _weigh(database: Database, row: Row) -> None:
+    """Write down how many bytes an ended task takes, with everything that belongs to it."""
+    database.execute(_WEIGH[database.dialect], (row.id,))
+
+
+def _weighing(size: str) -> str:
+    """The statement for `_weigh`; `size` gives the bytes of a column."""
+
+    def texts(*columns: str) -> str:
+        return " + ".join(f"coalesce({size.format(column)}, 0)" for column in columns)
+
+    def children(table: str, *columns: str) -> str:
+        return (
+            f" + (SELECT coalesce(sum({_CHILD_BYTES} + {texts(*columns)}), 0) FROM {table} c"  # noqa: S608 - names of ours
+            " WHERE c.task = tasks.id)"
+        )
+
+    return (
+        f"UPDATE tasks SET bytes = {_ROW_BYTES}"  # noqa: S608 - names of ours
+        f" + {texts('request', 'progress', 'result', 'failure')}"
+        f"{children('events', 'c.detail')}{children('parts', 'c.output')}"
+        f"{children('journal', 'c.result')}{children('inputs', 'c.question', 'c.answer')}"
+        " WHERE id = ?"
+    )
+
+
+_WEIGH: Final[Mapping[Dialect, str]] = {
+    "sqlite": _weighing("length(CAST({} AS BLOB))"),
+    "postgresql": _weighing("octet_length({})"),
+}
 
 
 _CHANGED: Final = (

@@ -78,6 +78,7 @@ def _payloads(package: str) -> Iterator[type[Payload]]:
                 yield value
 
 
+LANGUAGES = st.sampled_from(["en", "de-CH", "zh-Hant-TW"])
 PAYLOADS = payloads_of(xep.__name__)
 
 
@@ -136,6 +137,8 @@ def _scalars(field: Field, declared: Any) -> st.SearchStrategy[Any]:
         inner = get_args(declared)[0]
     elif field.optional:
         inner = next(member for member in get_args(declared) if member is not type(None))
+    if field.local == "xml:lang":
+        return LANGUAGES
     if get_origin(inner) is Literal:
         return st.sampled_from(get_args(inner))
     if isinstance(inner, type) and issubclass(inner, Enum):

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
+from xep.characters import json_without_forbidden
 from xep.jid import JID
 
 T = TypeVar("T")
@@ -175,6 +176,10 @@ def _json(text: str) -> msgspec.Raw:
     return msgspec.Raw(raw)
 
 
+def _write_json(value: msgspec.Raw) -> str:
+    return json_without_forbidden(bytes(value).decode("utf-8"))
+
+
 _SCALARS: dict[Any, Conversion[Any]] = {
     str: Conversion("text", None, None),
     int: Conversion("an integer", _integer, _write_integer, plain=True),
@@ -187,7 +192,7 @@ _SCALARS: dict[Any, Conversion[Any]] = {
     timezone: Conversion("an offset from UTC", _offset, _write_offset),
     bytes: Conversion("base64", _base64, lambda value: base64.b64encode(value).decode("ascii")),
     JID: Conversion("a JID", JID.parse, str),
-    msgspec.Raw: Conversion("JSON", _json, lambda value: bytes(value).decode("utf-8")),
+    msgspec.Raw: Conversion("JSON", _json, _write_json),
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from xep.binding.conversion import Conversion, conversion_for
 from xep.binding.errors import DeclarationError
+from xep.language import language_tag
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 # Fewer than XML allows, and all that any protocol has used.
@@ -91,7 +92,12 @@ class Flag(msgspec.Struct, frozen=True):
 
 Marker = Attr | Text | TextChild | Child | Flag
 Lang = Annotated[str | None, Attr("lang", xml=True)]
-"""``xml:lang`` of the element (RFC 6120 §8.1.5)."""
+"""``xml:lang`` of the element (RFC 6120 §8.1.5); one that is no language tag counts as none."""
+_LANGUAGE: Conversion[Any] = Conversion("a language tag", language_tag, None)
+
+
+def _is_lang(marker: object) -> bool:
+    return isinstance(marker, Attr) and marker.xml and marker.name == "lang"
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -204,7 +210,9 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
         default=default,
         many=many,
         optional=optional,
-        conversion=conversion_for(inner) if converted else None,
+        conversion=(_LANGUAGE if inner is str and _is_lang(marker) else conversion_for(inner))
+        if converted
+        else None,
         payloads=tuple(_members(inner)) if isinstance(marker, Child) else (),
         at_least=at_least,
         at_most=at_most,

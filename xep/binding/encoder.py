@@ -25,8 +25,10 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 def encode(payload: Payload, parent_namespace: str = "") -> str:
     """``payload`` as XML text; its namespace is declared unless it is the parent's.
 
+    A character that XML cannot carry is written as U+FFFD (`escaping`).
+
     Raises:
-        EncodingError: a value cannot stand in XML, such as a text with U+0000 in it.
+        EncodingError: a value has no form on the wire, such as a number that is not finite.
     """
     return encoder_for(type(payload))(payload, parent_namespace)
 

@@ -24,4 +24,4 @@ class ContentError(ValueError):
 
 
 class EncodingError(ValueError):
-    """A value cannot stand in XML 1.0, such as a text with U+0000 in it (XML 1.0 §2.2)."""
+    """A value has no form on the wire, such as a number that is not finite."""

@@ -7,7 +7,6 @@ stanza error. Texts are for people and never hold a traceback or a secret.
 from typing import Annotated, Final, get_args
 
 from xep.binding import Attr, Name, Payload
-from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.stanza_error import StanzaError
 
@@ -215,9 +214,7 @@ def malformed(reason: str) -> StanzaError:
 
 def invalid_param(name: str, reason: str) -> StanzaError:
     """A parameter does not fit the schema: ``bad-request``, naming it and the reason."""
-    # A name can come out of JSON with characters that XML cannot carry.
-    condition = InvalidParam(name=without_forbidden(name))
-    return StanzaError("bad-request", f"{name}: {reason}", application=(condition,))
+    return StanzaError("bad-request", f"{name}: {reason}", application=(InvalidParam(name=name),))
 
 
 def unknown_skill() -> StanzaError:
@@ -411,6 +408,15 @@ def remote_failure(*, repeatable: bool) -> StanzaError:
         "An agent or a service that this needs failed or could not be reached.",
         type="wait" if repeatable else "cancel",
         application=(RemoteFailure(),),
+    )
+
+
+def answer_not_kept() -> StanzaError:
+    """The work was carried out, and its answer has made room for newer ones."""
+    return StanzaError(
+        "internal-server-error",
+        "The request was carried out once and its answer is no longer kept. It is not run again.",
+        application=(OutcomeUnknown(),),
     )
 
 

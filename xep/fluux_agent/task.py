@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from xep.binding import Attr, Child, Lang, Name, Payload, Text, TextChild
-from xep.binding.escaping import without_forbidden
 from xep.data_forms import Form
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import Confirm
@@ -116,7 +115,7 @@ class Failure(Payload, frozen=True, kw_only=True):
     def of(cls, error: StanzaError, *, repeatable: bool = False) -> "Failure":
         """What ``error`` says of a request, said of a task."""
         known = tuple([one for one in error.application if isinstance(one, get_args(Condition))])
-        text = FailureText(text=without_forbidden(error.text), lang=error.lang)
+        text = FailureText(text=error.text, lang=error.lang)
         return cls(repeatable=repeatable, conditions=known, texts=(text,) if error.text else ())
 
 
@@ -155,6 +154,8 @@ class Tasks(Payload, frozen=True, kw_only=True):
 
     In the question ``state``, ``context`` and ``since`` (changed then or later) narrow the list.
     In the answer a task holds its attributes and its progress; the rest is asked for one by one.
+    ``ended`` and ``ended_bytes`` say how much of ended tasks is kept for the principal, whatever
+    was asked for.
     """
 
     xml = Name(NAMESPACE, "tasks")
@@ -162,6 +163,8 @@ class Tasks(Payload, frozen=True, kw_only=True):
     state: Annotated[State | None, Attr()] = None
     context: Annotated[str | None, Attr()] = None
     since: Annotated[datetime | None, Attr()] = None
+    ended: Annotated[int | None, Attr()] = None
+    ended_bytes: Annotated[int | None, Attr("ended-bytes")] = None
     tasks: Annotated[tuple[Task, ...], Child(malformed="drop")] = ()
     page: Annotated[ResultSet | None, Child()] = None
 

@@ -67,11 +67,12 @@ async def test_a_peers_message_is_labelled_in_line_prompt_and_flow(tmp_path: Pat
         await world.ear.hears(2)
         assert (await labels(world), await labels(world, JULIET)) == (["peer"], ["person"])
     prompts = {
-        request.messages[0].content.rpartition("You talk with ")[2].partition(".")[0]: request
+        "romeo" if "romeo@example.org" in request.messages[0].content else "juliet": request
         for request in world.brain.asked
     }
-    romeo, juliet = prompts["romeo@example"], prompts["juliet@example"]
-    assert "romeo@example.org, another agent." in romeo.messages[0].content
+    romeo, juliet = prompts["romeo"], prompts["juliet"]
+    assert ">romeo@example.org</data-" in romeo.messages[0].content
+    assert ">, another agent." in romeo.messages[0].content
     assert romeo.messages[1].content.startswith("<data-")
     assert 'from="another agent"' in romeo.messages[1].content
     assert "another agent." not in juliet.messages[0].content

@@ -157,6 +157,20 @@ def test_storage_that_is_no_directory(command: RunCommand) -> None:
     assert "there is a file where a directory should be" in text
 
 
+def test_files_that_others_can_read(command: RunCommand) -> None:
+    data = Path("data")
+    data.mkdir(mode=0o700)
+    (data / "old").write_text("x")
+    (data / "old").chmod(0o644)
+    verdict, text = checks(command("doctor", "--json"))["permissions"]
+    assert verdict == "warning"
+    assert "old can be read" in text
+    assert "--repair" in text
+    assert checks(command("doctor", "--json", "--repair"))["permissions"][0] == "ok"
+    assert (data / "old").stat().st_mode & 0o777 == 0o600
+    assert "permissions" not in checks(command("doctor", "--json"))
+
+
 def test_a_record_that_cannot_be_written(command: RunCommand) -> None:
     Path("data").mkdir()
     Path("data/audit").write_text("")

@@ -13,6 +13,7 @@ from component.commands.views import TaskLine, TaskSheet
 from component.commands.words import read_words
 from component.storage import Storage
 from component.tasks import reading
+from component.tasks.kept import Bounds
 from component.tasks.ledger import Ledger
 from component.tasks.rows import change
 from tests.component.commands.stored import (
@@ -61,7 +62,8 @@ class Bench:
         self.ledger = Ledger(storage, RETENTION_MS, **ledger)
         tasks: Any = self.rows
         self.commands = Commands(
-            TaskCommands(self.ledger, tasks).commands(), [JID.parse("boss@a.example")]
+            TaskCommands(self.ledger, tasks, Bounds(100, 2_000_000)).commands(),
+            [JID.parse("boss@a.example")],
         )
 
     def asking(self, who: str) -> Asking:
@@ -104,7 +106,13 @@ async def test_everybody_sees_its_own(tmp_path: Path) -> None:
         assert sorted(ids(await b.say(ALICE, "tasks"))) == ["t-a", "t-b"]
         assert ids(await b.say(ALICE, "tasks accepted")) == ["t-a"]
         assert ids(await b.say(ALICE, "tasks state=completed limit=5")) == ["t-b"]
-        assert (await b.say(ALICE, "tasks limit=1")).text.endswith("\n… and 1 more.")
+        assert "\n… and 1 more.\n" in (await b.say(ALICE, "tasks limit=1")).text
+        kept = (
+            "\nI keep 1 of your ended tasks (2 kB). When there are more than 100, or more than"
+            " 2 MB of them, I remove the oldest."
+        )
+        assert (await b.say(ALICE, "tasks")).text.endswith(kept)
+        assert "I keep" not in (await b.say("bob@a.example", "tasks")).text
         answer = await b.say("carol@a.example", "tasks")
         assert (answer.text, answer.value) == ("There are no tasks.", [])
         assert "t-a report accepted" in (await b.say(ALICE, "tasks accepted")).text

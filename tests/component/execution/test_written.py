@@ -14,7 +14,7 @@ from component.skills import AnySkill, Context, InvalidParam, SkillError, skill
 from component.skills.outputs import JSON, Output, SkillResult
 from component.skills.outputs import result_of as made_of
 from component.tasks.outcomes import result_of
-from xep.binding import Encoded, EncodingError, encode, read
+from xep.binding import Encoded, encode, read
 from xep.fluux_agent.execute import Result
 from xep.stanza import NAMESPACE
 from xep.stanza_error import StanzaError
@@ -61,11 +61,11 @@ def test_a_plain_text_is_written_and_what_is_to_be_escaped_is_not() -> None:
         assert isinstance(run(giving(text)), Result), text
 
 
-def test_what_cannot_be_sent_is_left_for_whom_it_concerns() -> None:
-    made = run(giving("\x00"))
+@pytest.mark.parametrize("bad", ["\x00", "\x01", "\ud800", "\uffff"])
+def test_what_xml_cannot_carry_is_replaced(bad: str) -> None:
+    made = run(giving(f"a{bad}b"))
     assert isinstance(made, Result)
-    with pytest.raises(EncodingError):
-        encode(made, NAMESPACE)
+    assert read(encode(made, NAMESPACE), Result).outputs[0].text == "a\ufffdb"
 
 
 @pytest.mark.parametrize(

@@ -217,9 +217,14 @@ async def test_a_skill_that_breaks_says_nothing_of_how(kind: Kind, what: object)
 
 
 @each_kind
-async def test_a_text_that_xml_cannot_carry_is_an_internal_error(kind: Kind) -> None:
-    error = await failed(World([kind(lambda: "a\0b")]), execute("it"))
-    assert error.condition == "internal-server-error"
+@pytest.mark.parametrize("bad", ["\x00", "\x01", "\ud800", "\ufffe"])
+async def test_what_xml_cannot_carry_is_replaced_in_a_result(kind: Kind, bad: str) -> None:
+    answer = await finished(World([kind(lambda: f"a{bad}b")]), execute("it"))
+    assert output(answer) == ("text/plain", "a\ufffdb")
+
+
+def test_a_control_character_that_came_as_json_goes_back_as_the_replacement_character() -> None:
+    assert output(run(execute("echo", {"text": "a\x01b"}))) == ("text/plain", "a\ufffdb")
 
 
 @each_kind

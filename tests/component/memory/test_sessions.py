@@ -178,6 +178,34 @@ async def test_a_time_out_of_nought_never_archives(tmp_path: Path) -> None:
     assert texts(await world.sessions.open(ALICE)) == ["old"]
 
 
+async def test_a_conversation_that_is_too_large_is_archived_at_the_next_message(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path / "memory", max_bytes=1_000)
+    await world.sessions.append(ALICE, [note("x" * 400)], sync=True)
+    assert (await world.sessions.open(ALICE)).archived is None
+    await world.sessions.append(ALICE, [note("x" * 700)], sync=True)
+    assert (await world.sessions.open(ALICE)).archived is not None
+    assert await world.sessions.open(ALICE) == History()
+
+
+async def test_the_oldest_archives_make_room_and_the_latest_stays(tmp_path: Path) -> None:
+    world = World(tmp_path / "memory", archived_bytes=1_500)
+    kept = []
+    for text in ("a" * 400, "b" * 400, "c" * 400, "d" * 4_000):
+        await world.sessions.append(ALICE, [note(text)], sync=True)
+        await world.sessions.archive(ALICE)
+        world.clock.now += 60
+        folder = world.layout.folder(ALICE) / "sessions"
+        kept.append(
+            sorted(
+                next(one for one in "abcd" if one * 400 in path.read_text())
+                for path in folder.iterdir()
+            )
+        )
+    assert kept == [["a"], ["a", "b"], ["b", "c"], ["d"]]
+
+
 async def test_archives_of_the_same_second_do_not_overwrite_each_other(world: World) -> None:
     paths = []
     for each in "abc":

@@ -16,6 +16,7 @@ from component.skills.context import Context
 from component.skills.declare import AnySkill
 from component.skills.errors import SkillError
 from tests.component.memory.remembering import Room, remembering
+from xep.characters import without_forbidden
 
 pytestmark = pytest.mark.anyio
 
@@ -208,3 +209,51 @@ def _jid(text: str) -> Any:
     from xep.jid import JID
 
     return JID.parse(text)
+
+
+POISON = "bad\x00\x01\x1b\ufffe\uffff"
+FAMILY = MemoryScope(name="family", members=("ann@example.com", "bob@example.com"))
+
+
+async def test_a_memory_with_characters_that_xml_cannot_carry_spoils_nobodys_search(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path / "memory", [FAMILY]) as room:
+        ann, bob = Talk(room), Talk(room)
+        await ann(
+            "store",
+            key=f"tea{POISON}",
+            body=f"sencha {POISON}",
+            scope="family",
+            title=POISON,
+            topic=POISON,
+            tags=[POISON],
+        )
+        await ann("store", key="cake", body="sencha cake", scope="family")
+        for name, query in (("search", "sencha"), ("recall", "sencha"), ("recall", f"tea{POISON}")):
+            text, data = await bob(name, who="bob@example.com", query=query)
+            assert without_forbidden(text) == text
+            assert "tea" in text
+            assert "\ufffd" in data[0]["key"] + data[-1]["key"]
+        text, data = await bob("search", who="bob@example.com", topic=POISON, tags=[POISON])
+        assert len(data) == 1
+        assert data[0]["body"] == "sencha " + without_forbidden(POISON)
+
+
+async def test_a_poisoned_file_is_read_and_its_memory_can_be_forgotten(tmp_path: Path) -> None:
+    async with remembering(tmp_path / "memory", [FAMILY]) as room:
+        call = Talk(room)
+        await call("store", key="cake", body="sencha cake", scope="family")
+        (path,) = room.root.rglob("knowledge.jsonl")
+        with path.open("ab") as file:
+            file.write(
+                b'{"key": "tea\\u0001", "content": "sencha \\u0000", "by": "ann@example.com"}\n'
+            )
+            line = '{"key": "pot\ufffe", "content": "sencha \uffff", "by": "ann@example.com"}\n'
+            file.write(line.encode())
+        _, data = await call("search", query="sencha")
+        assert {one["key"] for one in data} == {"cake", "tea\ufffd", "pot\ufffd"}
+        for key in ("tea\ufffd", "pot\ufffe"):
+            assert (await call("forget", key=key, scope="family"))[0].startswith("Forgot")
+        assert b"sencha \\u0000" not in path.read_bytes()
+        assert "sencha \uffff".encode() not in path.read_bytes()

@@ -58,7 +58,7 @@ def _returning(value: Any) -> Callable[[], Any]:
 _AT_ONCE: dict[str, Callable[[], Any]] = {
     "result": _returning(Done(text="done")),
     "empty": _returning(None),
-    "unsendable": _returning(Done(text="\0")),
+    "forbidden character": _returning(Done(text="\0")),
     "surrogate": _returning(Done(text="\ud800")),
     "wrong type": _returning(Done(text=cast("str", 7))),
     "too big": _returning(Done(text="é" * 300_000)),
@@ -343,8 +343,12 @@ async def test_each_ending_is_one_reply(what: str) -> None:
     expected = {
         "result": "result",
         "empty": "result",
+        "forbidden character": "result",
+        "surrogate": "result",
         "too big": "policy-violation",
         "refuse": "not-allowed",
+        "refuse in no language": "not-allowed",
+        "refuse with a bad condition": "bad-request",
         "refuse at length": "policy-violation",
         "hang": "recipient-unavailable",
         "hang below": "recipient-unavailable",

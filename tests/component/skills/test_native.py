@@ -101,13 +101,40 @@ def _nested() -> list[Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [b"1", bytearray(b"1"), object(), {1 + 2j}, _nested(), "\ud800" and ["\ud800"]],
-    ids=["bytes", "bytearray", "object", "complex", "deep", "surrogate"],
+    [b"1", bytearray(b"1"), object(), {1 + 2j}, _nested()],
+    ids=["bytes", "bytearray", "object", "complex", "deep"],
 )
 def test_what_no_reply_can_carry_is_the_skills_failure(value: Any) -> None:
     made = returning(value)
     with pytest.raises(SkillFailed):
         call_inline(made, prepare(made))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\x01b", "a\ufffdb"),
+        ("a\ud800b", "a\ufffdb"),
+        (["a\x01", "\ufffe"], '["a\\u0001","\\ufffe"]'),
+        ({"k\ud800": ("\udfff", 1, float("nan"))}, '{"k\ufffd":["\ufffd",1,null]}'),
+        (Output("\x0b", name="\x1f"), "\ufffd"),
+        ((Output("\uffff", "application/ld+json"),), "\\uffff"),
+        (SkillResult((Output("\ud800"),)), "\ufffd"),
+    ],
+)
+def test_what_xml_cannot_carry_is_replaced_in_text_and_escaped_in_json(
+    value: Any, text: str
+) -> None:
+    made = returning(value)
+    (output,) = call_inline(made, prepare(made)).outputs
+    assert output.text == text
+    assert output.name in (None, "\ufffd")
+
+
+def test_a_refusal_is_made_fit_too() -> None:
+    made = raising(SkillError("no\x00"), "inline")
+    (output,) = call_inline(made, prepare(made)).outputs
+    assert output.text == "no\ufffd"
 
 
 def test_a_result_may_say_no_itself() -> None:

@@ -224,7 +224,6 @@ async def test_a_task_that_runs_out_of_time_failed(open_storage: Open) -> None:
     [
         ((Output("x" * 5000),), errors.TooBig(limit=4000)),
         ((Output("a", name="n"), Output("b", name="n")), errors.Internal()),
-        ((Output("\x00"),), errors.Internal()),
     ],
 )
 async def test_results_that_cannot_be_sent_are_failures(
@@ -367,3 +366,26 @@ async def test_the_engine_is_not_loaded_before_there_is_work(tmp_path: Path) -> 
         assert world.room._engine is None
         assert not await world.room.earlier(ANN.bare, AGENT, ["nothing"])
         assert world.room._engine is None
+
+
+async def test_a_null_character_in_parameters_reaches_the_skill_and_no_database_refuses_it(
+    open_storage: Open,
+) -> None:
+    got: list[str] = []
+
+    @skill(name="keep", durable=True)
+    async def keep(context: Context, text: str) -> str:
+        async def say(_key: str) -> str:
+            return text
+
+        got.append(await context.step("say", say, str))
+        return text
+
+    async with living(open_storage, keep) as world:
+        bad = "a\x00b\x01\uffff"
+        task = await world.task("keep", json={"text": bad})
+        ended = await world.ear.ended(task)
+        assert got == [bad]
+        assert ended.result is not None
+        assert ended.result.outputs[0].text == "a\ufffdb\ufffd\ufffd"
+        assert (await world.get(task)).result == ended.result

@@ -275,11 +275,24 @@ def test_empty_text_of_another_type_is_the_default() -> None:
         Everything(text_field="", integer=10**19),
         Everything(text_field="", stamp=datetime(2026, 1, 1)),  # noqa: DTZ001 - what is refused
         Everything(text_field="", json=msgspec.Raw(b'"\xff"')),
-        Everything(text_field="", own="\x00"),
-        Everything(text_field="", lang="\ufffe"),
-        Everything(text_field="", tags=("fine", "\ud800")),
     ],
 )
 def test_what_the_wire_cannot_carry_is_refused_when_encoding(spoilt: Payload) -> None:
     with pytest.raises(EncodingError):
         encode(spoilt)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "written"),
+    [
+        (Everything(text_field="", own="\x00"), "\ufffd"),
+        (Everything(text_field="", lang="\ufffe"), "\ufffd"),
+        (Everything(text_field="", tags=("fine", "\ud800")), "\ufffd"),
+        (Everything(text_field="", json=msgspec.Raw('"\uffff"'.encode())), "\\uffff"),
+    ],
+)
+def test_what_xml_cannot_carry_is_replaced_in_text_and_escaped_in_json(
+    spoilt: Payload, written: str
+) -> None:
+    assert written in encode(spoilt)
+    ET.fromstring(encode(spoilt))

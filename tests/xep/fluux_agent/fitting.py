@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import strategies as st
 
-from tests.xep.strategies import Fit, payloads, xml_characters
+from tests.xep.strategies import LANGUAGES, Fit, payloads, xml_characters
 from xep.binding import Payload
 from xep.binding.declaration import Field
 from xep.data_forms import Form
@@ -15,7 +15,6 @@ from xep.fluux_agent.task import InputAnswer, Task
 
 identifiers = st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True)
 skill_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}(\.[A-Za-z0-9_-]{1,9})?", fullmatch=True)
-languages = st.sampled_from(["", "en", "de-CH", "zh-Hant-TW"])
 texts = st.text(xml_characters, min_size=1, max_size=20)
 counts = st.integers(0, 10**19 - 1)
 # libxml2 reads decimals of at most 24 digits.
@@ -76,7 +75,7 @@ FITTING = _Fitting()
 
 def _scalar(cls: type[Payload], field: Field) -> st.SearchStrategy[Any] | None:
     if field.local == "xml:lang":
-        return languages
+        return LANGUAGES
     declared = next(one.type for one in msgspec.structs.fields(cls) if one.name == field.name)
     inner = get_args(declared)[0]
     if field.optional:
