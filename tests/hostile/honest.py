@@ -10,7 +10,7 @@ from tests.servers.chatting import body, say
 from tests.servers.clients import SlixClient
 from tests.servers.talk import PING, condition, execute, output
 
-_PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.05
 _TALKS: Final = 10  # rounds of which one holds a chat message
 
 

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def test_each_stanza_is_found_whole(cuts: list[int]) -> None:
     frames = Frames(lambda _name, _attributes, data: found.append(data))
     text = HEADER + b" \n".join(STANZAS)
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         frames.feed(text[start:end])
     assert tuple(found) == STANZAS
 
@@ -41,14 +42,16 @@ def exchange(component_says: bytes) -> Tap:
                 pass
 
     threading.Thread(target=serve).start()
-    with Tap(*server.getsockname()) as tap:
-        with socket.create_connection(("127.0.0.1", tap.port)) as component:
-            came = b""
-            while not came.endswith(b"</iq>") or came.count(b"</iq>") < 2:
-                came += component.recv(65536)
-            component.sendall(HEADER + component_says)
-            component.shutdown(socket.SHUT_WR)
-            tap.wait_ended()
+    with (
+        Tap(*server.getsockname()) as tap,
+        socket.create_connection(("127.0.0.1", tap.port)) as component,
+    ):
+        came = b""
+        while came.count(b"</iq>") < 2:
+            came += component.recv(65536)
+        component.sendall(HEADER + component_says)
+        component.shutdown(socket.SHUT_WR)
+        tap.wait_ended()
     server.close()
     return tap
 
