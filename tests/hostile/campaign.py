@@ -73,7 +73,7 @@ class Campaign:
                 self._minimise(fault, [*self._recent, *numbers])
                 if len(self.faults) >= MOST_FAULTS:
                     break
-            self._recent = list(numbers)
+            self._recent = list(numbers) if fault is None else []
         self._settle()
 
     def play(self, numbers: Sequence[int]) -> Fault | None:
@@ -206,22 +206,26 @@ class Campaign:
                 pieces *= 2
         fault.seen = fault.seen or self._seen()
         fault.stanzas = [self.stanzas.make(number) for number in found]
-        self.faults.append(fault)
+        if all(known.stanzas != fault.stanzas for known in self.faults):
+            self.faults.append(fault)
 
     def _seen(self) -> list[str]:
         reasons = self.agent.log("not connected")
         last = [f"the server passed on: {_shown(data)}" for data in self.tap.last()[-2:]]
         return [*last, *(str(line.get("reason")) for line in reasons[-1:])]
 
-    def report(self, replay: str) -> str:
-        """All faults, for a person; `replay` is a command with NUMBER in it."""
+    def report(self, test: str) -> str:
+        """All faults, for a person; `test` is the name by which pytest knows the test."""
         lines = [f"{len(self.faults)} faults with seed {self.stanzas.seed}:"]
         for fault in self.faults:
-            lines.append(f"\n{fault.what} ({len(fault.stanzas)} stanzas show it)")
+            lines.append(f"\n{fault.what}, with {len(fault.stanzas)} stanzas")
             for stanza in fault.stanzas[:3]:
                 lines.append(f"  sent by the {stanza.sender}: {_shown(stanza.data)}")
-                lines.append(f"  play it again: {replay.replace('NUMBER', str(stanza.number))}")
             lines += [f"  seen: {seen[:_SHOWN]}" for seen in fault.seen[:5]]
+            if fault.stanzas:
+                first, last = fault.stanzas[0].number, fault.stanzas[-1].number
+                what = f"HOSTILE_FIRST={first} HOSTILE_STANZAS={last + 1 - first}"
+                lines.append(f"  again: HOSTILE_SEED={self.stanzas.seed} {what} pytest '{test}'")
         return "\n".join(lines)
 
     @contextlib.contextmanager

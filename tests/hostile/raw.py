@@ -177,6 +177,5 @@ class RawComponent(RawStream):
 
     def fence(self, number: int) -> bytes:
         ping = "<ping xmlns='urn:xmpp:ping'/>"
-        return (
-            f"<iq type='get' id='fence-{number}' from='{self._domain}' to='{self._agent}'>{ping}</iq>"
-        ).encode()
+        where = f"from='{self._domain}' to='{self._agent}'"
+        return f"<iq type='get' id='fence-{number}' {where}>{ping}</iq>".encode()

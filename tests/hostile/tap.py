@@ -4,6 +4,7 @@ It reads tags and nothing more, as servers pass on XML that is not quite XML, so
 with what it watches.
 """
 
+import math
 import re
 import threading
 import time
@@ -141,16 +142,24 @@ class Tap(Proxy):
             elif frames:  # one side has ended it
                 frames.clear()
                 self.lost += 1
-                self.left = [data for waiting in self._open.values() for _, data in waiting]
+                self.left = [
+                    data for waiting in self._open.values() for at, data in waiting if at < math.inf
+                ]
                 self._open.clear()  # an answer on another stream is none
 
     def _to_component(self, name: bytes, attributes: dict[str, str], data: bytes) -> None:
         self.came += 1
         self._last.append(data)
-        if name.rpartition(b":")[2] == b"iq" and attributes.get("type") in {"get", "set"}:
-            self.requests += 1
+        type_ = attributes.get("type")
+        if name.rpartition(b":")[2] == b"iq" and type_ not in {"result", "error"}:
+            required = type_ in {"get", "set"}
+            self.requests += required
             key = attributes.get("id"), attributes.get("from"), attributes.get("to")
-            self._open.setdefault(key, []).append((time.monotonic(), data))
+            # What is no request may be refused, once (RFC 6120 §8.2.3).
+            at = time.monotonic() if required else math.inf
+            waiting = self._open.setdefault(key, [])
+            waiting.append((at, data))
+            waiting.sort()
 
     def _from_component(self, name: bytes, attributes: dict[str, str], data: bytes) -> None:
         if name != b"iq" or attributes.get("type") not in {"result", "error"}:

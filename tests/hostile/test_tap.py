@@ -17,6 +17,7 @@ STANZAS = (
     b"<iq type='set' id='2'><x><iq type='set' id='no'></iq></x></iq>",
     b"<iq to=\"a@b/'\" type='get'\n\tid='1\r\n2'></iq>",
 )
+NO_REQUEST = b"<iq type='x' id='3' from='a' to='c'/>"
 
 
 @given(cuts=st.lists(st.integers(0, 500), max_size=12))
@@ -37,7 +38,7 @@ def exchange(component_says: bytes) -> Tap:
     def serve() -> None:
         connection, _ = server.accept()
         with connection:
-            connection.sendall(HEADER + STANZAS[0] + STANZAS[4])
+            connection.sendall(HEADER + STANZAS[0] + STANZAS[4] + NO_REQUEST)
             while connection.recv(65536):
                 pass
 
@@ -47,7 +48,7 @@ def exchange(component_says: bytes) -> Tap:
         socket.create_connection(("127.0.0.1", tap.port)) as component,
     ):
         came = b""
-        while came.count(b"</iq>") < 2:
+        while not came.endswith(NO_REQUEST):
             came += component.recv(65536)
         component.sendall(HEADER + component_says)
         component.shutdown(socket.SHUT_WR)
@@ -60,7 +61,13 @@ def test_every_request_needs_its_answer_and_no_other() -> None:
     first = b'<iq type="error" id="\'&#xA;&lt;" to=\'a@b/"\' from="c"><error/></iq>'
     second = b"<iq type='result' id='1 2' from=\"a@b/'\"/>"
     answered = exchange(first + second)
-    assert (answered.requests, answered.came, answered.wrong) == (2, 2, [])
+    assert (answered.requests, answered.came, answered.wrong) == (2, 3, [])
     assert answered.left == []
     assert exchange(first).left == [STANZAS[4]]
     assert len(exchange(first + first + second).wrong) == 1
+
+
+def test_what_is_no_request_may_be_refused_once() -> None:
+    refusal = b"<iq type='error' id='3' from='c' to='a'/>"
+    assert exchange(refusal).wrong == []
+    assert len(exchange(refusal + refusal).wrong) == 1
