@@ -219,8 +219,7 @@ class Campaign:
         lines = [f"{len(self.faults)} faults with seed {self.stanzas.seed}:"]
         for fault in self.faults:
             lines.append(f"\n{fault.what}, with {len(fault.stanzas)} stanzas")
-            for stanza in fault.stanzas[:3]:
-                lines.append(f"  sent by the {stanza.sender}: {_shown(stanza.data)}")
+            lines += [f"  the {one.sender} sent: {_shown(one.data)}" for one in fault.stanzas[:3]]
             lines += [f"  seen: {seen[:_SHOWN]}" for seen in fault.seen[:5]]
             if fault.stanzas:
                 first, last = fault.stanzas[0].number, fault.stanzas[-1].number
