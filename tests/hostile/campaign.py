@@ -21,6 +21,8 @@ from tests.servers.base import Server
 
 ROUND: Final = 300
 """Stanzas between two looks."""
+_AT_ONCE: Final = 50
+"""Stanzas sent at once; as many are lost at most if a server ends the stream over one of them."""
 MOST_FAULTS: Final = 5
 """Different faults after which a campaign ends; each has cost a dozen rounds."""
 ANSWER_S: Final = 60.0
@@ -92,11 +94,11 @@ class Campaign:
         """Send them on the stream of their sender; those that break a stream one by one, last."""
         if not stanzas:
             return
-        data = b"".join(stanza.data for stanza in stanzas if not stanza.breaks)
-        stream = self._stream(sender)
-        stream.send(data)
-        if not self._passed(stream):
-            self._login(sender)
+        legal = [stanza.data for stanza in stanzas if not stanza.breaks]
+        for at in range(0, len(legal), _AT_ONCE):
+            stream = self._stream(sender)
+            stream.send(b"".join(legal[at : at + _AT_ONCE]))
+            self._passed(stream)
         for stanza in stanzas:
             if stanza.breaks:
                 stream = self._stream(sender)

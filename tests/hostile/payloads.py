@@ -20,15 +20,36 @@ ITEMS: Final = "http://jabber.org/protocol/disco#items"
 RSM: Final = "http://jabber.org/protocol/rsm"
 FORMS: Final = "jabber:x:data"
 
-SKILLS: Final = (
-    *("echo", "time", "weather", "wipe", "memory_store", "memory_search", "memory_recall"),
-    *("memory_forget", "conformance.add", "conformance.erase", "conformance.ask", "only-romeo"),
-    *("conformance.sleep", "conformance.big", "conformance.hidden", "conformance.echo", "nosuch"),
-)
-PARAMETERS: Final = (
-    *("text", "city", "disk", "zone", "key", "query", "a", "b", "seconds", "bytes", "target"),
-    *("question", "content", "tags", "topic"),
-)
+SKILLS: Final[dict[str, tuple[str, ...]]] = {
+    "echo": ("text",),
+    "time": ("zone",),
+    "weather": ("city",),
+    "wipe": ("disk",),
+    "memory_store": ("key", "body", "tags"),
+    "memory_search": ("query",),
+    "memory_recall": ("key",),
+    "memory_forget": ("key",),
+    "conformance.echo": ("text",),
+    "conformance.add": ("a", "b"),
+    "conformance.erase": ("target",),
+    "conformance.ask": ("question",),
+    "conformance.say": ("question",),
+    "conformance.sleep": ("seconds",),
+    "conformance.big": ("bytes",),
+    "conformance.count": ("key",),
+    "conformance.fail": ("message",),
+    "conformance.hidden": (),
+    "only-romeo": (),
+    "nosuch": ("text",),
+}
+"""Names of skills, and of their parameters."""
+
+NAMES: Final = tuple(SKILLS)
+PARAMETERS: Final = tuple({name: 0 for names in SKILLS.values() for name in names})
+
+SETS: Final = frozenset(("execute", "command", "decision", "cancel", "answer"))
+"""Names of payloads that go into an IQ of type set."""
+
 NODES: Final = (
     *(f"skill/{name}" for name in SKILLS),
     *("command/status", "command/tasks", "command/help", "command/pause", "command/new", ""),
@@ -38,16 +59,22 @@ NODES: Final = (
 
 def execute(grammar: Grammar) -> Node:
     """An execute request; mostly of a skill that is there."""
-    node = element("execute", {"xmlns": EXECUTE, "skill": grammar.pick(SKILLS)})
-    _maybe(grammar, node, "mode", ("auto", "inline", "async", "later"))
+    skill = grammar.pick(NAMES)
+    node = element("execute", {"xmlns": EXECUTE, "skill": skill})
+    _maybe(grammar, node, "mode", ("auto", "inline", "async", "async", "later"), 0.4)
     _maybe(grammar, node, "request", ("r1", "r2", "no identifier", "r" * 300), 0.2)
     _maybe(grammar, node, "deadline", ("2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"), 0.1)
     _maybe(grammar, node, "thread", WORDS, 0.1)
     _maybe(grammar, node, "context", WORDS, 0.1)
-    for _ in range(grammar.random.randint(0, 3)):
+    for name in SKILLS[skill]:
+        value = grammar.pick(("1", "0.1", "UTC")) if grammar.chance(0.3) else grammar.text()
+        node.children.append(element("param", {"name": name}, value))
+    if grammar.chance(0.1):
         name = grammar.pick(PARAMETERS)
         node.children.append(element("param", {"name": name}, grammar.text()))
-    if grammar.chance(0.25):
+    if grammar.chance(0.1):
+        node.children = []
+    if grammar.chance(0.15):
         node.children.append(element("params", {"type": "application/json"}, json_text(grammar)))
     if grammar.chance(0.1):
         node.children.append(element("earlier", {"task": "@TASK@"}))
@@ -82,7 +109,7 @@ def delegation(grammar: Grammar) -> Node:
 def skills(grammar: Grammar) -> Node:
     """A query for skills."""
     node = element("query", {"xmlns": f"{FLUUX}#skills"})
-    _maybe(grammar, node, "skill", SKILLS, 0.4)
+    _maybe(grammar, node, "skill", NAMES, 0.4)
     _maybe(grammar, node, "search", WORDS, 0.3)
     _maybe(grammar, node, "version", WORDS, 0.2)
     return _paged(grammar, node)
@@ -172,11 +199,11 @@ _KINDS: Final[tuple[Callable[[Grammar], Node], ...]] = (
 
 
 def payload(grammar: Grammar) -> Node:
-    """A payload of any protocol: half of them as they should be."""
+    """A payload of any protocol: most of them as they should be, but for their texts."""
     if grammar.chance(0.1):
         return grammar.any_element()
     node = grammar.pick(_KINDS)(grammar)
-    while grammar.chance(0.4):
+    while grammar.chance(0.3):
         spoil(grammar, node)
     return node
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final, Literal
 
 from tests.hostile.grammar import WORDS, Grammar, Node, element
-from tests.hostile.payloads import delegation, form, payload
+from tests.hostile.payloads import SETS, delegation, form, payload
 
 Sender = Literal["client", "stranger", "component"]
 SENDERS: Final[tuple[Sender, ...]] = ("client", "stranger", "component")
@@ -120,14 +120,14 @@ class Stanzas:
     # -- stanzas -----------------------------------------------------------------------------------
 
     def _iq(self, grammar: Grammar) -> Node:
-        types = ("get", "set", "get", "set", "result", "error", "x", "")
-        weights = (40, 40, 5, 5, 4, 4, 1, 1)
-        node = self._stanza(grammar, "iq", grammar.random.choices(types, weights)[0])
+        asked = payload(grammar)
+        type_ = "set" if asked.name in SETS else "get"
+        if grammar.chance(0.15):
+            type_ = grammar.pick(("get", "set", "get", "set", "result", "error", "x", ""))
+        node = self._stanza(grammar, "iq", type_)
         node.attributes.setdefault("id", self._id(grammar))
-        if node.attributes["type"] == "error" and grammar.chance(0.7):
-            node.children.append(_error(grammar))
-        else:
-            node.children.append(payload(grammar))
+        broken = type_ == "error" and grammar.chance(0.7)
+        node.children.append(_error(grammar) if broken else asked)
         while grammar.chance(0.03):
             node.children.append(payload(grammar))
         return node
@@ -214,7 +214,7 @@ class Stanzas:
 
     def _to(self, grammar: Grammar) -> str:
         agent = self.addresses.agent
-        if grammar.chance(0.8):
+        if grammar.chance(0.9):
             return grammar.pick((agent, f"assistant@{agent}", f"assistant@{agent}"))
         resource = grammar.unicode()[:200]
         return grammar.pick(
@@ -228,7 +228,7 @@ class Stanzas:
 
     def _from(self, grammar: Grammar) -> str:
         second = self.addresses.second
-        if grammar.chance(0.75):
+        if grammar.chance(0.88):
             return f"{grammar.pick(self.addresses.friends)}@{second}/{grammar.pick('abc')}"
         local = grammar.pick(
             (
@@ -237,7 +237,7 @@ class Stanzas:
             )
         )
         return grammar.pick(
-            (second, f"{local}@{second}", f"{local}@{second}/{grammar.text()[:900]}")
+            (second, f"{local}@{second}", f"{local}@{second}/{grammar.text()[:900] or 'x'}")
         )
 
     def _broken(self, grammar: Grammar, sender: Sender) -> bytes:
