@@ -29,6 +29,7 @@ ANSWER_S: Final = 60.0
 """Seconds in which a request is answered, however busy the machine."""
 _PATIENCE_S: Final = 60.0
 _SHOWN: Final = 1500  # bytes of a stanza in a report
+_GONE: Final = "the server takes no connections any more"
 _HARMLESS: Final = frozenset(("debug", "info", "warning"))
 
 
@@ -71,6 +72,10 @@ class Campaign:
             number = numbers.stop
             fault = self.play(numbers)
             self.sent += len(numbers)
+            if fault is not None and fault.what == _GONE:
+                fault.stanzas = [self.stanzas.make(number) for number in numbers]
+                self.faults.append(fault)
+                return
             if fault is not None:
                 self._minimise(fault, [*self._recent, *numbers])
                 if len(self.faults) >= MOST_FAULTS:
@@ -86,6 +91,8 @@ class Campaign:
                 self._send(sender, [stanza for stanza in made if stanza.sender == sender])
         except TimeoutError as error:
             return Fault("the service does not answer", [str(error)])
+        except ConnectionError as error:
+            return Fault(_GONE, [str(error)])
         return self._fault()
 
     # -- sending -----------------------------------------------------------------------------------

@@ -46,6 +46,17 @@ class RawStream(ABC):
         self._text = b""
         self.seen = dict.fromkeys(_SEEN, b"x")
         """What the placeholders in stanzas stand for: the identifier that came last."""
+        try:
+            self._login()
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.settimeout(None)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @abstractmethod
+    def _login(self) -> None:
+        """Exchange what it takes until stanzas may be sent."""
 
     @abstractmethod
     def fence(self, number: int) -> bytes:
@@ -101,10 +112,6 @@ class RawStream(ABC):
             came += part
         return came
 
-    def _listen(self) -> None:
-        self._socket.settimeout(None)
-        threading.Thread(target=self._read, daemon=True).start()
-
     def _read(self) -> None:
         while True:
             try:
@@ -136,11 +143,17 @@ class RawClient(RawStream):
     def __init__(
         self, address: str, port: int, host: str, account: str, password: str, agent: str
     ) -> None:
+        self._host, self._account, self._password, self._agent = host, account, password, agent
         super().__init__(address, port)
-        self._agent = agent
-        header = _HEADER.format(namespace="jabber:client", to=quoteattr(host))
+        self.send(
+            b"<iq type='set' id='carbons'><enable xmlns='urn:xmpp:carbons:2'/></iq>"
+            b"<enable xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/><presence/>"
+        )
+
+    def _login(self) -> None:
+        header = _HEADER.format(namespace="jabber:client", to=quoteattr(self._host))
         self._exchange(header, b"</stream:features>")
-        secret = base64.b64encode(f"\0{account}\0{password}".encode()).decode()
+        secret = base64.b64encode(f"\0{self._account}\0{self._password}".encode()).decode()
         self._exchange(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
             + secret
@@ -150,11 +163,6 @@ class RawClient(RawStream):
         self._exchange(header, b"</stream:features>")
         bind = "<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"
         self._exchange(f"<iq type='set' id='bind'>{bind}</iq>", b"<jid>[^<]*</jid>")
-        self._listen()
-        self.send(
-            b"<iq type='set' id='carbons'><enable xmlns='urn:xmpp:carbons:2'/></iq>"
-            b"<enable xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/><presence/>"
-        )
 
     def fence(self, number: int) -> bytes:
         ping = "<ping xmlns='urn:xmpp:ping'/>"
@@ -165,15 +173,16 @@ class RawComponent(RawStream):
     """A component of the same server, whose domain is `domain`."""
 
     def __init__(self, address: str, port: int, domain: str, secret: str, agent: str) -> None:
+        self._domain, self._secret, self._agent = domain, secret, agent
         super().__init__(address, port)
-        self._domain, self._agent = domain, agent
-        header = _HEADER.format(namespace="jabber:component:accept", to=quoteattr(domain))
+
+    def _login(self) -> None:
+        header = _HEADER.format(namespace="jabber:component:accept", to=quoteattr(self._domain))
         came = self._exchange(header, rb"<stream:stream[^>]* id=['\"][^'\"]*['\"][^>]*>")
         found = re.search(rb" id=['\"]([^'\"]*)['\"]", came)
         assert found is not None
-        proof = hashlib.sha1(found[1] + secret.encode(), usedforsecurity=False).hexdigest()
+        proof = hashlib.sha1(found[1] + self._secret.encode(), usedforsecurity=False).hexdigest()
         self._exchange(f"<handshake>{proof}</handshake>", b"<handshake")
-        self._listen()
 
     def fence(self, number: int) -> bytes:
         ping = "<ping xmlns='urn:xmpp:ping'/>"
