@@ -3,12 +3,13 @@
 # make bench   what is measured, against which peer
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream
+# make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: run test thorough bench check servers reference docs format clean
+.PHONY: run test thorough hostile bench check servers reference docs format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
@@ -26,6 +27,9 @@ thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
+
+hostile: $(STAMP) servers
+	$(BIN)/pytest -q -rA tests/hostile
 
 bench: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group bench

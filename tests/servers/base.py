@@ -66,6 +66,7 @@ class Server(ABC):
     `directory` is the caller's, to be thrown away with everything in it. `guide` is the admin's
     guide whose component block is run. With `s2s_port` the server also federates, by dialback.
     `second` is the domain of a component beside the agent's, which has the same secret.
+    With `archive` the server keeps what is said and knows idle clients, as most installations do.
     Works as a context manager: starts on entering, is killed on leaving.
     """
 
@@ -83,6 +84,7 @@ class Server(ABC):
         guide: Path | None = None,
         s2s_port: int | None = None,
         second: str | None = None,
+        archive: bool = False,
     ) -> None:
         self.directory = directory
         self.host = host
@@ -96,6 +98,7 @@ class Server(ABC):
         self.certificate = directory / "certificate.pem"
         self.key = directory / "key.pem"
         self.second = second
+        self.archive = archive
         self._leases = (PortLease(address), PortLease(address), PortLease(address))
         self.c2s_port, self.component_port, own = (lease.port for lease in self._leases)
         self.second_port = own if self.second_has_own_port else self.component_port

@@ -43,7 +43,12 @@ modules:
   mod_stream_mgmt: {{}}
   mod_vcard: {{}}
   mod_version: {{}}
-{federation_modules}"""
+{archive_modules}{federation_modules}"""
+ARCHIVE = """\
+  mod_client_state: {}
+  mod_mam:
+    default: always
+"""
 ALONE = "s2s_access: none\n"
 FEDERATED = "s2s_use_starttls: optional\n"
 LISTEN_FEDERATED = """\
@@ -89,6 +94,7 @@ class Ejabberd(Server):
             component=component_block,
             federation=FEDERATED if federates else ALONE,
             listen_federation=listen if federates else "",
+            archive_modules=ARCHIVE if self.archive else "",
             federation_modules="  mod_s2s_dialback: {}\n" if federates else "",
         )
         (self.directory / "ejabberd.yml").write_text(main)

@@ -24,7 +24,7 @@ allow_unencrypted_plain_auth = true
 authentication = "internal_hashed"
 modules_enabled = {{
   "adhoc"; "blocklist"; "carbons"; "disco"; "offline"; "pep"; "ping"; "posix"; "private"; "roster";
-  "saslauth"; "smacks"; "tls"; "vcard4"; "version"; {federation_modules}
+  "saslauth"; "smacks"; "tls"; "vcard4"; "version"; {archive_modules}{federation_modules}
 }}
 {federation}
 
@@ -68,6 +68,7 @@ class Prosody(Server):
             c2s_port=self.c2s_port,
             host=_quote(self.host),
             federation=FEDERATED.format(s2s_port=self.s2s_port) if federates else ALONE,
+            archive_modules='"csi"; "csi_simple"; "mam"; ' if self.archive else "",
             federation_modules='"s2s"; "dialback";' if federates else "",
         )
         (self.directory / "prosody.cfg.lua").write_text(main)

@@ -13,15 +13,18 @@ TIMEOUT = 30.0  # seconds; a bound for a busy machine, not an expectation
 class Proxy:
     """Passes TCP connections on to `address`:`port`, byte for byte, and keeps what passed.
 
-    Use it as a context manager; `port` of the proxy is open on 127.0.0.1 meanwhile.
+    Use it as a context manager; `port` of the proxy is open on 127.0.0.1 meanwhile. A subclass may
+    look at what passes, in `passing`, and do without the copy, by `keeps`.
     """
+
+    keeps = True
 
     def __init__(self, address: str, port: int) -> None:
         self._target = (address, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._changed = threading.Condition()
-        self._pairs: list[_Pair] = []
+        self._pairs: list[Pair] = []
         self._passed = {True: b"", False: b""}
         self._threads: list[threading.Thread] = []
 
@@ -75,6 +78,9 @@ class Proxy:
         with self._changed:
             return self._passed[to_server]
 
+    def passing(self, pair: "Pair", data: bytes, *, to_server: bool) -> None:
+        """Called with all that comes from one side, before the other has it; empty at its end."""
+
     def _accept(self) -> None:
         while True:
             try:
@@ -87,13 +93,13 @@ class Proxy:
                 client.close()
                 continue
             server.settimeout(None)
-            pair = _Pair(client, server)
+            pair = Pair(client, server)
             with self._changed:
                 self._pairs.append(pair)
             for to_server in (True, False):
                 self._start(self._pump, pair, to_server)
 
-    def _pump(self, pair: "_Pair", to_server: bool) -> None:
+    def _pump(self, pair: "Pair", to_server: bool) -> None:
         source, target = (pair.client, pair.server) if to_server else (pair.server, pair.client)
         while True:
             try:
@@ -105,13 +111,15 @@ class Proxy:
                     if data:
                         continue
                     return
+            self.passing(pair, data, to_server=to_server)
             with contextlib.suppress(OSError):
                 if data:
                     target.sendall(data)
                 else:
                     target.shutdown(socket.SHUT_WR)
             with self._changed:
-                self._passed[to_server] += data
+                if self.keeps:
+                    self._passed[to_server] += data
                 self._changed.notify_all()
             if not data:
                 return
@@ -122,7 +130,7 @@ class Proxy:
         thread.start()
 
 
-class _Pair:
+class Pair:
     """One connection: from the component, and on to the server."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:

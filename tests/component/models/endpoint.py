@@ -177,7 +177,10 @@ class _Link:
         head: h11.Request | None = None
         body = bytearray()
         while True:
-            event = self.http.next_event()
+            try:
+                event = self.http.next_event()
+            except h11.RemoteProtocolError:  # it left in the middle of its request
+                return None
             if event is h11.NEED_DATA:
                 try:
                     self.http.receive_data(await self.stream.receive())
