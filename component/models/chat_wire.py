@@ -1,11 +1,14 @@
-"""Chat completions as they are on the wire, as far as this room reads them.
+"""Chat completions as they are on the wire, as far as this package reads them.
 
 What is optional, repeated or of another type in one server or another is so here.
 """
 
+import json
 from typing import Any
 
 import msgspec
+
+from component.models.answer_limits import too_many_values
 
 
 class Function(msgspec.Struct):
@@ -53,23 +56,52 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class Used(msgspec.Struct):
-    """Tokens; OpenRouter tells the US dollars as well."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost: float | None = None
-
-
 class Chunk(msgspec.Struct):
     """One event of a stream, or a whole answer. `error` is one that came after the beginning."""
 
     choices: list[Choice] | None = None
-    usage: Used | None = None
+    usage: Any = None  # `component.models.usage` reads it: some servers write nonsense into it
     error: Any = None
     object: str | None = None
     message: Any = None
     code: Any = None
 
 
-decode = msgspec.json.Decoder(Chunk).decode
+class BadJSONError(Exception):
+    """A document that cannot be decoded; the text says what is wrong with it."""
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+def decode(data: bytes) -> Chunk:
+    """Read one event of a stream, or a whole answer.
+
+    Some servers cut characters in two, or write `NaN`: what strict JSON does not allow is read
+    tolerantly, with U+FFFD in place of bytes that are no UTF-8. Raises BadJSONError.
+    """
+    if too_many_values(data):
+        raise BadJSONError("it has too many values")
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = decode_tolerantly(data)
+    except RecursionError:
+        raise BadJSONError("it is nested too deeply") from None
+    try:
+        return msgspec.convert(found, Chunk)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BadJSONError(str(error)) from None
+
+
+def decode_tolerantly(data: bytes) -> Any:
+    """Decode JSON with the faults that servers make; may hold halves of surrogate pairs.
+
+    Raises BadJSONError.
+    """
+    if too_many_values(data):
+        raise BadJSONError("it has too many values")
+    try:
+        return json.loads(data.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError) as error:
+        raise BadJSONError(f"it is no JSON ({type(error).__name__})") from None
