@@ -3,12 +3,11 @@
 What is optional, repeated or of another type in one server or another is so here.
 """
 
-import json
 from typing import Any
 
 import msgspec
 
-from component.models.answer_limits import too_many_values
+from component.models.tolerant_json import decode_as
 
 
 class Function(msgspec.Struct):
@@ -67,41 +66,9 @@ class Chunk(msgspec.Struct):
     code: Any = None
 
 
-class BadJSONError(Exception):
-    """A document that cannot be decoded; the text says what is wrong with it."""
-
-
-_decode = msgspec.json.Decoder(Chunk).decode
+_decoder = msgspec.json.Decoder(Chunk)
 
 
 def decode(data: bytes) -> Chunk:
-    """Read one event of a stream, or a whole answer.
-
-    Some servers cut characters in two, or write `NaN`: what strict JSON does not allow is read
-    tolerantly, with U+FFFD in place of bytes that are no UTF-8. Raises BadJSONError.
-    """
-    if too_many_values(data):
-        raise BadJSONError("it has too many values")
-    try:
-        return _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        found = decode_tolerantly(data)
-    except RecursionError:
-        raise BadJSONError("it is nested too deeply") from None
-    try:
-        return msgspec.convert(found, Chunk)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise BadJSONError(str(error)) from None
-
-
-def decode_tolerantly(data: bytes) -> Any:
-    """Decode JSON with the faults that servers make; may hold halves of surrogate pairs.
-
-    Raises BadJSONError.
-    """
-    if too_many_values(data):
-        raise BadJSONError("it has too many values")
-    try:
-        return json.loads(data.decode(errors="replace"), strict=False)
-    except (ValueError, RecursionError) as error:
-        raise BadJSONError(f"it is no JSON ({type(error).__name__})") from None
+    """Read one event of a stream, or a whole answer. Raises BadJSONError."""
+    return decode_as(_decoder, data)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from component.models.answer_limits import ERROR_CHARACTERS
-from component.models.chat_wire import BadJSONError, decode_tolerantly
 from component.models.protocol import (
     ContextOverflowError,
     ModelError,
@@ -18,6 +17,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
 )
+from component.models.tolerant_json import BadJSONError, decode_any
 from xep.characters import without_forbidden
 
 _PASSING = {408, 409, 425, 429}
@@ -101,7 +101,7 @@ def read_fault(status: int, said: bytes) -> Fault:
     Of a message `ERROR_CHARACTERS` are looked at, without characters that nothing can carry.
     """
     try:
-        body = decode_tolerantly(said)
+        body = decode_any(said)
     except BadJSONError:
         text = said.decode(errors="replace").strip()
         # A page of a proxy says nothing to anybody.

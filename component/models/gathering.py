@@ -10,6 +10,7 @@ from component.models import call_ids
 from component.models.answer_limits import (
     ARGUMENTS_CHARACTERS,
     CALLS,
+    EVENTS,
     ID_CHARACTERS,
     NAME_CHARACTERS,
     TEXT_CHARACTERS,
@@ -17,7 +18,7 @@ from component.models.answer_limits import (
 )
 from component.models.chat_wire import Call, Choice, Chunk, Said
 from component.models.protocol import Finish, OnText, ToolCall
-from xep.characters import without_forbidden
+from component.models.storable import storable
 
 _FINISH: Mapping[str, Finish] = {
     "length": "length",
@@ -44,10 +45,17 @@ class Gathering:
         self.used: Any = None
         self._on_text = on_text
         self._pieces: list[str] = []
+        self._events = 0
         self._text_characters = 0
         self._arguments_characters = 0
         self._reason: str | None = None
         self._calls: list[_Growing] = []
+
+    def count(self, events: int) -> None:
+        """Count events, be there anything in them or not. Raises TooMuchError."""
+        self._events += events
+        if self._events > EVENTS:
+            raise TooMuchError(f"more than {EVENTS:,} events in one answer")
 
     def take(self, chunk: Chunk) -> None:
         """Take the next chunk. Raises TooMuchError."""
@@ -117,7 +125,7 @@ class Gathering:
     @property
     def text(self) -> str:
         """What was said so far, fit to be stored and sent."""
-        return _fit("".join(self._pieces))
+        return storable("".join(self._pieces))
 
     @property
     def anything(self) -> bool:
@@ -145,8 +153,8 @@ class Gathering:
             (
                 ToolCall(
                     _fit_id(call.id),
-                    _fit(call.name[:NAME_CHARACTERS]),
-                    _fit("".join(call.pieces)) or "{}",
+                    storable(call.name[:NAME_CHARACTERS]),
+                    storable("".join(call.pieces)) or "{}",
                 )
                 for call in self._calls
                 if call.name
@@ -199,21 +207,9 @@ class _Growing:
             self._depth -= 1
 
 
-def _fit(text: str) -> str:
-    """Replace what can neither be stored nor sent, and join characters that were cut in two.
-
-    A server that counts in UTF-16 may send the halves of a surrogate pair in two pieces.
-    """
-    fit = without_forbidden(text)
-    if fit == text:
-        return text
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return without_forbidden(joined)
-
-
 def _fit_id(said: str) -> str:
     """An id as it came, or none if it cannot be kept; another one is then made up."""
-    return said if len(said) <= ID_CHARACTERS and _fit(said) == said else ""
+    return said if len(said) <= ID_CHARACTERS and storable(said) == said else ""
 
 
 def _encoded(arguments: dict[str, Any]) -> str:

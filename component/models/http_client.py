@@ -8,7 +8,13 @@ import anyio
 import httpx2
 import openai
 
-from component.models.answer_limits import BODY_BYTES, ERROR_BYTES, HEADERS, TooMuchError
+from component.models.answer_limits import (
+    BODY_BYTES,
+    ERROR_BYTES,
+    HEADERS,
+    WHOLE_BYTES,
+    TooMuchError,
+)
 
 _AT_ONCE: Final = 63
 """After this many pieces of a body, and one more, everybody else has a turn: many small pieces may
@@ -21,9 +27,9 @@ class Client(openai.DefaultAsyncHttpxClient):
     All requests of one of these go to a few URLs and have headers of their own, so nothing of the
     client's is merged into them: with taking URLs apart that was a tenth of the time of a call.
 
-    A response has at most `HEADERS` header fields and `BODY_BYTES` of body; of the body of an error
-    `ERROR_BYTES` are read. It comes as it is: a compressed one is refused, since a few kilobytes can unpack to
-    gigabytes. Cookies are not kept.
+    A response has at most `HEADERS` header fields and `BODY_BYTES` of body, or `WHOLE_BYTES` if it
+    is not streamed; of the body of an error `ERROR_BYTES` are read. It comes as it is: a compressed
+    one is refused, since a few kilobytes can unpack to gigabytes. Cookies are not kept.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -51,7 +57,7 @@ class Client(openai.DefaultAsyncHttpxClient):
         """Send a request. Raises TooMuchError, and so may reading the body; see above."""
         response = await super().send(request, stream=True, **given)
         try:
-            _bound(response)
+            _bound(response, BODY_BYTES if stream else WHOLE_BYTES)
             if not stream:
                 await response.aread()
         except BaseException:
@@ -68,8 +74,8 @@ class _NoCookies(CookieJar):
         """Look at none."""
 
 
-def _bound(response: httpx2.Response) -> None:
-    """Hold a response to the bounds. Raises TooMuchError."""
+def _bound(response: httpx2.Response, most: int) -> None:
+    """Hold a response to the bounds; `most` is that of its body. Raises TooMuchError."""
     headers, body = response.headers, response.stream
     assert isinstance(body, httpx2.AsyncByteStream), "the client is asynchronous"
     if len(headers.raw) > HEADERS:
@@ -79,7 +85,7 @@ def _bound(response: httpx2.Response) -> None:
     if response.is_success:
         if packed:
             raise TooMuchError(f"an answer encoded as {encoding[:40]!a}, though asked for none")
-        response.stream = _Bounded(body, BODY_BYTES)
+        response.stream = _Bounded(body, most)
         return
     # What stands in an error is only quoted. The SDK decodes it by what these headers say, be it an
     # archive or a character set that takes quadratic time.

@@ -17,9 +17,8 @@ import anyio
 import structlog
 
 from component.models import call_ids, chat_wire
-from component.models.answer_limits import EVENTS, WHOLE_BYTES, TooMuchError
+from component.models.answer_limits import WHOLE_BYTES, TooMuchError
 from component.models.catalog import Target
-from component.models.chat_wire import BadJSONError
 from component.models.dialect import Dialect
 from component.models.faults import Fault, read_fault
 from component.models.gathering import Gathering
@@ -37,6 +36,7 @@ from component.models.protocol import (
 from component.models.retry_after import retry_after_s
 from component.models.sse import Events
 from component.models.token_estimate import PER_MESSAGE, estimate
+from component.models.tolerant_json import BadJSONError
 from component.models.tool_names import ToolNames
 from component.models.usage import Figures
 
@@ -270,12 +270,9 @@ class OpenAICompatible:
     async def _stream(self, pieces: AsyncIterator[bytes], gathering: Gathering) -> bool:
         """Take a stream; True if it said itself that it is over. Raises TooMuchError."""
         events = Events()
-        left = EVENTS
         async for piece in pieces:
             found = events.feed(piece)
-            left -= len(found)
-            if left < 0:
-                raise TooMuchError(f"more than {EVENTS:,} events in one answer")
+            gathering.count(len(found))
             for data in found:
                 if data == b"[DONE]":
                     return True
