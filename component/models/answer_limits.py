@@ -14,8 +14,14 @@ WHOLE_BYTES: Final = 4 << 20
 """Bytes of an answer or a list of models that comes as one JSON document."""
 EVENT_BYTES: Final = 1 << 20
 """Bytes of one event of a stream, or of one line of the local model's process."""
-EVENTS: Final = 500_000
+EVENTS: Final = 250_000
 """Events of one answer: about one for each token, those of its reasoning included."""
+PIECES: Final = 10_000
+"""Chunks of one response that may be as small as they like, since each costs time to read."""
+PIECE_BYTES: Final = 16
+"""Bytes that a chunk has on average when there are more: an event is some hundred."""
+LINES: Final = 1_000_000
+"""Lines of one stream. An event takes two, and comments may come between."""
 TEXT_CHARACTERS: Final = 1 << 20
 """Characters of text in one answer."""
 CALLS: Final = 128

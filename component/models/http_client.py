@@ -12,6 +12,8 @@ from component.models.answer_limits import (
     BODY_BYTES,
     ERROR_BYTES,
     HEADERS,
+    PIECE_BYTES,
+    PIECES,
     WHOLE_BYTES,
     TooMuchError,
 )
@@ -122,6 +124,8 @@ class _Bounded(httpx2.AsyncByteStream):
             piece = piece[: self._left]
         self._count += 1
         if not self._count & _AT_ONCE:
+            if self._count > PIECES and self._most - self._left < self._count * PIECE_BYTES:
+                raise TooMuchError(f"an answer in chunks of fewer than {PIECE_BYTES} bytes")
             await anyio.lowlevel.checkpoint()
         return piece
 

@@ -3,7 +3,7 @@
 Only `data` matters here: what chat completions say, errors included, is JSON in there.
 """
 
-from component.models.answer_limits import EVENT_BYTES, TooMuchError
+from component.models.answer_limits import EVENT_BYTES, LINES, TooMuchError
 
 
 class Events:
@@ -17,9 +17,10 @@ class Events:
         self._rest_bytes = 0
         self._data: list[bytes] = []
         self._data_bytes = 0
+        self._lines = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES`."""
+        """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES` or `LINES`."""
         found: list[bytes] = []
         if b"\n" not in piece:
             self._rest.append(piece)
@@ -31,6 +32,9 @@ class Events:
             self._rest = []
         lines = piece.split(b"\n")
         last = lines.pop()
+        self._lines += len(lines)
+        if self._lines > LINES:
+            raise TooMuchError(f"more than {LINES:,} lines")
         self._rest_bytes = len(last)
         if last:
             self._rest.append(last)
