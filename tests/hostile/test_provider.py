@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,12 +63,18 @@ class Child:
         told: dict[str, Any] = json.loads(line)
         return told | {"sent": self._provider.sent}
 
+    @property
+    def dead(self) -> bool:
+        """Whether an attack has ended it."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End it."""
         with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            assert self._process.wait(60) == 0
+            if not self.dead:
+                assert self._process.stdin is not None
+                self._process.stdin.close()
+                assert self._process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +88,15 @@ def children(
     provider: Provider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Child]]:
     """The agent on an event loop, the same each time."""
+    known: dict[str, Child] = {}
     with ExitStack() as stack:
 
-        @cache
         def child(backend: str) -> Child:
-            child = Child(backend, provider, tmp_path_factory.mktemp(backend))
-            stack.callback(child.close)
-            return child
+            if backend not in known or known[backend].dead:
+                path = tmp_path_factory.mktemp(backend)
+                known[backend] = Child(backend, provider, path)
+                stack.callback(known[backend].close)
+            return known[backend]
 
         yield child
 
