@@ -85,7 +85,7 @@ class Conversations:
         self._home = home
         self._loop = loop
         self._clock = clock
-        self._lanes = Lanes()
+        self._lanes = Lanes(self._changed)
         self._live: dict[SessionKey, Live] = {}
         self._parking = Parking(storage, home, clock, self._go_on)
         self._outlet = Outlet(voice, storage, over)
@@ -121,17 +121,16 @@ class Conversations:
         if not stored:
             return
         turn.stored = True
-        self._may_begin(lane)
+        self._lanes.look(lane)
 
     def _labelled(self, turn: Turn) -> None:
         """It is known who wrote it."""
         lane = self._lanes.of(key_of(turn.incoming))
         if lane is not None:
-            self._may_begin(lane)
+            self._lanes.look(lane)
 
-    def _may_begin(self, lane: Lane) -> None:
-        """What is next there may be able to begin, or to join what is under way."""
-        self._lanes.look(lane)
+    def _changed(self, lane: Lane) -> None:
+        """What is next in a lane can begin, or join what is under way."""
         live = self._live.get(lane.key)
         if live is not None:
             live.said_more()
@@ -140,8 +139,10 @@ class Conversations:
     def _insert(
         self, key: SessionKey, incoming: Incoming, answered: Sequence[str], db: Database
     ) -> bool:
+        # In this order: what was just answered and comes again is there already.
+        added = turns.insert(db, self._home, key, incoming)
         turns.delete(db, answered)
-        return turns.insert(db, self._home, key, incoming)
+        return added
 
     def connected(self) -> None:
         """There is a stream again: say what could not be said, ask who could not be asked."""
@@ -298,7 +299,6 @@ class Conversations:
             await anyio.sleep(wait)
             turn.stored = True
             self._lanes.look(lane)
-            self._go()
 
         if self._group is not None:
             self._group.start_soon(again)
@@ -339,7 +339,6 @@ class Conversations:
         """Let a turn that has waited have its place before those that wait for theirs."""
         self._labels.look(turn)
         self._lanes.add(key_of(turn.incoming), turn, first=True)
-        self._go()
 
     # What people want of a conversation.
 
@@ -401,18 +400,27 @@ class Conversations:
                 await live.done.wait()
                 stopped += 1
             for turn in [one for one in lane.waiting if one.stored or one.resumed]:
-                self._lanes.remove(lane, turn)
-                await self._end(key, turn)
-                stopped += 1
+                # Somebody else may be stopping the same conversation.
+                if self._lanes.remove(lane, turn):
+                    await self._end_or_keep(key, turn)
+                    stopped += 1
             for parked in self._parking.of(key):
                 found = await self._parking.take(parked)
                 if found is not None:
-                    await self._end(key, found)
+                    await self._end_or_keep(key, found)
                     stopped += 1
             yield stopped
         finally:
             self._lanes.release(lane)
-            self._go()
+
+    async def _end_or_keep(self, key: SessionKey, turn: Turn) -> None:
+        """End a turn that was taken from those that wait; one that cannot be ended waits again."""
+        try:
+            await self._end(key, turn)
+        except BaseException:  # most likely the one who wanted the stop is gone
+            turn.resumed = True
+            self._lanes.add(key, turn, first=True)
+            raise
 
     async def _end(self, key: SessionKey, turn: Turn) -> None:
         """Leave on record that a turn was stopped."""

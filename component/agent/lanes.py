@@ -4,6 +4,7 @@ Nothing here waits. A session has a lane while it has something to do, and none 
 """
 
 from collections import Counter, deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -99,12 +100,17 @@ class Lanes:
     """The lanes. Of the principals that have something ready, the next one is whoever has waited
     longest, however much the others have brought.
 
+    Args:
+        changed: is called with a lane whose next message can begin, or join the turn under way.
+            Every change of a lane ends with that, so no caller has to know what it has set free.
+
     Attributes:
         running: how many turns are under way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[Lane], None] = lambda _lane: None) -> None:
         self.running = 0
+        self._changed = changed
         self._lanes: dict[SessionKey, Lane] = {}
         self._ready: dict[JID, deque[Lane]] = {}
         self._ring: deque[JID] = deque()
@@ -157,16 +163,20 @@ class Lanes:
         return True
 
     def look(self, lane: Lane) -> None:
-        """See whether it may begin now."""
-        if lane.ready or not lane.may_begin:
+        """See whether its next message can begin now, or join what is under way."""
+        if not lane.waiting or not lane.waiting[0].ready:
             return
-        lane.ready = True
-        principal = lane.key.who
-        ready = self._ready.get(principal)
-        if ready is None:
-            ready = self._ready[principal] = deque()
-            self._ring.append(principal)
-        ready.append(lane)
+        if lane.running is None:
+            if lane.ready or lane.held:
+                return
+            lane.ready = True
+            principal = lane.key.who
+            ready = self._ready.get(principal)
+            if ready is None:
+                ready = self._ready[principal] = deque()
+                self._ring.append(principal)
+            ready.append(lane)
+        self._changed(lane)
 
     def begin(self) -> Lane | None:
         """Begin the turn that is next, if there is one: it is then the lane's `running`."""
@@ -205,5 +215,6 @@ class Lanes:
             del self._waiting[principal]
 
     def _drop(self, lane: Lane) -> None:
-        if lane.running is None and not lane.waiting and not lane.held:
-            self._lanes.pop(lane.key, None)
+        idle = lane.running is None and not lane.waiting and not lane.held
+        if idle and self._lanes.get(lane.key) is lane:
+            del self._lanes[lane.key]

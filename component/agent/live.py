@@ -1,6 +1,7 @@
 """A turn that is under way, as those outside see it: what else was said, and how to stop it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -44,18 +45,25 @@ class Live:
         self._thinking: anyio.CancelScope | None = None
         self._restarts = 0
 
-    def thinking(self) -> anyio.CancelScope:
-        """A scope for a call of the model."""
-        self._thinking = anyio.CancelScope()
-        self.said_more()
-        return self._thinking
+    @contextmanager
+    def thinking(self) -> Iterator[anyio.CancelScope]:
+        """A scope for a call of the model. Messages that came before it began cancel it at once."""
+        with anyio.CancelScope() as scope:
+            self._thinking = scope
+            try:
+                self.said_more()
+                yield scope
+            finally:
+                self._thinking = None
 
     def said_more(self) -> None:
         """Something may have been said that this turn can answer too."""
-        if self._thinking is not None and self._restarts < RESTARTS and self.more():
+        scope = self._thinking
+        if scope is None or scope.cancel_called or self._restarts >= RESTARTS:
+            return
+        if self.more():
             self._restarts += 1
-            self._thinking.cancel()
-            self._thinking = None
+            scope.cancel()
 
     def more(self) -> bool:
         """Whether there are messages to join."""

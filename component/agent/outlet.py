@@ -6,12 +6,14 @@ from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
 from component.agent import turns
 from component.agent.lanes import Turn
 from component.agent.protocol import Incoming, Reply, Voice
+from component.agent.sentences import BROKE
 from component.storage import Storage, StorageError
 
 _log = structlog.get_logger("component.agent")
@@ -66,10 +68,21 @@ class Outlet:
         """Say what could not be said before."""
         while self._unsaid and self._group is not None:
             reply, ids = self._unsaid[0]
-            if not self._voice.say(reply):
+            if not self._sent(reply):
                 return
             self._unsaid.popleft()
             self.answered(ids)
+
+    def _sent(self, reply: Reply) -> bool:
+        """Send an answer; False if there is no stream. One that cannot be sent holds up no other:
+        the person gets a sentence instead.
+        """
+        for one in (reply, msgspec.structs.replace(reply, body=BROKE)):
+            try:
+                return self._voice.say(one)
+            except Exception:  # noqa: BLE001 - a mistake of ours must not silence everybody
+                _log.exception("an answer cannot be sent", reply=reply.id)
+        return True
 
     def answered(self, ids: Sequence[str]) -> None:
         """A turn is over: its rows go, the turn's own first."""

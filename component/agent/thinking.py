@@ -1,10 +1,12 @@
 """One call of a model: paid for, recorded, measured, and dropped when it is not wanted any more."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Final, Protocol
 
 import anyio
+import structlog
 
 from component.agent.observer import Observer
 from component.agent.protocol import Incoming
@@ -17,8 +19,11 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    UnusableAnswerError,
     Usage,
 )
+
+_log = structlog.get_logger("component.agent")
 
 _NOTHING: Final = Amount()
 
@@ -26,7 +31,7 @@ _NOTHING: Final = Amount()
 class Attention(Protocol):
     """How a turn hears that more has been said while it is under way."""
 
-    def thinking(self) -> anyio.CancelScope:
+    def thinking(self) -> AbstractContextManager[anyio.CancelScope]:
         """A scope for a call of the model; it is cancelled when more has been said."""
 
     def more(self) -> bool:
@@ -39,7 +44,7 @@ class Attention(Protocol):
 class Undivided:
     """Nobody says more: the turn of a sub-agent."""
 
-    def thinking(self) -> anyio.CancelScope:
+    def thinking(self) -> AbstractContextManager[anyio.CancelScope]:
         """A scope that nobody cancels."""
         return anyio.CancelScope()
 
@@ -87,7 +92,13 @@ class Thinking:
         completion: Completion | None = None
         outcome, began, spent = "dropped", monotonic(), None
         try:
-            with self._observer.span("chat", model=model.name) as span, attention.thinking():
+            with (
+                self._observer.span("chat", model=model.name) as span,
+                attention.thinking() as scope,
+            ):
+                if scope.cancel_called:
+                    spent = _NOTHING  # more was said before it was asked
+                    return None
                 completion = await model.complete(request, pieces.append)
                 outcome, usage = "done", completion.usage
                 span.tell(
@@ -101,10 +112,12 @@ class Thinking:
         except ModelRefusedError:
             outcome, spent = "refused", _NOTHING
             raise
-        except ModelUnavailableError:
+        except ModelUnavailableError as error:
             outcome = "unavailable"
-            # What it had begun to say was paid for; what it never began was not.
-            spent = None if pieces else _NOTHING
+            # What it had begun to say was paid for, be it of use or not; what it never began was
+            # not.
+            begun = pieces or isinstance(error, UnusableAnswerError)
+            spent = None if begun else _NOTHING
             raise
         except Exception:
             outcome = "broke"
@@ -115,10 +128,13 @@ class Thinking:
                 spent = Amount(usage.tokens_in + usage.tokens_out, usage.cost_usd)
             elif spent is None:
                 spent = amount(model.tokens("".join(pieces)) if pieces else 0)
-            self._budgets.settle(reservation, spent)
             name = model.name if completion is None else completion.model or model.name
-            self._observer.model_call(name, outcome, monotonic() - began, usage)
-            self._tell(name, outcome, spender)
+            try:
+                self._budgets.settle(reservation, spent)
+                self._observer.model_call(name, outcome, monotonic() - began, usage)
+                self._tell(name, outcome, spender)
+            except Exception:  # noqa: BLE001 - an answer is not lost for a fault in accounting
+                _log.exception("a call of a model is not accounted for", model=name)
         return completion
 
     def _tell(self, model: str, outcome: str, spender: Spender) -> None:

@@ -1,6 +1,7 @@
 """Who may spend how much, and has: known in memory, written down behind it."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -26,6 +27,9 @@ from xep.jid import JID
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
 _AGAIN_S: Final = 1.0
+_LONG_AGAIN_S: Final = 60.0
+_MOST_TOKENS: Final = 2**53
+"""Tokens of one call. More is a fault of whoever counted, and would overflow the database."""
 _GATHER_S: Final = 0.05
 """For so long what is spent is gathered: the calls of a turn share a commit."""
 
@@ -124,7 +128,12 @@ class BudgetBook:
         return Reservation(next(self._ids), who, most, day)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Say what it has cost."""
+        """Say what it has cost. What cannot be true is logged, and what was set aside counts."""
+        if not _can_be(spent):
+            _log.warning(
+                "what a call is said to have cost cannot be true", turn=reservation.who.task
+            )
+            spent = reservation.most
         for key in _keys(reservation.who, reservation.day):
             account = self._account(key)
             account.held_tokens = max(0, account.held_tokens - reservation.most.tokens)
@@ -194,6 +203,10 @@ class BudgetBook:
             except StorageError as error:
                 _log.error("what was spent could not be written down", reason=str(error))
                 await anyio.sleep(_AGAIN_S)
+                self._work.set()
+            except Exception:  # noqa: BLE001 - no fault in accounting ends the service
+                _log.exception("what was spent could not be written down")
+                await anyio.sleep(_LONG_AGAIN_S)
                 self._work.set()
 
     async def flush(self) -> None:
@@ -328,6 +341,10 @@ class BudgetBook:
                 if key not in self._dirty and not self._accounts[key].held_tokens:
                     del self._accounts[key]
         return day
+
+
+def _can_be(spent: Amount) -> bool:
+    return 0 <= spent.tokens <= _MOST_TOKENS and spent.usd >= 0 and math.isfinite(spent.usd)
 
 
 def _keys(who: Spender, day: str) -> Iterator[Key]:

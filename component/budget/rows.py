@@ -10,6 +10,8 @@ from component.storage.database import Database
 TASKS: Final = "tasks"
 """What stands in the place of the day where a task is counted, which may last longer than one."""
 
+_MOST_TOKENS: Final = 2**62
+
 Key: TypeAlias = tuple[str, Scope, str]
 """The day, and whose it is."""
 More: TypeAlias = tuple[int, float, int]
@@ -50,13 +52,13 @@ def open_tasks(database: Database) -> list[Row]:
 
 
 def add(database: Database, key: Key, more: More) -> More:
-    """Add to what is on disk; what is there then."""
+    """Add to what is on disk; what is there then. Tokens stay below 2^63, as the column does."""
     database.execute(
         "INSERT INTO spending (day, scope, subject, tokens, usd, calls) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (day, scope, subject) DO UPDATE SET"
-        " tokens = spending.tokens + excluded.tokens,"
+        " ON CONFLICT (day, scope, subject) DO UPDATE SET tokens = excluded.tokens + CASE"
+        " WHEN spending.tokens > ? THEN ? ELSE spending.tokens END,"
         " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls",
-        (*key, *more),
+        (*key, *more, _MOST_TOKENS, _MOST_TOKENS),
     )
     found = database.execute(
         "SELECT tokens, usd, calls FROM spending WHERE day = ? AND scope = ? AND subject = ?", key

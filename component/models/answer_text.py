@@ -6,6 +6,8 @@ from typing import Literal
 _HEAD = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _HEX = re.compile("[0-9a-fA-F]{4}")
+_PLAIN = re.compile(r'[^"\\]*')
+_LONGEST_HEAD = 256
 
 
 class AnswerText:
@@ -38,6 +40,9 @@ class AnswerText:
         if match := _HEAD.match(self._rest):
             self._rest = self._rest[match.end() :]
             return "text"
+        if len(self._rest) > _LONGEST_HEAD:
+            # It would be looked at again with each piece, in quadratic time.
+            return "over"
         bare = "".join(head.split())
         return "head" if '{"answer":"'.startswith(bare) else "over"
 
@@ -50,11 +55,10 @@ class AnswerText:
                 self._state = "over"
                 break
             if char != "\\":
-                stop = min(
-                    i for i in (rest.find('"', at), rest.find("\\", at), len(rest)) if i >= 0
-                )
-                out.append(rest[at:stop])
-                at = stop
+                plain = _PLAIN.match(rest, at)
+                assert plain is not None, "it matches nothing too"
+                out.append(plain[0])
+                at = plain.end()
                 continue
             escape = _escape(rest, at)
             if escape is None:  # its end has not come

@@ -123,6 +123,6 @@ def _arguments(written: str) -> str:
     """Give arguments that are a JSON object: several servers fail on a call that has others."""
     try:
         msgspec.json.decode(written, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return json.dumps({"malformed": written})
     return written

@@ -1,4 +1,4 @@
-"""Chat completions as they are on the wire, as far as this room reads them.
+"""Chat completions as they are on the wire, as far as this package reads them.
 
 What is optional, repeated or of another type in one server or another is so here.
 """
@@ -6,6 +6,8 @@ What is optional, repeated or of another type in one server or another is so her
 from typing import Any
 
 import msgspec
+
+from component.models.tolerant_json import decode_as
 
 
 class Function(msgspec.Struct):
@@ -53,23 +55,20 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class Used(msgspec.Struct):
-    """Tokens; OpenRouter tells the US dollars as well."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost: float | None = None
-
-
 class Chunk(msgspec.Struct):
     """One event of a stream, or a whole answer. `error` is one that came after the beginning."""
 
     choices: list[Choice] | None = None
-    usage: Used | None = None
+    usage: Any = None  # `component.models.usage` reads it: some servers write nonsense into it
     error: Any = None
     object: str | None = None
     message: Any = None
     code: Any = None
 
 
-decode = msgspec.json.Decoder(Chunk).decode
+_decoder = msgspec.json.Decoder(Chunk)
+
+
+def decode(data: bytes) -> Chunk:
+    """Read one event of a stream, or a whole answer. Raises BadJSONError."""
+    return decode_as(_decoder, data)

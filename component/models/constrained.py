@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from component.models import call_ids
+from component.models.answer_limits import NAME_CHARACTERS, too_complex
 from component.models.answer_text import AnswerText
 from component.models.protocol import (
     ChatMessage,
@@ -29,16 +30,16 @@ from component.models.protocol import (
     ToolCall,
     Usage,
 )
+from component.models.storable import storable
 
 # Tried with the small local model, of five requests for a tool and five for none: one sample line
 # for each choice did best. Schemas, or samples apart from the tools, it copies instead of reading.
 _HOW = """Reply with one JSON object and nothing else. What the user wants decides which:
 - Says hello, thanks, or asks in general: {"answer": "..."}"""
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_FENCE = "```"
 _SAYS_NOTHING = {"type", "title", "description", "properties"}
 _CUT_CALL = re.compile(
-    r'\s*\{\s*"tool"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*(?:"arguments"\s*:\s*(.*))?', re.DOTALL
+    r'\s*\{\s*"tool"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,?\s*(?:"arguments"\s*:\s*(.*))?', re.DOTALL
 )
 
 
@@ -140,8 +141,7 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
     if not request.tools:
         return completion
     text = completion.text
-    if fenced := _FENCED.fullmatch(text):
-        text = fenced[1]
+    text = _unfenced(text)
     said = _whole(text)
     answer, call = _cut(text) if said is None else _read(said)
     if answer is None and call is None:
@@ -333,11 +333,20 @@ def _moved(value: Any, root: str) -> Any:
 # -- what it says -------------------------------------------------------------------------------
 
 
+def _unfenced(text: str) -> str:
+    """Take the text out of a fence of Markdown, if it stands in one."""
+    bare = text.strip()
+    if not (bare.startswith(_FENCE) and bare.endswith(_FENCE) and len(bare) > 2 * len(_FENCE)):
+        return text
+    head, newline, body = bare[len(_FENCE) : -len(_FENCE)].partition("\n")
+    return body.strip() if newline and head.strip() in ("", "json") else text
+
+
 def _whole(text: str) -> dict[str, msgspec.Raw] | None:
     """Read a complete object; whatever stands behind it does not count."""
     try:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
     try:
         found, _ = json.JSONDecoder().raw_decode(text.lstrip())
@@ -345,26 +354,30 @@ def _whole(text: str) -> dict[str, msgspec.Raw] | None:
         return None
     if not isinstance(found, dict):
         return None
-    return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
+    try:
+        return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read(said: dict[str, msgspec.Raw]) -> tuple[str | None, ToolCall | None]:
     answer = call = None
     if (raw := said.get("answer")) is not None:
         value = _value(raw)
-        # Half a surrogate pair is no character, and could not be sent to anybody.
-        answer = _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else bytes(raw).decode()
+        answer = storable(value) if isinstance(value, str) else bytes(raw).decode()
     if (raw := said.get("tool")) is not None and isinstance(name := _value(raw), str):
         arguments = said.get("arguments", msgspec.Raw(b"{}"))
         value = _value(arguments)
         # Some write the arguments as a text that holds JSON, as the interface has them.
-        call = ToolCall("", name, value if isinstance(value, str) else bytes(arguments).decode())
+        given = storable(value) if isinstance(value, str) else bytes(arguments).decode()
+        call = ToolCall("", storable(name[:NAME_CHARACTERS]), given)
     return answer, call
 
 
 def _value(raw: msgspec.Raw | str) -> Any:
+    text = raw if isinstance(raw, str) else bytes(raw).decode()
     try:
-        return json.loads(raw if isinstance(raw, str) else bytes(raw))
+        return None if too_complex(text) else json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -373,7 +386,7 @@ def _cut(text: str) -> tuple[str | None, ToolCall | None]:
     """Read what ended in its middle."""
     if match := _CUT_CALL.match(text):
         name = _value(msgspec.Raw(match[1].encode(errors="replace")))
-        return None, ToolCall("", str(name), match[2] or "")
+        return None, ToolCall("", storable(str(name)[:NAME_CHARACTERS]), match[2] or "")
     if text.lstrip()[:1] != "{":
         return None, None
     return AnswerText().feed(text) or None, None

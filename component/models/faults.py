@@ -3,17 +3,22 @@
 Providers agree on the status codes and on little else; what they write is read tolerantly.
 """
 
+import json
 import re
 from typing import Any
 
 import msgspec
 
+from component.models.answer_limits import ERROR_CHARACTERS
 from component.models.protocol import (
     ContextOverflowError,
     ModelError,
     ModelRefusedError,
     ModelUnavailableError,
+    UnusableAnswerError,
 )
+from component.models.tolerant_json import BadJSONError, decode_any
+from xep.characters import without_forbidden
 
 _PASSING = {408, 409, 425, 429}
 _OVERFLOW_CODES = {
@@ -90,15 +95,17 @@ class Fault(msgspec.Struct, frozen=True):
         )
 
 
-def read_fault(status: int, body: bytes | Any) -> Fault:
-    """Read what came with a status of 400 and more, or as an error in a stream; anything goes."""
-    if isinstance(body, bytes):
-        try:
-            body = msgspec.json.decode(body)
-        except msgspec.DecodeError:
-            text = body.decode(errors="replace").strip()
-            # A page of a proxy says nothing to anybody.
-            return Fault(status, "" if text.startswith("<") else text[:500])
+def read_fault(status: int, said: bytes) -> Fault:
+    """Read what came with a status of 400 and more, or as an error in a stream; anything goes.
+
+    Of a message `ERROR_CHARACTERS` are looked at, without characters that nothing can carry.
+    """
+    try:
+        body = decode_any(said)
+    except BadJSONError:
+        text = said.decode(errors="replace").strip()
+        # A page of a proxy says nothing to anybody.
+        return Fault(status, "" if text.startswith("<") else without_forbidden(text[:500]))
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, dict):
@@ -116,13 +123,18 @@ def read_fault(status: int, body: bytes | Any) -> Fault:
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         message = f"{message}: {_text(metadata['raw'])}"
-    return Fault(status, message, code if isinstance(code, str) else "")
+    return Fault(status, message, _text(code) if isinstance(code, str) else "")
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, separators=(",", ":"))
+        except (ValueError, RecursionError):  # an integer too long to write, or nested too deeply
+            return ""
+    return without_forbidden(value[:ERROR_CHARACTERS])
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -167,6 +179,10 @@ class Where(msgspec.Struct, frozen=True):
                 text = f"{self.url} does not take the request for {self.model}"
                 text += f" (HTTP {fault.status}): see {self.section}{said}"
         return ModelRefusedError(text)
+
+    def unusable(self, what: str) -> ModelError:
+        """Give the error for an answer that cannot be used; `what` says what was sent instead."""
+        return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
     def _quoted(self, message: str) -> str:
         message = " ".join(message.split())

@@ -20,10 +20,13 @@ import anyio
 import msgspec
 import structlog
 
-from component.models import local_gguf
+from component.models import call_ids, local_gguf
+from component.models.answer_limits import TooMuchError
 from component.models.chat_request import led, message_of, wishes
+from component.models.chat_wire import Call, Choice, Chunk, Said
+from component.models.gathering import Gathering
 from component.models.local_gguf import BadModelFileError, ModelFile
-from component.models.local_process import WorkerProcess
+from component.models.local_process import End, WorkerProcess
 from component.models.protocol import (
     ChatMessage,
     Completion,
@@ -34,9 +37,12 @@ from component.models.protocol import (
     ModelUnavailableError,
     OnText,
     ToolCall,
+    UnusableAnswerError,
     Usage,
 )
+from component.models.tolerant_json import BadJSONError
 from component.models.tool_names import ToolNames
+from component.models.usage import Figures
 from component.settings.llm import ModelChoice
 
 _log = structlog.get_logger("component.models")
@@ -117,6 +123,11 @@ class LocalModel:
                 return await self._ask(process, request, on_text)
             except BrokenPipeError:
                 await self._gone()
+            except (TooMuchError, BadJSONError) as error:
+                await self._end()
+                raise UnusableAnswerError(
+                    f"the process of {self.name} was ended, since it sent {error}"
+                ) from None
 
     def tokens(self, text: str) -> int:
         """See Model.tokens. What a kind of character takes is measured with the small model."""
@@ -137,9 +148,14 @@ class LocalModel:
             self._process.kill()
         with anyio.CancelScope(shield=True):
             async with self._turn:
-                process, self._process = self._process, None
-                if process is not None:
-                    await anyio.to_thread.run_sync(process.end)
+                await self._end()
+
+    async def _end(self) -> None:
+        """End its process, if there is one; the next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(process.end)
 
     # -- the process -------------------------------------------------------------------------
 
@@ -163,7 +179,7 @@ class LocalModel:
             if said is None:
                 await self._gone()
             self._tell(process)
-            if "refused" in said:
+            if said.refused is not None:
                 await self._gone()
             self._loaded = True
             _log.info(
@@ -218,10 +234,10 @@ class LocalModel:
         most = min(request.max_tokens, self._choice.max_tokens_per_request)
         names = ToolNames(tool.name for tool in request.tools)
         body = self._body(request, names, most)
-        texts: list[str] = []
+        gathering = Gathering(on_text)
         seconds = self._choice.timeout_s
         begun = anyio.current_time()
-        end: dict[str, Any] | None = None
+        end: End | None = None
         try:
             with anyio.move_on_after(seconds / 2) as patience:
                 await process.say({"ask": number, "body": body, "most": most})
@@ -229,14 +245,13 @@ class LocalModel:
                     said = await process.hear()
                     if said is None:
                         await self._gone()
-                    if said.get("id") != number:  # the rest of one that was cancelled
+                    if said.id != number:  # the rest of one that was cancelled
                         continue
-                    if (text := said.get("text")) is not None:
+                    gathering.count(1)
+                    if said.text is not None:
                         patience.deadline = begun + seconds
-                        texts.append(text)
-                        if on_text is not None:
-                            on_text(text)
-                    end = said.get("end")
+                        gathering.say(said.text)
+                    end = said.end
         finally:
             if end is None and self._process is process:
                 with contextlib.suppress(BrokenPipeError):
@@ -244,27 +259,38 @@ class LocalModel:
         self._tell(process)
         if end is None:
             raise ModelUnavailableError(f"{self.name} did not answer within {seconds:g} seconds")
-        return self._completion("".join(texts), end, names, most)
+        if end.over is not None:
+            raise ContextOverflowError(
+                f"the question has {end.over} tokens and the answer may have {most}, but"
+                f" {self.name} has a context of {self.context_tokens}"
+            )
+        if end.finish is None:
+            raise ModelRefusedError(f"{self.name} refuses: {end.error or 'it broke off'}")
+        return self._completion(request, gathering, end, names)
 
     def _completion(
-        self, text: str, end: dict[str, Any], names: ToolNames, most: int
+        self, request: ModelRequest, gathering: Gathering, end: End, names: ToolNames
     ) -> Completion:
-        if (over := end.get("over")) is not None:
-            raise ContextOverflowError(
-                f"the question has {over} tokens and the answer may have {most}, but {self.name}"
-                f" has a context of {self.context_tokens}"
-            )
-        if "finish" not in end:
-            raise ModelRefusedError(f"{self.name} refuses: {end.get('error') or 'it broke off'}")
-        tokens_in, tokens_out = end["usage"]
+        """Give the answer. Raises TooMuchError."""
+        calls = [Call(i, call.id, call) for i, call in enumerate(end.calls)]
+        gathering.take(Chunk([Choice(message=Said(tool_calls=calls))]))
+        text = gathering.text
+        made = [
+            ToolCall(call.id, names.ours(call.name), call.arguments)
+            for call in gathering.calls(call_ids.taken(request))
+        ]
+        said = Figures(self.name, end.usage)
+        tokens_in, tokens_out = said.tokens("prompt_tokens"), said.tokens("completion_tokens")
+        estimated = tokens_in is None or tokens_out is None
+        if tokens_in is None:
+            tokens_in = sum(self.tokens(message.content) for message in request.messages)
+        if tokens_out is None:
+            tokens_out = self.tokens(text) + sum(self.tokens(call.arguments) for call in made)
         return Completion(
             text=text,
-            tool_calls=tuple(
-                ToolCall(call["id"], names.ours(call["name"]), call["arguments"])
-                for call in end.get("calls", ())
-            ),
-            finish=_FINISHES.get(end["finish"], "stop"),
-            usage=Usage(tokens_in, tokens_out),
+            tool_calls=tuple(made),
+            finish=_FINISHES.get(end.finish or "", "stop"),
+            usage=Usage(tokens_in, tokens_out, estimated=estimated),
             model=self.name,
         )
 

@@ -12,10 +12,49 @@ from typing import Any
 import anyio
 import msgspec
 
+from component.models.answer_limits import EVENT_BYTES, TooMuchError
+from component.models.chat_wire import Function
+from component.models.tolerant_json import decode_as
+
 _WORKER = Path(__file__).with_name("local_worker.py")
 _READ_BYTES = 1 << 16
 _CHATTER_BYTES = 1 << 20
 _ENDING_S = 10
+_TAKING_S = 30
+
+
+class LocalCall(Function):
+    """A tool call of a local model, whole."""
+
+    id: str = ""
+
+
+class End(msgspec.Struct):
+    """How an answer ended.
+
+    `finish` is the reason of chat completions, `usage` its counts. If it did not come to an end:
+    `over` is the number of tokens of a question that is too long, `error` the reason of any other
+    failure.
+    """
+
+    finish: str | None = None
+    usage: Any = None
+    calls: list[LocalCall] = []
+    over: int | None = None
+    error: str | None = None
+
+
+class Heard(msgspec.Struct):
+    """One message of the process; `local_worker` says which there are."""
+
+    ready: bool = False
+    refused: str | None = None
+    id: int | None = None
+    text: str | None = None
+    end: End | None = None
+
+
+_decoder = msgspec.json.Decoder(Heard)
 
 
 class WorkerProcess:
@@ -40,29 +79,40 @@ class WorkerProcess:
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._in, False)
         os.set_blocking(self._out, False)
-        self._heard = b""
+        self._heard = bytearray()
+        self._looked = 0  # bytes of it in which no line ends
 
     async def say(self, message: dict[str, Any]) -> None:
-        """Send one message whole, even if cancelled; the process always reads.
+        """Send one message whole, even if cancelled. One that does not take it in time is killed.
 
         Raises BrokenPipeError: it is gone.
         """
         rest = memoryview(msgspec.json.encode(message) + b"\n")
-        with anyio.CancelScope(shield=True):
+        with anyio.move_on_after(_TAKING_S, shield=True):
             while rest:
                 try:
                     rest = rest[os.write(self._in, rest) :]
                 except BlockingIOError:
                     await anyio.wait_writable(self._in)
+            return
+        self.kill()
+        raise BrokenPipeError
 
-    async def hear(self) -> dict[str, Any] | None:
-        """Wait for the next message; None when the process is gone. Cancelled, it loses nothing."""
+    async def hear(self) -> Heard | None:
+        """Wait for the next message; None when the process is gone. Cancelled, it loses nothing.
+
+        Raises TooMuchError or BadJSONError: it does not keep to the protocol, and is of no use.
+        """
         while True:
-            line, newline, rest = self._heard.partition(b"\n")
-            if newline:
-                self._heard = rest
-                said: dict[str, Any] = msgspec.json.decode(line)
-                return said
+            end = self._heard.find(b"\n", self._looked)
+            if end >= 0:
+                line = bytes(self._heard[:end])
+                del self._heard[: end + 1]
+                self._looked = 0
+                return decode_as(_decoder, line)
+            self._looked = len(self._heard)
+            if self._looked > EVENT_BYTES:
+                raise TooMuchError(f"a line of more than {EVENT_BYTES:,} bytes")
             await anyio.wait_readable(self._out)
             if not (data := os.read(self._out, _READ_BYTES)):
                 return None

@@ -119,7 +119,7 @@ def answer(server: Any, asked: _Asked, ask: dict[str, Any], context: int, say: A
                 return True
             return False
         if usage := chunk.get("usage"):
-            end["usage"] = [usage["prompt_tokens"], usage["completion_tokens"]]
+            end["usage"] = usage
         for choice in chunk["choices"]:
             delta = choice["delta"]
             if text := delta.get("content"):

@@ -6,6 +6,7 @@ from typing import Final, Literal
 import anyio
 import msgspec
 
+from component.models.answer_limits import TooMuchError
 from component.models.building import choices
 from component.models.catalog import Target, resolve
 from component.models.faults import read_fault
@@ -80,9 +81,11 @@ async def _remote(section: str, target: Target) -> Looked:
         key = "host" if target.choice.host else "base_url"
         text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
         return Looked(section, "failed", text)
+    except TooMuchError as error:
+        return Looked(section, "failed", f"{where.url} sends {error}: is {section}.base_url right?")
     try:
         names = {each.id for each in msgspec.json.decode(response.content, type=_Listed).data}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         names = set()
     if not names:
         return Looked(section, "ok", f"{where.url} answers, and does not tell its models")

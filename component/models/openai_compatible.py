@@ -5,6 +5,7 @@ makes of every chunk took twice the time of all the rest. It is imported by the 
 takes longer than starting the service.
 """
 
+import contextlib
 import importlib.util
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 import structlog
 
 from component.models import call_ids, chat_wire
+from component.models.answer_limits import WHOLE_BYTES, TooMuchError
 from component.models.catalog import Target
 from component.models.dialect import Dialect
 from component.models.faults import Fault, read_fault
@@ -29,12 +30,15 @@ from component.models.protocol import (
     ModelUnavailableError,
     OnText,
     ToolCall,
+    UnusableAnswerError,
     Usage,
 )
 from component.models.retry_after import retry_after_s
-from component.models.sse import MAX_EVENT_BYTES, Events, EventTooLongError
+from component.models.sse import Events
 from component.models.token_estimate import PER_MESSAGE, estimate
+from component.models.tolerant_json import BadJSONError
 from component.models.tool_names import ToolNames
+from component.models.usage import Figures
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,6 +83,7 @@ def connect(target: Target) -> "openai.AsyncOpenAI":
         api_key=target.where.key or "none",
         max_retries=0,
         timeout=httpx2.Timeout(silent_s, connect=min(_CONNECT_S, silent_s)),
+        default_headers={"Accept-Encoding": "identity"},
         http_client=Client(
             # A proxy of the environment knows nothing of this machine.
             trust_env=not (url.hostname or "").startswith(_LOOPBACK),
@@ -139,6 +144,8 @@ class OpenAICompatible:
                 if not self._dialect.leave_out(error.fault):
                     raise self._refusal(error.fault, request) from None
                 content = self._dialect.body(request, names)
+            except UnusableAnswerError:
+                raise
             except ModelUnavailableError as error:
                 pause = error.retry_after_s
                 if pause is None:
@@ -224,11 +231,20 @@ class OpenAICompatible:
                 f"{where.url} cannot be reached ({type(error.__cause__).__name__}): does it run,"
                 f" and is {where.section}.base_url right"
             ) from None
-        except (httpx2.HTTPError, httpx2.StreamError, msgspec.DecodeError, EventTooLongError) as e:
+        except TooMuchError as error:
+            raise where.unusable(str(error)) from None
+        except (httpx2.HTTPError, httpx2.StreamError, BadJSONError) as error:
             if gathering.complete:
                 return  # all was said, but for what it took
             raise ModelUnavailableError(
-                f"{where.url} broke off in the middle of an answer ({type(e).__name__})"
+                f"{where.url} broke off in the middle of an answer ({type(error).__name__})"
+            ) from None
+        except (ModelError, _NotTakenError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the SDK and its HTTP met something unforeseen
+            _log.warning("an answer cannot be read", model=self.name, exc_info=True)
+            raise where.unusable(
+                f"an answer that cannot be read ({type(error).__name__})"
             ) from None
 
     async def _read(self, response: "httpx2.Response", gathering: Gathering) -> None:
@@ -237,27 +253,27 @@ class OpenAICompatible:
             raise ModelRefusedError(
                 f"{self._where.url} answers with a web page: mend {self._where.section}.base_url"
             )
-        pieces = _pieces(response)
-        try:
-            if kind == "application/json":  # it does not stream
-                self._take(await _all_of(pieces), gathering)
-                over = gathering.anything
-            else:
-                over = await self._stream(pieces, gathering)
-        finally:
-            # Read to its end, the connection serves for the next call; and no generator is left
-            # half run for the garbage collector, of which trio complains.
-            with anyio.move_on_after(_LAST_BYTES_S):
-                async for _ in pieces:
-                    pass
+        # What came over an asynchronous client has an asynchronous stream.
+        pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
+        if kind == "application/json":  # it does not stream
+            self._take(await _all_of(pieces), gathering)
+            over = gathering.anything
+        else:
+            over = await self._stream(pieces, gathering)
+        with anyio.move_on_after(_LAST_BYTES_S), contextlib.suppress(TooMuchError):
+            # Read to its end, the connection serves for the next call.
+            async for _ in pieces:
+                pass
         if gathering.failed or not (gathering.complete or (over and gathering.anything)):
             raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
 
     async def _stream(self, pieces: AsyncIterator[bytes], gathering: Gathering) -> bool:
-        """Take a stream; True if it said itself that it is over."""
+        """Take a stream; True if it said itself that it is over. Raises TooMuchError."""
         events = Events()
         async for piece in pieces:
-            for data in events.feed(piece):
+            found = events.feed(piece)
+            gathering.count(len(found))
+            for data in found:
                 if data == b"[DONE]":
                     return True
                 self._take(data, gathering)
@@ -269,11 +285,10 @@ class OpenAICompatible:
 
     def _take(self, data: bytes, gathering: Gathering) -> None:
         if not data.startswith(b"{"):
-            raise msgspec.DecodeError
+            raise BadJSONError("it is no object")
         chunk = chat_wire.decode(data)
         if chunk.error or chunk.object == "error":
-            fault = read_fault(0, msgspec.json.decode(data))
-            raise self._where.error(fault)
+            raise self._where.error(read_fault(0, data))
         gathering.take(chunk)
 
     def _completion(
@@ -299,9 +314,8 @@ class OpenAICompatible:
         text: str,
         calls: tuple[ToolCall, ...],
     ) -> Usage:
-        used = gathering.used
-        tokens_in = used.prompt_tokens if used else None
-        tokens_out = used.completion_tokens if used else None
+        said = Figures(self.name, gathering.used)
+        tokens_in, tokens_out = said.tokens("prompt_tokens"), said.tokens("completion_tokens")
         estimated = tokens_in is None or tokens_out is None
         if tokens_in is None:
             tokens_in = _tokens_of(request)
@@ -309,9 +323,9 @@ class OpenAICompatible:
             tokens_out = estimate(text) + sum(
                 estimate(call.name) + estimate(call.arguments) for call in calls
             )
-        cost = tokens_in * self.usd_per_token_in + tokens_out * self.usd_per_token_out
-        if self._target.preset.tells_cost and used and used.cost is not None:
-            cost = used.cost
+        cost = said.usd("cost") if self._target.preset.tells_cost else None
+        if cost is None:
+            cost = tokens_in * self.usd_per_token_in + tokens_out * self.usd_per_token_out
         return Usage(tokens_in, tokens_out, cost, estimated)
 
     def _pause(self, tried: int) -> float:
@@ -328,20 +342,13 @@ class _NotTakenError(Exception):
         self.fault = fault
 
 
-def _pieces(response: "httpx2.Response") -> AsyncIterator[bytes]:
-    """The body as it comes, and unpacked if it is packed, which takes longer."""
-    if "content-encoding" in response.headers:
-        return response.aiter_bytes()
-    # What came over an asynchronous client has an asynchronous stream.
-    return aiter(cast("httpx2.AsyncByteStream", response.stream))
-
-
 async def _all_of(pieces: AsyncIterator[bytes]) -> bytes:
+    """Read a body that is one document. Raises TooMuchError."""
     data = bytearray()
     async for piece in pieces:
         data += piece
-        if len(data) > MAX_EVENT_BYTES:
-            raise EventTooLongError
+        if len(data) > WHOLE_BYTES:
+            raise TooMuchError(f"an answer of more than {WHOLE_BYTES:,} bytes in one piece")
     return bytes(data)
 
 

@@ -137,3 +137,12 @@ class ModelUnavailableError(ModelError):
 
 class ModelRefusedError(ModelError):
     """The provider refuses for good: a wrong key, an unknown model, a request it does not take."""
+
+
+class UnusableAnswerError(ModelUnavailableError):
+    """The model has answered with what cannot be used: more than an answer may have
+    (`component.models.answer_limits`), or in a form that nobody asked for.
+
+    The same model is not asked again for it, since another such answer would cost as much; a
+    fallback is.
+    """

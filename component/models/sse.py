@@ -3,11 +3,7 @@
 Only `data` matters here: what chat completions say, errors included, is JSON in there.
 """
 
-MAX_EVENT_BYTES = 8 * 1024 * 1024
-
-
-class EventTooLongError(Exception):
-    """An event that does not end."""
+from component.models.answer_limits import EVENT_BYTES, LINES, TooMuchError
 
 
 class Events:
@@ -17,29 +13,49 @@ class Events:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # the line that has no end yet, in pieces
+        self._rest_bytes = 0
         self._data: list[bytes] = []
-        self._size = 0
+        self._data_bytes = 0
+        self._lines = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Take the next piece. Raises EventTooLongError beyond `MAX_EVENT_BYTES`."""
-        lines = (self._rest + piece).split(b"\n")
-        self._rest = lines.pop()
-        found = []
+        """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES` or `LINES`."""
+        found: list[bytes] = []
+        if b"\n" not in piece:
+            self._rest.append(piece)
+            self._rest_bytes += len(piece)
+            self._check()
+            return found
+        if self._rest:
+            piece = b"".join((*self._rest, piece))
+            self._rest = []
+        lines = piece.split(b"\n")
+        last = lines.pop()
+        self._lines += len(lines)
+        if self._lines > LINES:
+            raise TooMuchError(f"more than {LINES:,} lines")
+        self._rest_bytes = len(last)
+        if last:
+            self._rest.append(last)
         for line in lines:
             if line.endswith(b"\r"):
-                line = line[:-1]  # noqa: PLW2901
+                line = line[:-1]  # noqa: PLW2901 - the line without its end
             if line.startswith(b"data:"):
                 data = line[6:] if line[5:6] == b" " else line[5:]
                 self._data.append(data)
-                self._size += len(data)
+                self._data_bytes += len(data) + 1
+                self._check()
             elif not line and self._data:
                 found.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
                 self._data = []
-                self._size = 0
-        if len(self._rest) + self._size > MAX_EVENT_BYTES:
-            raise EventTooLongError
+                self._data_bytes = 0
+        self._check()
         return found
+
+    def _check(self) -> None:
+        if self._rest_bytes + self._data_bytes > EVENT_BYTES:
+            raise TooMuchError(f"an event of more than {EVENT_BYTES:,} bytes")
 
     def end(self) -> list[bytes]:
         """Give the event that the end of the stream completes: not every server ends the last."""

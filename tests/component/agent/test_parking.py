@@ -6,7 +6,7 @@ import pytest
 
 from component.agent import sentences
 from component.agent.profile import Away
-from component.agent.protocol import ToolResult, Waiting
+from component.agent.protocol import Reply, ToolResult, Waiting
 from component.memory.lines import Note, Resulted, SessionKey
 from component.storage import StorageError
 from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
@@ -296,3 +296,21 @@ async def test_who_is_paused_finishes_what_waits_and_who_is_killed_does_not(
     first, second = world.ear.bodies
     assert first == ("re: go: yes" if finishes else "I am away.")
     assert second == "I am away."
+
+
+async def test_an_answer_that_cannot_be_sent_holds_up_no_other(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    say = world.ear.say
+
+    def refuse(reply: Reply) -> bool:
+        if reply.body == "re: one":
+            raise ValueError("It cannot be written.")
+        return say(reply)
+
+    world.ear.say = refuse  # type: ignore[method-assign]  # a voice that breaks
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await conversations.received(message("m2", "two", who=JULIET))
+        await world.ear.hears(2)
+        await world.settled()
+    assert sorted(world.ear.bodies) == sorted([sentences.BROKE, "re: two"])

@@ -275,3 +275,61 @@ async def test_what_could_not_be_written_is_written_later(storage: Storage) -> N
     await book.flush()
     rows = {(row.scope, row.of): (row.tokens, row.calls) for row in await book.report()}
     assert rows["principal", str(ALICE)] == (11, 2)
+
+
+@pytest.mark.parametrize(
+    "spent",
+    [
+        Amount(2**63),
+        Amount(2**70),
+        Amount(-1),
+        Amount(1, float("nan")),
+        Amount(1, float("inf")),
+        Amount(1, -1.0),
+    ],
+)
+async def test_what_cannot_be_true_counts_as_what_was_set_aside(
+    open_storage: Any, spent: Amount
+) -> None:
+    async with open_storage() as storage:
+        book = a_book(storage)
+        async with running(book):
+            book.settle(book.reserve(who(), Amount(100, 0.5)), spent)
+            assert book.spent("principal", str(ALICE)).tokens == 100
+            assert [row.tokens for row in await book.report()] == [100] * 3
+        async with running(a_book(storage)):
+            pass
+
+
+async def test_a_sum_stays_within_the_database(open_storage: Any) -> None:
+    """A sum that an earlier release has let grow does not stop what is written now."""
+    async with open_storage() as storage:
+        book = a_book(storage)
+        spend(book, who(), 5)
+        await book.flush()
+        await storage.write(
+            lambda db: db.execute("UPDATE spending SET tokens = ?", (2**63 - 1,)).rowcount
+        )
+        spend(book, who(), 5)
+        await book.flush()
+        assert {row.tokens for row in await book.report()} == {2**62 + 5}
+
+
+async def test_a_fault_in_accounting_does_not_end_the_service() -> None:
+    tried = anyio.Event()
+
+    class Faulty:
+        async def read(self, op: Any) -> list[Any]:
+            return []
+
+        async def write(self, op: Any) -> None:
+            tried.set()
+            raise OverflowError("too large")
+
+    book = a_book(Faulty())
+    async with running(book):
+        spend(book, who(), 5)
+        with anyio.fail_after(20):
+            await tried.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert book.spent("principal", str(ALICE)).tokens == 5

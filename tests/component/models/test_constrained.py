@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.models.answer_limits import NAME_CHARACTERS
 from component.models.answer_text import AnswerText
 from component.models.constrained import Constrained, constrain, parse
 from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool, ToolCall, Usage
@@ -215,6 +216,52 @@ def test_two_calls_of_one_conversation_never_have_the_same_id() -> None:
 @pytest.mark.parametrize("text", ["It is noon.", '{"hour": 12}', "[1]", "", "{", "``` code", "{]"])
 def test_output_that_is_not_as_asked_is_an_answer_as_it_stands(text: str) -> None:
     assert parsed(text) == Completion(text=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('{"answer": "a\\u0000b\\ud800"}', "a\ufffdb\ufffd"),
+        ('```json\n{"answer": "yes"}```', "yes"),
+    ],
+)
+def test_an_answer_can_be_stored(text: str, answer: str) -> None:
+    assert parsed(text).text == answer
+
+
+def test_a_call_can_be_stored() -> None:
+    said = {"tool": "a\x00\ud800" + "b" * 100_000, "arguments": '{"c":"\x01"}'}
+    name, arguments = call_in(parsed(json.dumps(said)))
+    assert name.startswith("a\ufffd\ufffdb")
+    assert len(name) == NAME_CHARACTERS
+    assert arguments == '{"c":"\ufffd"}'
+
+
+@pytest.mark.parametrize("cut", ["stop", "length"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"answer": ' + "[" * 200_000,
+        '{"tool": "clock", "arguments": ' + "[" * 200_000,
+        '{"tool": "clock", "arguments": ' + '{"a":' * 900 + "1" + "}" * 901,
+        "```" + "\n " * 300_000 + "x",
+        "```json" + "\n" * 500_000,
+        '{"answer": "' + "\\n" * 300_000,
+        '{"tool": "' + "\\n" * 300_000,
+        '{"tool": "x" ' + " " * 500_000,
+        "{" + " " * 500_000,
+    ],
+)
+def test_what_is_made_to_be_expensive_is_read_in_proportion(text: str, cut: Any) -> None:
+    """In quadratic time each takes minutes; none raises."""
+    parsed(text, cut)
+
+
+def test_a_beginning_that_does_not_end_is_looked_at_for_a_while_only() -> None:
+    reader = AnswerText()
+    told = [reader.feed(piece) for piece in ("{", *[" "] * 300_000, '"answer": "late"}')]
+    assert "".join(told) == ""
 
 
 def test_a_cut_answer_keeps_its_text() -> None:

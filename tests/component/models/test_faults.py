@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.models.answer_limits import ERROR_CHARACTERS
 from component.models.faults import Fault, Where, read_fault
 from component.models.protocol import (
     ContextOverflowError,
@@ -13,6 +14,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelUnavailableError,
 )
+from xep.characters import without_forbidden
 
 WHERE = Where("m", "http://models.example/v1", "llm", "sk-very-secret")
 
@@ -83,8 +85,32 @@ JSON = st.recursive(
 
 @given(st.integers(0, 599), JSON)
 def test_any_json_is_read(status: int, body: object) -> None:
-    assert read_fault(status, json.dumps(body).encode()) == read_fault(status, body)
-    WHERE.error(read_fault(status, body))
+    WHERE.error(read_fault(status, json.dumps(body).encode()))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":' * 50_000,
+        b'{"error":{"message":' + b"9" * 5000 + b"}}",
+        b'{"error":{"message":' + b"[" * 900 + b"]" * 900 + b"}}",
+        b'{"error":{"message":NaN,"code":1e999}}',
+    ],
+)
+def test_what_cannot_be_decoded_is_read_all_the_same(body: bytes) -> None:
+    assert isinstance(WHERE.error(read_fault(503, body)), ModelUnavailableError)
+
+
+@pytest.mark.parametrize("said", [b"\\ud800 \\u0000", b"\xff\x1b[2J\x00"])
+def test_a_message_has_no_character_that_cannot_be_stored(said: bytes) -> None:
+    fault = read_fault(400, b'{"error":{"message":"' + said + b'"}}')
+    assert fault.message == without_forbidden(fault.message)
+    assert "\ufffd" in fault.message
+
+
+def test_of_a_long_message_the_beginning_is_looked_at() -> None:
+    fault = read_fault(400, json.dumps({"error": {"message": "x" * 60_000}}).encode())
+    assert len(fault.message) == ERROR_CHARACTERS
 
 
 @given(st.integers(0, 599), st.text(), st.text())

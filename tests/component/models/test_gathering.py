@@ -1,13 +1,22 @@
 """From pieces to the whole answer, however a server cuts it."""
 
+from collections import deque
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.models.answer_limits import (
+    ARGUMENTS_CHARACTERS,
+    NAME_CHARACTERS,
+    TEXT_CHARACTERS,
+    TooMuchError,
+)
 from component.models.chat_wire import Chunk
 from component.models.gathering import Gathering
+from xep.characters import without_forbidden
 
 CALLS = st.lists(
     st.tuples(st.sampled_from("abc"), st.dictionaries(st.text(max_size=3), st.integers())),
@@ -55,7 +64,8 @@ def test_text_and_calls_are_put_together(
     # Servers may let the pieces of several calls take turns; those of each stay in order.
     while left := [some for some in pieces if some]:
         gathering.take(data.draw(st.sampled_from(left)).pop(0))
-    assert gathering.text == "".join(told) == text
+    assert "".join(told) == text
+    assert gathering.text == without_forbidden(text)
     assert gathering.told == bool(text)
     found = gathering.calls(set())
     assert len({call.id for call in found}) == len(calls)
@@ -92,3 +102,70 @@ def test_any_chunk_that_can_be_read_can_be_taken(chunks: list[Any]) -> None:
     calls = gathering.calls({"a"})
     assert len({call.id for call in calls}) == len(calls)
     assert gathering.finish in ("stop", "length", "tool_calls", "content_filter")
+
+
+def test_what_cannot_be_stored_is_replaced() -> None:
+    gathering = Gathering(None)
+    gathering.take(chunk(content="a\x00b\ud800c\x1b"))
+    gathering.take(
+        chunk(
+            tool_calls=[
+                {"id": "i\x01", "function": {"name": "na\x00me", "arguments": '{"a":"\x02"}'}},
+                {"index": 1, "id": "x" * 100_000, "function": {"name": "n" * 100_000}},
+            ]
+        )
+    )
+    assert gathering.text == "a\ufffdb\ufffdc\ufffd"
+    one, other = gathering.calls(set())
+    assert (one.name, one.arguments) == ("na\ufffdme", '{"a":"\ufffd"}')
+    assert one.id.startswith("call_")
+    assert other.id.startswith("call_")
+    assert len(other.name) == NAME_CHARACTERS
+
+
+def test_a_character_in_two_halves_is_put_together() -> None:
+    gathering = Gathering(None)
+    for half in "😀".encode("utf-16-be").hex(" ", 2).split():
+        gathering.take(chunk(content=chr(int(half, 16))))
+    assert gathering.text == "😀"
+
+
+def test_only_the_answer_that_was_asked_for_counts() -> None:
+    gathering = Gathering(None)
+    delta = {"delta": {"content": "x"}}
+    gathering.take(msgspec.convert({"choices": [delta] * 10_000}, Chunk))
+    assert gathering.text == "x"
+
+
+@pytest.mark.parametrize(
+    ("delta", "times", "sends"),
+    [
+        ({"content": "x" * 1000}, TEXT_CHARACTERS // 1000 + 1, "a text of more than"),
+        (
+            {"tool_calls": [{"index": 0, "function": {"name": "a", "arguments": "1" * 1000}}]},
+            ARGUMENTS_CHARACTERS // 1000 + 1,
+            "characters of arguments",
+        ),
+        (
+            {"tool_calls": [{"function": {"name": "a", "arguments": {"b": "c" * 1000}}}]},
+            ARGUMENTS_CHARACTERS // 1000 + 1,
+            "more than 128 tool calls",
+        ),
+        ({"tool_calls": [{"id": "", "function": {"name": "a", "arguments": "{}"}}] * 3000}, 1,
+         "more than 128 tool calls"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_bounded(delta: dict[str, Any], times: int, sends: str) -> None:
+    gathering = Gathering(None)
+    one = chunk(**delta)
+    with pytest.raises(TooMuchError, match=sends):
+        deque((gathering.take(one) for _ in range(times)), maxlen=0)
+
+
+def test_many_pieces_with_a_name_each_take_time_in_proportion() -> None:
+    """Whether a call is whole is asked at each piece: in quadratic time this takes minutes."""
+    gathering = Gathering(None)
+    for piece in ('{"a":"', *["}"] * 300_000, '"}'):
+        gathering.take(chunk(tool_calls=[{"function": {"name": "a", "arguments": piece}}]))
+    (call,) = gathering.calls(set())
+    assert len(call.arguments) == 300_008

@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models import local
+from component.models.answer_limits import EVENT_BYTES, TooMuchError
 from component.models.local import LocalModel, build_local
-from component.models.local_process import WorkerProcess
+from component.models.local_process import End, Heard, WorkerProcess
 from component.models.protocol import (
     ChatMessage,
     ContextOverflowError,
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    UnusableAnswerError,
 )
+from component.models.tolerant_json import BadJSONError
 from component.settings.llm import ModelChoice
 from tests.component.models import gguf
 
@@ -92,15 +96,16 @@ async def test_question_and_answer_must_fit_together(
 
 
 @pytest.fixture
-async def ends(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> dict[int, dict[str, Any]]:
+async def ends(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> dict[int, End]:
     """How the process ended each request, by its number."""
-    process, ends = await running(model), {}
+    process = await running(model)
+    ends: dict[int, End] = {}
     hear = process.hear
 
-    async def heard() -> dict[str, Any] | None:
+    async def heard() -> Heard | None:
         said = await hear()
-        if said is not None and "end" in said:
-            ends[said["id"]] = said["end"]
+        if said is not None and said.id is not None and said.end is not None:
+            ends[said.id] = said.end
         return said
 
     monkeypatch.setattr(process, "hear", heard)
@@ -108,7 +113,7 @@ async def ends(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> dict[int, 
 
 
 async def test_a_cancelled_request_stops_while_it_answers(
-    model: LocalModel, ends: dict[int, dict[str, Any]]
+    model: LocalModel, ends: dict[int, End]
 ) -> None:
     with anyio.CancelScope() as scope:
         await model.complete(
@@ -117,8 +122,8 @@ async def test_a_cancelled_request_stops_while_it_answers(
     assert scope.cancelled_caught
     number = model._number
     assert (await model.complete(asking("Say hello.", max_tokens=2))).usage.tokens_in == 33
-    assert ends[number] == {}  # neither a reason to end, nor a count: it was stopped
-    assert ends[number + 1]["finish"] == "length"
+    assert ends[number] == End()  # neither a reason to end, nor a count: it was stopped
+    assert ends[number + 1].finish == "length"
 
 
 async def test_a_cancelled_request_stops_while_it_reads(
@@ -138,7 +143,7 @@ async def test_a_cancelled_request_stops_while_it_reads(
         group.cancel_scope.cancel()
     number = model._number
     assert (await model.complete(asking("Say hello.", max_tokens=2))).usage.tokens_in == 33
-    assert ends[number] == {}
+    assert ends[number] == End()
 
 
 async def test_requests_are_answered_in_the_order_they_came(model: LocalModel) -> None:
@@ -303,3 +308,67 @@ def test_the_estimate_grows_with_the_text(one: str, other: str) -> None:
     model = a_model()
     assert model.tokens(one + other) >= model.tokens(one) >= 0
     assert model.tokens(one) <= len(one.encode(errors="replace"))
+
+
+async def taking(*lines: bytes) -> WorkerProcess:
+    """A process that is told of by these lines instead of its own."""
+    process = WorkerProcess()
+    process._heard += b"".join(lines)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"x" * (EVENT_BYTES + 1), TooMuchError),
+        (b"nonsense\n", BadJSONError),
+        (b"[" * 100_000 + b"\n", BadJSONError),
+        (b'{"id": "one"}\n', BadJSONError),
+        (b'{"id": 1, "end": []}\n', BadJSONError),
+    ],
+)
+async def test_a_process_is_held_to_its_protocol(line: bytes, error: type[Exception]) -> None:
+    process = await taking(line)
+    try:
+        with pytest.raises(error):
+            await process.hear()
+    finally:
+        process.end()
+
+
+async def test_lines_come_in_any_pieces() -> None:
+    process = await taking(b'{"id": 1, "text": "a\xff\\ud800"}\n{"id"', b': 2, "text": "b"}\n')
+    try:
+        first, second = await process.hear(), await process.hear()
+    finally:
+        process.end()
+    assert first == Heard(id=1, text="a\ufffd\ud800")
+    assert second == Heard(id=2, text="b")
+
+
+async def test_a_process_that_breaks_its_protocol_is_replaced(model: LocalModel) -> None:
+    process = await running(model)
+    process._heard += b"nonsense\n"
+    with pytest.raises(UnusableAnswerError, match="was ended, since it sent"):
+        await model.complete(asking("Say hello.", max_tokens=2))
+    assert await running(model) is not process
+
+
+async def test_more_calls_than_an_answer_may_have(model: LocalModel) -> None:
+    process = await running(model)
+    calls = [{"id": "", "name": "a", "arguments": "{}"}] * 3000
+    end = {"id": model._number + 1, "end": {"finish": "tool_calls", "calls": calls}}
+    process._heard += msgspec.json.encode(end) + b"\n"
+    with pytest.raises(UnusableAnswerError, match="more than 128 tool calls"):
+        await model.complete(asking("Say hello.", max_tokens=2))
+
+
+async def test_counts_that_cannot_be_true_are_estimated(model: LocalModel) -> None:
+    process = await running(model)
+    usage = {"prompt_tokens": -1, "completion_tokens": 2**63}
+    end = {"id": model._number + 1, "end": {"finish": "stop", "usage": usage}}
+    process._heard += msgspec.json.encode(end) + b"\n"
+    done = await model.complete(asking("Say hello.", max_tokens=2))
+    assert done.usage.estimated
+    assert 0 < done.usage.tokens_in < 100
+    assert done.usage.tokens_out == 0

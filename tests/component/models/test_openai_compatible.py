@@ -15,6 +15,7 @@ from component.models.protocol import (
     ModelRequest,
     ModelUnavailableError,
     ToolCall,
+    UnusableAnswerError,
     Usage,
 )
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
@@ -190,10 +191,15 @@ async def test_a_stream_by_any_name(endpoint: Endpoint, model: OpenAICompatible,
     assert (await model.complete(asking())).text == "Noon."
 
 
-async def test_a_stream_that_is_packed(endpoint: Endpoint, model: OpenAICompatible) -> None:
+async def test_an_encoded_answer_is_neither_asked_for_nor_read(
+    endpoint: Endpoint, model: OpenAICompatible
+) -> None:
     said = b'data: {"choices":[{"finish_reason":"stop","delta":{"content":"Noon."}}]}\n\n'
     endpoint.answers(Garbage(gzip.compress(said), headers={"Content-Encoding": "gzip"}))
-    assert (await model.complete(asking())).text == "Noon."
+    with pytest.raises(UnusableAnswerError, match="encoded as 'gzip', though asked for none"):
+        await model.complete(asking())
+    assert endpoint.requests[0].headers["accept-encoding"] == "identity"
+    assert len(endpoint.requests) == 1, "such an answer is not asked for again"
 
 
 # -- trouble ------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.sse import MAX_EVENT_BYTES, Events, EventTooLongError
+from component.models.answer_limits import EVENT_BYTES, TooMuchError
+from component.models.sse import Events
 
 DATA = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.endswith(b"\r"))
 FIELD = st.sampled_from([b"data: ", b"data:"])
@@ -49,9 +50,19 @@ def test_the_last_event_need_not_end() -> None:
     assert events.end() == [b"[DONE]"]
 
 
-@pytest.mark.parametrize("piece", [b"x" * 1_000_000, b"data: " + b"x" * 1_000_000 + b"\n"])
+@pytest.mark.parametrize("piece", [b"x" * 1000, b"data: " + b"x" * 1000 + b"\n", b"data:\n" * 1000])
 def test_an_event_without_end_is_not_kept(piece: bytes) -> None:
     events = Events()
-    pieces = [piece] * (MAX_EVENT_BYTES // 1_000_000 + 2)
-    with pytest.raises(EventTooLongError):
+    pieces = [piece] * (EVENT_BYTES // 1000 + 2)
+    with pytest.raises(TooMuchError, match="an event of more than"):
         deque(map(events.feed, pieces), maxlen=0)
+
+
+def test_an_event_in_single_bytes_is_put_together_once() -> None:
+    """Each byte is copied a few times at most: in quadratic time this takes minutes."""
+    text = b"x" * (EVENT_BYTES - 10)
+    events = Events()
+    found = []
+    for byte in b"data: " + text + b"\n\n":
+        found += events.feed(bytes((byte,)))
+    assert found == [text]

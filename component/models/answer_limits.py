@@ -1,0 +1,86 @@
+"""The bounds on one answer of a model, the same for every kind of model.
+
+A provider is a stranger: its answer may be endless, packed a thousandfold, or made to be expensive
+to read. Each bound is far above what an honest answer needs. An answer beyond one is given up
+(`UnusableAnswerError`), never cut without a word.
+"""
+
+import re
+from typing import Final
+
+BODY_BYTES: Final = 64 << 20
+"""Bytes of one response, as sent: 128,000 tokens streamed one by one take about 40 MiB."""
+WHOLE_BYTES: Final = 4 << 20
+"""Bytes of an answer or a list of models that comes as one JSON document."""
+EVENT_BYTES: Final = 1 << 20
+"""Bytes of one event of a stream, or of one line of the local model's process."""
+EVENTS: Final = 250_000
+"""Events of one answer: about one for each token, those of its reasoning included."""
+PIECES: Final = 10_000
+"""Chunks of one response that may be as small as they like, since each costs time to read."""
+PIECE_BYTES: Final = 16
+"""Bytes that a chunk has on average when there are more: an event is some hundred."""
+LINES: Final = 1_000_000
+"""Lines of one stream. An event takes two, and comments may come between."""
+TEXT_CHARACTERS: Final = 1 << 20
+"""Characters of text in one answer."""
+CALLS: Final = 128
+"""Tool calls in one answer: as many as OpenAI allows tools in one request."""
+ARGUMENTS_CHARACTERS: Final = 1 << 20
+"""Characters that the arguments of all calls of one answer have together."""
+ARGUMENTS_DEPTH: Final = 64
+"""How deep objects and arrays may be nested in the arguments of a call."""
+NAME_CHARACTERS: Final = 256
+"""Characters of a tool's name; a longer one is cut and names no tool."""
+ID_CHARACTERS: Final = 8192
+"""Characters of a call's id. Some gateways put signatures into them, which take some thousand."""
+JSON_VALUES: Final = 100_000
+"""Objects and arrays in one JSON document, counted from above: brackets in texts count too."""
+ERROR_BYTES: Final = 64 << 10
+"""Bytes of the body of an error; the rest is not read."""
+ERROR_CHARACTERS: Final = 2000
+"""Characters of an error's message that are looked at."""
+HEADERS: Final = 256
+"""Header fields of one response."""
+CALL_TOKENS: Final = 100_000_000
+"""Tokens of one call, in either direction. A provider that counts more has miscounted."""
+CALL_USD: Final = 10_000.0
+"""US dollars of one call. A provider that charges more has miscounted."""
+
+
+class TooMuchError(Exception):
+    """An answer is beyond a bound; the text says what was sent, as in "it sends …"."""
+
+
+# One that does not end is matched to the end of the text: looking for its end again from each quote
+# inside it would take quadratic time.
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKET = re.compile(r"[^\[\]{}]+")
+
+
+def too_complex(json_text: str) -> bool:
+    """Whether a JSON text nests objects and arrays deeper than `ARGUMENTS_DEPTH`, or has more of
+    them than `JSON_VALUES`.
+
+    Takes time in proportion to the text, whatever it holds: nothing is decoded or recurses.
+    """
+    most = json_text.count("{") + json_text.count("[")
+    if most <= ARGUMENTS_DEPTH:
+        return False
+    if most > JSON_VALUES:
+        return True
+    depth = 0
+    for bracket in _NO_BRACKET.sub("", _STRING.sub("", json_text)):
+        if bracket in "{[":
+            depth += 1
+            if depth > ARGUMENTS_DEPTH:
+                return True
+        else:
+            depth -= 1
+    return False
+
+
+def too_many_values(document: bytes) -> bool:
+    """Whether decoding a JSON document might make more objects than `JSON_VALUES`."""
+    # A short one cannot hold so many; nearly all are short.
+    return len(document) > JSON_VALUES and document.count(b"{") + document.count(b"[") > JSON_VALUES

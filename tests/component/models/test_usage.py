@@ -1,0 +1,59 @@
+"""What a provider says a call took is believed where it can be true."""
+
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.models.answer_limits import CALL_TOKENS, CALL_USD
+from component.models.usage import Figures
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize(("said", "tokens"), [(0, 0), (7, 7), (7.0, 7), (CALL_TOKENS, CALL_TOKENS)])
+def test_a_count_is_taken(said: Any, tokens: int) -> None:
+    assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") == tokens
+
+
+@pytest.mark.parametrize(
+    "said",
+    [-1, 2**63, 2**64, CALL_TOKENS + 1, 7.5, float("nan"), float("inf"),
+     -float("inf"), True, "12", "x" * 10_000, [1], {"of": 3},
+     pytest.param(10**5000, id="more digits than Python writes")],
+)  # fmt: skip
+def test_what_cannot_be_a_count_is_replaced_and_logged(said: Any) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") is None
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert (line["model"], line["figure"]) == ("m", "prompt_tokens")
+    assert len(line["said"]) <= 80
+
+
+@pytest.mark.parametrize("said", [-0.1, float("nan"), float("inf"), CALL_USD * 2, "1"])
+def test_what_cannot_be_a_price_is_replaced_and_logged(said: Any) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert Figures("m", {"cost": said}).usd("cost") is None
+    assert len(logs) == 1
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}])
+def test_what_is_not_told_is_no_fault(usage: Any) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert Figures("m", usage).tokens("prompt_tokens") is None
+    assert not logs
+
+
+@given(ANYTHING)
+def test_anything_is_read(said: Any) -> None:
+    for figures in (Figures("m", said), Figures("m", {"a": said})):
+        tokens, usd = figures.tokens("a"), figures.usd("a")
+        assert tokens is None or 0 <= tokens <= CALL_TOKENS
+        assert usd is None or 0 <= usd <= CALL_USD

@@ -1,0 +1,126 @@
+"""Whatever a provider of models does: the turn has an answer or a named failure, memory is level,
+nobody else is held up, nothing is stored that cannot be carried, and the next turn is as ever.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from component.agent import sentences
+from tests.hostile.provider import HONEST, Provider, provider_in_thread
+from tests.hostile.provider_attacks import ATTACKS, SLOW
+
+_PATIENCE_S: Final = 60.0
+_SHORT_PATIENCE_S: Final = 1.0
+_BUFFERS: Final = 16 << 20
+"""What a provider may have sent that nobody has read: it is in the buffers of the kernel."""
+_BYTES_A_STEP: Final = 8 << 20
+"""How much is taken in, at most, before everybody else has a turn."""
+_RSS_KIB: Final = 200 << 10
+"""How much the memory may grow by all attacks together."""
+
+NAMED: Final = {
+    text
+    for name, text in vars(sentences).items()
+    if isinstance(text, str) and name.isupper() and text != sentences.BROKE
+}
+
+
+def _is_text(name: str) -> bool:
+    """Whether an attack is an answer that is as good as any other, once it is fit to be sent."""
+    return " in the text" in name or name.startswith("a text of")
+
+
+class Child:
+    """The agent that is attacked."""
+
+    def __init__(self, backend: str, provider: Provider, path: Path) -> None:
+        self._provider = provider
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.provider_child", backend, provider.url, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.first_rss_kib = self.attacked_by("nothing that is known")["rss_kib"]
+
+    def attacked_by(self, name: str) -> dict[str, Any]:
+        """Let it be attacked; what came of it, and `sent`, the bytes of the attack."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        patience = _SHORT_PATIENCE_S if name in SLOW else _PATIENCE_S
+        self._provider.sent = 0
+        print(json.dumps([name, patience]), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, f"the process has ended with {self._process.wait()}"
+        told: dict[str, Any] = json.loads(line)
+        return told | {"sent": self._provider.sent}
+
+    @property
+    def dead(self) -> bool:
+        """Whether an attack has ended it."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """End it."""
+        with self._process:
+            if not self.dead:
+                assert self._process.stdin is not None
+                self._process.stdin.close()
+                assert self._process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with provider_in_thread(ATTACKS) as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def children(
+    provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Child]]:
+    """The agent on an event loop, the same each time."""
+    known: dict[str, Child] = {}
+    with ExitStack() as stack:
+
+        def child(backend: str) -> Child:
+            if backend not in known or known[backend].dead:
+                path = tmp_path_factory.mktemp(backend)
+                known[backend] = Child(backend, provider, path)
+                stack.callback(known[backend].close)
+            return known[backend]
+
+        yield child
+
+
+def each() -> Iterator[Any]:
+    """Every attack on one of the event loops, and in a campaign on both."""
+    thorough = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+    for backend, first in (("trio", 0), ("asyncio", 1)):
+        for at, name in enumerate(ATTACKS):
+            if thorough or at % 2 == first:
+                yield pytest.param(backend, name, id=f"{backend}-{name}")
+
+
+@pytest.mark.parametrize(("backend", "name"), [*each()])
+def test_an_attack(children: Callable[[str], Child], backend: str, name: str) -> None:
+    child = children(backend)
+    told = child.attacked_by(name)
+    attacked = told["attacked"]
+    (said,) = attacked["said"]
+    assert said in NAMED or HONEST in said or _is_text(name)
+    assert not told["broken"]
+    assert not attacked["unfit"]
+    taken_in = max(0, told["sent"] - _BUFFERS)
+    assert attacked["steps"] >= taken_in / _BYTES_A_STEP, f"{taken_in:,} bytes held up the others"
+    assert told["after"]["said"] == [HONEST]
+    assert 0 <= told["tokens"] < 2**53
+    assert told["rss_kib"] - child.first_rss_kib < _RSS_KIB
