@@ -18,6 +18,7 @@ from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
 from component.skills.native import call_inline
 from component.skills.params import prepare_texts
+from component.tasks.confirmation import check_size
 from component.tasks.outcomes import error_of, result_of
 from component.tasks.protocol import Asker, Call, Confirmation, Hand, Origin, Tasks, Told
 from component.tasks.replay import again, digest_of, given, key_of
@@ -237,6 +238,8 @@ class Road:
             except StanzaError:
                 self._notes.refused(principal, skill.name, "nobody who could confirm it")
                 raise
+            if confirmation is not None:
+                check_size(arguments)
         self._let_in(principal)
         if skill.at_once and confirmation is None and execute.mode != "async":
             # Another may have come in while this one waited.

@@ -18,6 +18,7 @@ from component.settings.llm import ModelChoice
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
+from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID
 
 SOFTWARE = "xmpp-agent-component"
@@ -140,6 +141,8 @@ def facts(settings: Settings) -> Facts:
             "software_version": version(SOFTWARE),
             "protocol_version": "0",
             "max_stanza_bytes": str(settings.server.max_stanza_bytes),
+            "max_json_values": str(MOST_VALUES),
+            "max_json_depth": str(MOST_DEPTH),
             "inline_seconds": f"{limits.inline_s:g}",
             "requests_per_principal": str(limits.requests_per_principal),
             "replay_seconds": f"{tasks.replay_s:g}",

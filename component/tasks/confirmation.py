@@ -20,6 +20,8 @@ from xep.hashes import Hash
 from xep.jid import JID
 
 ALGORITHM: Final = "sha-256"
+MOST_BYTES: Final = 16_384
+"""Bytes of JSON of the parameters that a person can be asked about."""
 _LARGEST: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
@@ -50,6 +52,20 @@ def confirm_for(
     )
     digest = Hash(algo=ALGORITHM, digest=digest_of(agent, confirm))
     return msgspec.structs.replace(confirm, hash=digest)
+
+
+def check_size(arguments: msgspec.Struct) -> None:
+    """Refuse to ask a person about parameters that are too large to be read in a message.
+
+    Raises StanzaError: `policy-violation`, which names the bound.
+    """
+    if len(msgspec.json.encode(arguments)) > MOST_BYTES:
+        error = errors.too_big()
+        error.text = (
+            "This has to be confirmed by a person, and the parameters are too large to be shown in"
+            f" a message. Send at most {MOST_BYTES} bytes of parameters."
+        )
+        raise error
 
 
 def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
