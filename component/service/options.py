@@ -1,7 +1,8 @@
 """What each room is told by the settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
+from typing import Final
 
 from component.budget import book as spending
 from component.connection.options import TLS, ConnectionOptions
@@ -25,6 +26,8 @@ SOFTWARE = "xmpp-agent-component"
 HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
 DEFAULT_AGENT = "assistant"
 """The localpart of the agent that every component hosts."""
+_RESERVED_PART: Final = 16
+"""The part of all requests that only admins can have under way is one in so many."""
 _GRACE_S = 5.0
 """Seconds beyond the skills' own limit after which the router gives a handler up."""
 _ENVELOPE_BYTES = 16_384
@@ -152,13 +155,15 @@ def facts(settings: Settings) -> Facts:
     )
 
 
-def router_options(settings: Settings) -> RouterOptions:
-    """What the router is told."""
+def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOptions:
+    """What the router is told. `admins` are bare addresses."""
     limits = settings.limits
+    reserved = limits.requests_total // _RESERVED_PART if admins else 0
     return RouterOptions(
         domain=settings.server.component_domain,
         agents=frozenset(agents(settings)),
-        shares=Shares(limits.requests_per_principal, limits.requests_total),
+        shares=Shares(limits.requests_per_principal, limits.requests_total, reserved),
+        admins=frozenset(map(str, admins)),
         request_timeout_s=limits.inline_s + limits.iq_timeout_s + _GRACE_S,
         retry_after_s=limits.retry_after_s,
         call_timeout_s=limits.iq_timeout_s,
