@@ -27,7 +27,7 @@ from benchmarks.report import Line, Target
 from benchmarks.wire_end import Acceptor
 
 _SAMPLES: Final = 300
-_IDLE_SAMPLES: Final = 1_000
+_IDLE_SAMPLES: Final = 300
 _MOST_RATIO: Final = Target(5, "at most")
 _MOST_MS: Final = Target(100, "at most", of="ours")
 _SCRIPT: Final = [{"text": "The tide is high at noon."}]

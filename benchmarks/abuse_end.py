@@ -10,6 +10,7 @@ import queue
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Protocol
@@ -22,6 +23,8 @@ ROMEO = "romeo@localhost/orchard"
 _MOST = 1 << 18
 _LONGEST_S = 15.0
 """Seconds after which no more pings are sent, however few there were."""
+_PAUSE_S = 0.01
+"""Seconds between an answer and the next ping: so the abuse goes through all its stages."""
 _TAIL = 2048
 """Bytes of the head of a stanza that may be cut by a read."""
 _REPLY = re.compile(rb"<(iq|message|presence) ([^>]*)>")
@@ -59,13 +62,19 @@ def beside(sock: socket.socket, crowd: Crowd | None, samples: int, *, first: str
     latencies: list[float] = []
     number = 0
 
-    def ping() -> float:
-        text = _PING.format(id=f"{first}{number}", to=DOMAIN, sender=JULIET)
-        asked = perf_counter()
-        waiting.put(text.encode())
-        return asked
+    asked = start = perf_counter()
+    pings: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
-    start = asked = ping()
+    def ping() -> None:
+        nonlocal asked
+        while (count := pings.get()) is not None:
+            time.sleep(_PAUSE_S)
+            asked = perf_counter()
+            waiting.put(_PING.format(id=f"{first}{count}", to=DOMAIN, sender=JULIET).encode())
+
+    pinger = threading.Thread(target=ping, daemon=True)
+    pinger.start()
+    pings.put(number)
     tail = b""
     over = False
     while not over or under_way > 0:
@@ -82,7 +91,7 @@ def beside(sock: socket.socket, crowd: Crowd | None, samples: int, *, first: str
                 latencies.append(now - asked)
                 number += 1
                 if number < samples and (number < 2 or now - start < _LONGEST_S):
-                    asked = ping()
+                    pings.put(number)
                     for _ in range(0 if crowd is None else crowd.per_ping):
                         assert stanzas is not None
                         waiting.put(next(stanzas))
@@ -103,7 +112,9 @@ def beside(sock: socket.socket, crowd: Crowd | None, samples: int, *, first: str
         rest = piece[end:]
         cut = rest.rfind(b"<")
         tail = rest[cut:] if cut >= 0 and b">" not in rest[cut:] else b""
+    pings.put(None)
     waiting.put(None)
+    pinger.join()
     sender.join()
     return latencies
 

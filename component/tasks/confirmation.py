@@ -21,7 +21,7 @@ from xep.jid import JID
 
 ALGORITHM: Final = "sha-256"
 MOST_BYTES: Final = 16_384
-"""Bytes of JSON of the parameters that a person can be asked about."""
+"""Bytes of parameters that a person can be asked about."""
 _LARGEST: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
@@ -54,12 +54,12 @@ def confirm_for(
     return msgspec.structs.replace(confirm, hash=digest)
 
 
-def check_size(arguments: msgspec.Struct) -> None:
-    """Refuse to ask a person about parameters that are too large to be read in a message.
+def check_size(size: int) -> None:
+    """Refuse to ask a person about parameters of so many bytes that no message can show them.
 
     Raises StanzaError: `policy-violation`, which names the bound.
     """
-    if len(msgspec.json.encode(arguments)) > MOST_BYTES:
+    if size > MOST_BYTES:
         error = errors.too_big()
         error.text = (
             "This has to be confirmed by a person, and the parameters are too large to be shown in"

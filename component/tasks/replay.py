@@ -60,7 +60,6 @@ def digest_of(execute: Execute) -> str:
         [earlier.task for earlier in execute.earlier],
         None if execute.deadline is None else repr(execute.deadline.timestamp()),
         execute.texts(),
-        None if execute.json_params is None else _canonical(bytes(execute.json_params.json)),
         delegation
         and (
             str(delegation.origin),
@@ -71,20 +70,22 @@ def digest_of(execute: Execute) -> str:
             [str(via) for via in delegation.via],
         ),
     )
-    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+    digest = hashlib.sha256(_encode(parts))
+    if execute.json_params is not None:
+        digest.update(_canonical(bytes(execute.json_params.json)))
+    return digest.hexdigest()
 
 
-def _canonical(json: bytes) -> str:
-    """One text for all the ways to write a JSON value, apart from numbers that are not exact.
+def _canonical(json: bytes) -> bytes:
+    """The same bytes for all the ways to write a JSON value, apart from numbers that are not exact.
 
     Members are sorted, and a float that is an integer is written as one. RFC 8785 would do the same
     for a hundred times the time, and nobody but this process reads these digests.
     """
     try:
-        value = _decode(json)
+        return b"json " + _encode(_decode(json))
     except (ValueError, RecursionError):
-        return f"text {json.hex()}"  # refused later, and until then equal to itself
-    return f"json {msgspec.json.encode(value, order='deterministic').decode()}"
+        return b"text " + json  # refused later, and until then equal to itself
 
 
 def _float(text: str) -> float:
@@ -93,6 +94,7 @@ def _float(text: str) -> float:
     return int(value) if value.is_integer() and abs(value) < _LARGEST_EXACT else value
 
 
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final = msgspec.json.Decoder(float_hook=_float).decode
 
 

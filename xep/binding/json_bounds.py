@@ -17,6 +17,7 @@ MOST_DEPTH: Final = 64
 
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_MARKS: Final = bytes(set(range(256)) - set(b"[{,"))
 _TOO_DEEP: Final = f"expected JSON nested at most {MOST_DEPTH} deep"
 _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -37,16 +38,15 @@ def checked_json(text: bytes) -> msgspec.Raw:
         raise ValueError(f"expected JSON: {error}") from error
     # Each value follows a comma, or is the first in an array, an object or the text. So commas and
     # opening brackets tell how many values there are at most: some may be inside strings.
-    opening = text.count(b"[") + text.count(b"{")
-    if opening > MOST_DEPTH or opening + text.count(b",") >= MOST_VALUES:
+    marks = text.translate(None, _NOT_MARKS)
+    if len(marks) >= MOST_VALUES or len(marks) - marks.count(b",") > MOST_DEPTH:
         _check_bounds(_without_strings(text))
     return msgspec.Raw(text)
 
 
 def _check_bounds(text: bytes) -> None:
-    opening = text.count(b"[") + text.count(b"{")
     empty = text.count(b"[]") + text.count(b"{}")
-    if opening - empty + text.count(b",") >= MOST_VALUES:
+    if len(text.translate(None, _NOT_MARKS)) - empty >= MOST_VALUES:
         raise ValueError(f"expected JSON of at most {MOST_VALUES} values")
     steps = text.translate(_STEPS, _NOT_BRACKETS)
     if max(accumulate(each - 1 for each in steps), default=0) > MOST_DEPTH:
@@ -54,6 +54,6 @@ def _check_bounds(text: bytes) -> None:
 
 
 def _without_strings(text: bytes) -> bytes:
-    """Valid JSON without strings and white space; ten times as fast as a regular expression."""
+    """Valid JSON without white space, each string a letter; a pattern takes ten times as long."""
     unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    return b"".join(unescaped.split(b'"')[::2]).translate(None, b" \t\r\n")
+    return b"s".join(unescaped.split(b'"')[::2]).translate(None, b" \t\r\n")

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xep.binding import ContentError, json_bounds, read
@@ -33,6 +33,8 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
+@example(value=["a"], indent=None, ascii_=True, less=1)
+@example(value=[[], {}, [""], [" "]], indent=1, ascii_=True, less=1)
 @given(value=_JSON, indent=st.sampled_from([None, 1]), ascii_=st.booleans(), less=st.integers(0, 1))
 def test_values_and_depth_are_counted_exactly(
     value: Any, indent: int | None, ascii_: bool, less: int
