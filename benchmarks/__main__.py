@@ -18,6 +18,7 @@ NAMES = (
     "startup",
     "scale",
     "fairness",
+    "abuse",
     "durable",
     "waiting",
     "forms",

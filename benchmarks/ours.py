@@ -26,29 +26,40 @@ _LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
 class Tap:
     """Sits between the socket and everything else, and times the IQs whose ids begin with b.
 
-    From the moment at which a read has brought the first byte of one to the moment at which the
-    kernel has the last byte of its answer. An IQ or an answer that is cut by a read or a write is
-    left out.
+    From the moment at which a read has brought an IQ to the moment at which the kernel has the last
+    byte of its answer. An IQ or an answer whose head is cut by a read or a write is left out.
+
+    Attributes:
+        latencies: the id of each IQ, and the seconds that its answer took.
     """
 
     def __init__(self) -> None:
-        self.latencies: list[float] = []
-        self._since: float | None = None
+        self.latencies: list[tuple[str, float]] = []
+        self._asked: tuple[str, float] | None = None
 
     def received(self, data: bytes) -> None:
         """Look at what was read."""
-        at = data.find(b" id='b")
-        self._since = perf_counter() if at >= 0 and data.find(b"</iq>", at) >= 0 else self._since
+        id_ = _measured_id(data)
+        if id_ is not None:
+            self._asked = (id_, perf_counter())
 
     def sent(self, data: bytes | memoryview, count: int) -> None:
         """Look at what was written."""
-        if self._since is None:
+        if self._asked is None:
             return
-        taken = bytes(data[:count])
-        at = taken.find(b" id='b")
-        if at >= 0 and taken.find(b"</iq>", at) >= 0:
-            self.latencies.append(perf_counter() - self._since)
-            self._since = None
+        asked, since = self._asked
+        if _measured_id(bytes(data[:count])) == asked:
+            self.latencies.append((asked, perf_counter() - since))
+            self._asked = None
+
+
+def _measured_id(data: bytes) -> str | None:
+    """The first id that begins with b and stands in a whole tag; None if there is none."""
+    begin = data.find(b" id='b")
+    end = -1 if begin < 0 else data.find(b"'", begin + 6)
+    if end < 0 or data.find(b">", end) < 0:
+        return None
+    return data[begin + 5 : end].decode()
 
 
 def tapped(tap: Tap) -> type[transport.Transport]:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Final, Protocol, TypeAlias, cast
 
 import anyio
@@ -24,12 +25,14 @@ Event: TypeAlias = StanzaReceived | StanzaSkipped
 _STANZAS: Final = (StanzaReceived, StanzaSkipped)
 _GRACE_S: Final = 1.0
 _SPACE: Final = " "
-_SLICES: Final = 8
-"""Times the receiver goes on with what waits before other tasks get to run."""
-_SIP: Final = 16384
-"""Bytes that are read meanwhile at a time; to decode them must not take long."""
-_ENOUGH: Final = 512
-"""Stanzas that wait; as long as there are more, nothing is read, so that memory is bounded."""
+_SLICE_S: Final = 0.001
+"""Seconds that are spent on reading ahead, at a time, while stanzas wait."""
+_LONGEST_S: Final = 0.004
+"""Seconds until other tasks run, while stanzas wait and are handled."""
+_MOST_WAITING: Final = 8192
+"""Stanzas that wait; while there are more, nothing is read, so that memory is bounded. Receivers
+bound by themselves what they keep of one sender, so that it is not reached.
+"""
 
 
 class Receiver(Protocol):
@@ -135,22 +138,17 @@ class LiveStream:
 
     async def _read(self) -> None:
         transport, stream, size = self._transport, self._stream, self._options.read_bytes
-        slices = 0
+        ran = 0.0  # when other tasks had the chance to run
         try:
             while self._failure is None:
-                if not self._waiting:
-                    data: bytes | None = await transport.receive(size)
-                else:
-                    slices += 1
-                    if slices % _SLICES == 0:  # others want to run, too
+                if self._waiting:
+                    if perf_counter() - ran > _LONGEST_S:
                         self.flush()
                         await anyio.lowlevel.checkpoint()
-                    data = None
-                    if self._waiting < _ENOUGH:
-                        data = transport.receive_now(_SIP)
-                if data is None:
-                    self._hand_over([])
-                elif data:
+                        ran = perf_counter()
+                    self._read_ahead()
+                elif data := await transport.receive(size):
+                    ran = perf_counter()
                     self._last_read = anyio.current_time()
                     self._probed_at = None
                     self._hand_over(stream.receive(data))
@@ -160,6 +158,28 @@ class LiveStream:
             self._end(error)
         finally:
             self._finish()
+
+    def _read_ahead(self) -> None:
+        """Read for a moment what has come, and let some of what waits be handled.
+
+        What waits in the sockets waits in one line: a principal with nothing to wait for stands in
+        it behind all that others have sent. So reading has its share of the time.
+        """
+        events: list[StreamEvent] = []
+        closed = False
+        over = perf_counter() + _SLICE_S
+        while self._waiting < _MOST_WAITING:
+            data = self._transport.receive_now(self._options.read_bytes)
+            if data:
+                self._last_read = anyio.current_time()
+                self._probed_at = None
+                events += self._stream.receive(data)
+            closed = data == b""
+            if not data or perf_counter() > over or (events and not _is_stanza(events[-1])):
+                break
+        self._hand_over(events)
+        if closed:
+            self._end(failure.closed(self._options, established=True))
 
     def _hand_over(self, events: list[StreamEvent]) -> None:
         # Nothing but the end of the stream can follow the end of the stream: only the last event
@@ -274,6 +294,10 @@ class LiveStream:
             # What is read meanwhile can only make a probe due later than this.
             due = min(due, now + options.read_timeout_s, self._last_sent + options.keepalive_s)
             await anyio.sleep_until(due)
+
+
+def _is_stanza(event: StreamEvent) -> bool:
+    return isinstance(event, _STANZAS)
 
 
 def _nothing() -> None:

@@ -18,7 +18,9 @@ from component.skills import AnySkill, InvalidParam, SkillFailed, View, prepare
 from component.skills.context import Context
 from component.skills.native import call_inline
 from component.skills.params import prepare_texts
+from component.tasks.confirmation import check_size
 from component.tasks.outcomes import error_of, result_of
+from component.tasks.pacing import Pacer
 from component.tasks.protocol import Asker, Call, Confirmation, Hand, Origin, Tasks, Told
 from component.tasks.replay import again, digest_of, given, key_of
 from xep.binding import Encoded
@@ -86,6 +88,7 @@ class Road:
         self._default_agent = default_agent
         self._notes = notes
         self._writing: dict[str, Written] = {}
+        self._pacer = Pacer()
 
     def execute(
         self,
@@ -212,7 +215,9 @@ class Road:
         told: Told | None = None,
     ) -> Result | Accepted:
         hand = hand or Hand(self._agent_at(target))
-        digest = digest_of(execute)
+        who, size = str(principal), execute.size
+        async with self._pacer.turn(who, size):
+            digest = digest_of(execute)
         known = self._tasks.remembered(key, digest) or await self._tasks.repeated(key, digest)
         if known is not None:
             return known
@@ -225,7 +230,8 @@ class Road:
                 raise errors.unknown_task()
         if execute.deadline is not None:
             self._check_deadline(execute.deadline)
-        arguments = _arguments(skill, execute)
+        async with self._pacer.turn(who, size):
+            arguments = _arguments(skill, execute)
         confirmation = None
         if self._confirming.needed(principal, skill, hand.asker):
             try:
@@ -237,6 +243,8 @@ class Road:
             except StanzaError:
                 self._notes.refused(principal, skill.name, "nobody who could confirm it")
                 raise
+            if confirmation is not None:
+                check_size(size)
         self._let_in(principal)
         if skill.at_once and confirmation is None and execute.mode != "async":
             # Another may have come in while this one waited.

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import anyio
@@ -102,11 +102,16 @@ class Session:
 class Sessions:
     """The sessions of everybody.
 
+    A principal may have as many as are still free, and `each` at most; its own make room for more.
+    So somebody who has none finds room, however many others have.
+
     Args:
         clock: seconds that only go forward; the event loop's by default.
         lifetime_s: seconds after its last use for which a session is kept.
         each: how many sessions a principal may have.
         total: how many there may be.
+        admins: bare addresses that can have the last `reserved` of them too.
+        reserved: see `admins`.
     """
 
     def __init__(
@@ -116,14 +121,19 @@ class Sessions:
         lifetime_s: float = 600.0,
         each: int = 8,
         total: int = 512,
+        admins: Collection[JID] = (),
+        reserved: int = 16,
     ) -> None:
         self._clock = clock
         self._lifetime_s = lifetime_s
         self._each = each
         self._total = total
+        self._admins = frozenset(admins)
+        self._reserved = reserved if admins else 0
         self._secret = secrets.token_bytes(32)
         # Those used longest ago come first.
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._own: dict[JID, list[Session]] = {}  # by principal, those begun first come first
 
     def __len__(self) -> int:
         """How many there are, the expired ones aside."""
@@ -137,24 +147,25 @@ class Sessions:
             StanzaError: `resource-constraint`, when there is no room.
         """
         self._forget()
-        own = [
-            each
-            for each in self._sessions.values()
-            if each.requester.bare == requester.bare and each.stage != "running"
-        ]
-        running = sum(
-            each.requester.bare == requester.bare and each.stage == "running"
-            for each in self._sessions.values()
-        )
-        if running + len(own) >= self._each:
+        principal = requester.bare
+        while own := self._own.get(principal, []):
+            if len(own) < min(self._each, self._free(principal)):
+                break
             self._drop(own)
-        if len(self._sessions) >= self._total:
-            # Only what has ended makes room for others: nobody's form is taken out of their hands.
-            self._drop([each for each in self._sessions.values() if each.stage == "ended"])
+        if self._free(principal) <= 0:
+            ended = [each for each in self._sessions.values() if each.stage == "ended"]
+            most = max(self._own.values(), key=len, default=[])
+            self._drop(ended or (most if len(most) > 1 else []))
         session = Session(self._new_id(requester, target), requester, target, node, lang)
         session.used = self._clock()
         self._sessions[session.id] = session
+        self._own.setdefault(principal, []).append(session)
         return session
+
+    def _free(self, principal: JID) -> int:
+        """How many more there may be if this principal wants one."""
+        reserved = 0 if principal in self._admins else self._reserved
+        return self._total - len(self._sessions) - reserved
 
     def find(self, id_: str, requester: JID, target: JID, node: str) -> Session:
         """The session of this requester, at this address, of this command; it counts as used.
@@ -178,11 +189,20 @@ class Sessions:
         return session
 
     def _drop(self, those: list[Session]) -> None:
-        if not those:
+        """Drop one of those that are not running. Raises StanzaError if all of them are."""
+        idle = [each for each in those if each.stage != "running"]
+        if not idle:
             raise errors.busy(_RETRY_S)
         # One that has ended is missed less than one that somebody is filling in.
-        dropped = next((each for each in those if each.stage == "ended"), those[0])
-        del self._sessions[dropped.id]
+        self._remove(next((each for each in idle if each.stage == "ended"), idle[0]))
+
+    def _remove(self, session: Session) -> None:
+        del self._sessions[session.id]
+        principal = session.requester.bare
+        own = self._own[principal]
+        own.remove(session)
+        if not own:
+            del self._own[principal]
 
     def _forget(self) -> None:
         now = self._clock()
@@ -194,7 +214,7 @@ class Sessions:
                 session.used = now
                 self._sessions.move_to_end(session.id)
             else:
-                del self._sessions[session.id]
+                self._remove(session)
 
     def _new_id(self, requester: JID, target: JID) -> str:
         random = secrets.token_hex(_ID_BYTES)

@@ -53,7 +53,8 @@ class CommandsHandler:
 
     def routes(self) -> tuple[IQRoute, ...]:
         """The routes of this handler."""
-        return (IQRoute("set", Command, self.command, (NAMESPACE, data_forms.NAMESPACE)),)
+        features = (NAMESPACE, data_forms.NAMESPACE)
+        return (IQRoute("set", Command, self.command, features, place_first=True),)
 
     def command(self, request: Request[Command]) -> Answer | Awaitable[Answer]:
         """Begin a command, or go on with one.

@@ -1,7 +1,7 @@
-"""Work that needs the database, answered in plain words when that refuses."""
+"""Work that needs the database, and the error that is sent when it is unavailable."""
 
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -14,20 +14,38 @@ T = TypeVar("T")
 _log = structlog.get_logger("component.storage")
 
 
-async def stored(work: Awaitable[T], retry_after_s: int) -> T:
-    """What the work gives.
+class stored(Awaitable[T], Generic[T]):  # noqa: N801 - used like a function
+    """What work on the database gives.
 
-    Nothing has changed when the database refuses, so the same may be asked again: that is said as
-    `resource-constraint` with `<retry/>` after so many seconds (RPL-004), and why, in the log only.
+    Nothing has changed when the database refuses, so the same may be asked again: that is answered
+    with `resource-constraint` and `<retry/>` after so many seconds (RPL-004); the log says why.
 
-    Raises StanzaError.
+    Awaiting it raises StanzaError.
     """
-    try:
-        return await work
-    except StorageError as error:
-        _log.error("the database refused", reason=str(error))
-        raise StanzaError(
-            "resource-constraint",
-            f"What is kept on disk cannot be reached now. Try again in {retry_after_s} seconds.",
-            application=(Retry(after=retry_after_s),),
-        ) from error
+
+    __slots__ = ("_retry_after_s", "_work")
+
+    def __init__(self, work: Awaitable[T], retry_after_s: int) -> None:
+        self._work = work
+        self._retry_after_s = retry_after_s
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Do the work."""
+        return self._done().__await__()
+
+    def close(self) -> None:
+        """Do without it, if nobody has awaited it."""
+        if isinstance(self._work, Coroutine):
+            self._work.close()
+
+    async def _done(self) -> T:
+        try:
+            return await self._work
+        except StorageError as error:
+            _log.error("the database refused", reason=str(error))
+            raise StanzaError(
+                "resource-constraint",
+                "The database is temporarily unavailable. Try again in"
+                f" {self._retry_after_s} seconds.",
+                application=(Retry(after=self._retry_after_s),),
+            ) from error

@@ -1,7 +1,8 @@
 """A web server for three addresses and for nothing else: GET and HEAD, one request a connection.
 
-Everything about it is bounded: what a request may take in bytes and seconds, how many there are at
-a time. Whoever asks for more is hung up on.
+Everything about it is bounded: what a request may take in bytes and seconds, and how many there are
+at a time. A connection that has not sent its request yet makes room for a new one, so connections
+on which nothing is asked keep nobody out.
 """
 
 import ipaddress
@@ -19,6 +20,7 @@ _log = structlog.get_logger("component.metrics")
 _LONGEST: Final = 8192
 """Bytes of a request line and its headers."""
 _PATIENCE_S: Final = 5.0
+"""Seconds for a request and its answer."""
 _MOST_AT_ONCE: Final = 16
 _REQUEST: Final = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1000}) HTTP/1\.([01])")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
@@ -69,7 +71,8 @@ class Server:
         self._port = port
         self._pages = pages
         self._local = local
-        self._open = 0
+        self._answering = 0
+        self._reading: dict[SocketStream, anyio.CancelScope] = {}  # the oldest first
         self.port = port
         """The port that is listened on, once it is."""
 
@@ -88,31 +91,46 @@ class Server:
             await listener.serve(self._serve)
 
     async def _serve(self, stream: SocketStream) -> None:
-        if self._open >= _MOST_AT_ONCE:
-            await stream.aclose()
-            return
-        self._open += 1
         try:
-            with anyio.move_on_after(_PATIENCE_S):
-                async with stream:
-                    await self._answer(stream)
+            async with stream:
+                with anyio.move_on_after(_PATIENCE_S):
+                    head = await self._head(stream)
+                    if head is not None:
+                        await self._answer(stream, head)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # whoever asked has gone
-        finally:
-            self._open -= 1
+            pass  # the client has gone
 
-    async def _answer(self, stream: SocketStream) -> None:
+    async def _head(self, stream: SocketStream) -> bytes | None:
+        """The request line and the headers; None if none came, or another needs the place."""
+        if len(self._reading) + self._answering >= _MOST_AT_ONCE and self._reading:
+            oldest = next(iter(self._reading))
+            self._reading.pop(oldest).cancel()
         head = b""
-        while b"\r\n\r\n" not in head:
-            if len(head) > _LONGEST:
-                await stream.send(_written(Response(431, b"too long\n"), body=True))
-                return
-            try:
-                head += await stream.receive(_LONGEST)
-            except anyio.EndOfStream:
-                return
-        method, response = await self._response(head.partition(b"\r\n\r\n")[0])
-        await stream.send(_written(response, body=method != b"HEAD"))
+        scope = self._reading[stream] = anyio.CancelScope()
+        try:
+            with scope:
+                while b"\r\n\r\n" not in head:
+                    if len(head) > _LONGEST:
+                        await stream.send(_written(Response(431, b"too long\n"), body=True))
+                        return None
+                    head += await stream.receive(_LONGEST)
+                return head.partition(b"\r\n\r\n")[0]
+        except anyio.EndOfStream:
+            pass
+        finally:
+            self._reading.pop(stream, None)
+        return None
+
+    async def _answer(self, stream: SocketStream, head: bytes) -> None:
+        if self._answering >= _MOST_AT_ONCE:
+            await stream.send(_written(Response(503, b"too many requests\n"), body=True))
+            return
+        self._answering += 1
+        try:
+            method, response = await self._response(head)
+            await stream.send(_written(response, body=method != b"HEAD"))
+        finally:
+            self._answering -= 1
 
     async def _response(self, head: bytes) -> tuple[bytes, Response]:
         first, *lines = head.split(b"\r\n")

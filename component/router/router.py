@@ -1,7 +1,7 @@
-"""The road of every stanza: door-keeper, handler, reply.
+"""Dispatches stanzas to their handlers and sends the replies.
 
 `received` runs for each read of the stream and never waits: what a handler answers at once is
-encoded at once, what suspends gets a task. So the stream is always read, whoever is slow.
+encoded at once, what suspends gets a task. So the stream is always read, however slow a handler is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.router.admission import Admission, Shares
+from component.router.admission import AdmissionGate, Shares
 from component.router.calls import Calls, expect
-from component.router.doors import Door, Doors, OpenDoor
+from component.router.fair_queue import Event, FairQueue, of_one_sender, size_of
 from component.router.rare_log import RareLog
 from component.router.replies import Output, Replies
+from component.router.route_resolver import RequestHead, ResolvedRoute, RouteResolver
 from component.router.senders import Sender, Senders
 from component.router.table import Request, Route, Table
-from component.router.turns import Event, Turns, of_one_sender
-from component.router.work import Work, failed
+from component.router.work import Work, discard, failed
 from xep.binding import ContentError, Encoded, Payload
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Retry
@@ -38,7 +38,9 @@ _log = structlog.get_logger("component.router")
 _MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
 _BOUNCED = frozenset(("chat", "normal"))
 """Nothing is bounced that bounces could answer: errors, headlines, what a room sends."""
-_NOBODY = "there is nobody of that address here"
+_NOBODY = "no agent has this address"
+
+_TOO_MUCH_WAITS = "you have sent more than can be handled so quickly; wait and send it again"
 
 _ANSWERS = frozenset(("result", "error"))
 _READY = (Encoded, Payload)
@@ -50,7 +52,9 @@ _SLICE = 16
 _SLICE_S = 0.001
 """Stanzas, and seconds, of work after which what has come meanwhile is looked at."""
 _LONGEST_ROUND = 8
-"""Stanzas between two looks at the clock."""
+"""Principals that are served before the answers of those that wait no more are sent."""
+_SMALL_BYTES = 16_384
+"""A read of no more bytes of stanzas takes so little time that it need not be shared."""
 
 
 class RouterOptions(msgspec.Struct, frozen=True):
@@ -60,6 +64,7 @@ class RouterOptions(msgspec.Struct, frozen=True):
         domain: the component's own domain.
         agents: localparts of the agents it hosts.
         shares: how many requests may be under way.
+        admins: bare addresses that may have the reserved ones of them.
         request_timeout_s: seconds after which a handler that still runs is cancelled.
         retry_after_s: seconds named in the retry hint of a refusal that may pass.
         call_timeout_s: seconds to wait for the answer to an IQ of ours.
@@ -69,6 +74,7 @@ class RouterOptions(msgspec.Struct, frozen=True):
     domain: str
     agents: frozenset[str] = frozenset()
     shares: Shares = Shares()
+    admins: frozenset[str] = frozenset()
     request_timeout_s: float = 60.0
     retry_after_s: int = 5
     call_timeout_s: float = 30.0
@@ -76,7 +82,7 @@ class RouterOptions(msgspec.Struct, frozen=True):
 
 
 class Router:
-    """Takes what the stream brings to the handler whose it is, and each answer back.
+    """Dispatches stanzas to their handlers and sends the replies.
 
     Every IQ get or set gets exactly one reply. Results and errors are never refused: they go to
     the call that waits for them. A principal over its share is refused at once, alone.
@@ -102,11 +108,11 @@ class Router:
         self._clock = clock
         self._refused = refused
         self._senders = Senders(admits, self.domain.domain)
-        self._doors = Doors(self._senders, self.domain, options.agents, self.table)
-        self._admission = Admission(options.shares)
+        self._routes = RouteResolver(self._senders, self.domain, options.agents, self.table)
+        self._admission = AdmissionGate(options.shares, options.admins)
         self._calls = Calls(output.put)
         self._work = Work(self._admission, self._replies, flush, options.request_timeout_s)
-        self._turns = Turns()
+        self._queue = FairQueue()
         self._rare_log = RareLog(_log, clock)
 
     # -- life ------------------------------------------------------------------------------------
@@ -145,7 +151,7 @@ class Router:
     @property
     def waiting(self) -> int:
         """Stanzas that came and wait for their turn."""
-        return self._turns.waiting
+        return self._queue.waiting
 
     # -- out -------------------------------------------------------------------------------------
 
@@ -184,31 +190,66 @@ class Router:
     def received(self, events: Sequence[Event]) -> int:
         """Take what one read of the stream brought, and handle a slice of what waits.
 
-        Stanzas of one principal keep their order. Of several each gets its turn, one of each per
-        round; who then has all answers is not kept waiting for them by the rest.
+        Stanzas of one principal keep their order. Several principals share the time that handling
+        takes, and the answers of one that has nothing waiting any more are sent at once.
 
         Returns how many stanzas still wait. While there are any it is to be called again, with what
         has come meanwhile or with nothing: so that a turn of somebody new is never far away.
         """
-        turns = self._turns
-        if not turns.waiting and (
-            len(events) <= _STRAIGHT_THROUGH or (len(events) <= _SLICE and of_one_sender(events))
+        queue = self._queue
+        if (
+            not queue.waiting
+            and (
+                len(events) <= _STRAIGHT_THROUGH
+                or (len(events) <= _SLICE and of_one_sender(events))
+            )
+            and sum(map(size_of, events)) <= _SMALL_BYTES
         ):
             for event in events:
                 self._handle(event)
             return 0
-        turns.add(events)
-        rest = max(0, turns.waiting - _SLICE)
-        over = self._clock() + _SLICE_S
-        while turns.waiting > rest:
-            principals = turns.principals
-            for event in turns.round(_LONGEST_ROUND):
+        for event in queue.add(events):
+            self._handle_refused(event)
+        if not queue.waiting:
+            return 0
+        clock = self._clock
+        rest = max(0, queue.waiting - _SLICE)
+        principals, left = queue.principals, _LONGEST_ROUND
+        now = clock()
+        over = now + _SLICE_S
+        while queue.waiting > rest and now <= over:
+            self._handle(queue.take())
+            began, now = now, clock()
+            queue.charge(now - began)
+            left -= 1
+            if left <= _LONGEST_ROUND - principals or not left:
+                if 0 < queue.principals < principals:
+                    self._flush()
+                principals, left = queue.principals, _LONGEST_ROUND
+        if 0 < queue.principals < principals:
+            self._flush()
+        return queue.waiting
+
+    def _handle_refused(self, event: Event) -> None:
+        """Handle a stanza whose principal has as much waiting as it may: refuse what is answered.
+
+        An answer is taken: whoever waits for it has asked for it, and it takes no time otherwise.
+        """
+        if isinstance(event, StanzaSkipped):
+            self._refuse_skipped(event)
+            return
+        stanza = event.stanza
+        if stanza.kind == "iq" and stanza.type in _ANSWERS:
+            self._handle(event)
+            return
+        sender = self._senders.of(stanza.sender or "")
+        if stanza.kind == "iq" and stanza.type in ("get", "set") and stanza.id is not None:
+            if sender.jid is None or not sender.admitted:
                 self._handle(event)
-            if 0 < turns.principals < principals:
-                self._flush()
-            if self._clock() > over:
-                break
-        return turns.waiting
+            else:
+                self._replies.error(stanza, self._constraint(_TOO_MUCH_WAITS))
+        elif stanza.kind == "message" and sender.admitted and stanza.type in _BOUNCED:
+            self._replies.bounce(stanza, self._constraint(_TOO_MUCH_WAITS))
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, StanzaSkipped):
@@ -227,21 +268,21 @@ class Router:
             _log.warning("ignored an element that is no stanza", name=stanza.name)
 
     def _handle_request(self, stanza: Incoming) -> None:
-        door = self._doors.of(stanza)
+        route = self._routes.of(stanza)
         try:
-            if not isinstance(door, OpenDoor) or stanza.id is None:
-                if not door.sender.admitted:
-                    self._refused(door.sender.principal_text)
-                _refuse(stanza, door)
-            if self._work.draining or self._admission.total or self._output.congested:
-                self._check_busy(door.sender)
+            if not isinstance(route, ResolvedRoute) or stanza.id is None:
+                if not route.sender.admitted:
+                    self._refused(route.sender.principal_text)
+                _refuse(stanza, route)
+            if self._work.draining or self._output.congested or route.place_first:
+                self._check_busy(route.sender)
             try:
-                payload = stanza.sole_decoded(door.decode)
+                payload = stanza.sole_decoded(route.decode)
             except ContentError as error:
                 raise errors.malformed(str(error)) from error
-            handler = door.handler
+            handler = route.handler
             answer = handler(
-                Request(stanza, door.requester, door.principal, door.to, door.home, payload)
+                Request(stanza, route.requester, route.principal, route.to, route.home, payload)
             )
         except StanzaError as error:
             self._replies.error(stanza, error)
@@ -249,11 +290,14 @@ class Router:
             self._replies.error(stanza, failed(stanza, error))
         else:
             if type(answer) is Encoded:
-                self._replies.encoded(stanza, answer, door.reply)
+                self._replies.encoded(stanza, answer, route.reply)
             elif answer is None or isinstance(answer, _READY):
                 self._replies.result(stanza, answer)
+            elif (busy := self._busy(route.sender)) is None:
+                self._work.request(stanza, route.sender, answer)
             else:
-                self._work.request(stanza, door.sender, answer)
+                discard(answer)
+                self._replies.error(stanza, busy)
 
     def _check_busy(self, sender: Sender) -> None:
         busy = self._busy(sender)
@@ -271,6 +315,9 @@ class Router:
             if refusal is None:
                 return None
             text = refusal
+        return self._constraint(text)
+
+    def _constraint(self, text: str) -> StanzaError:
         retry = Retry(after=self.options.retry_after_s)
         return StanzaError("resource-constraint", text, application=(retry,))
 
@@ -282,7 +329,7 @@ class Router:
         if sender.jid is None or sender.principal is None or not sender.admitted:
             self._refused(sender.principal_text)
             return
-        to, host = self._doors.address(stanza.to)
+        to, host = self._routes.address(stanza.to)
         type_ = stanza.type
         if stanza.kind == "message" and type_ not in _MESSAGE_TYPES:
             type_ = "normal"  # RFC 6121 §5.2.2
@@ -326,17 +373,17 @@ class Router:
         self._replies.error_to(event.id, event.from_, event.to, error)
 
 
-def _refuse(stanza: Incoming, door: Door) -> NoReturn:
-    """Say why a request is refused whose door is not open, or that has no id."""
-    if door.sender.jid is None:
-        raise StanzaError("jid-malformed", door.sender.refusal)
-    if not door.sender.admitted:
+def _refuse(stanza: Incoming, head: RequestHead) -> NoReturn:
+    """Say why a request is refused that nothing serves, or that has no id."""
+    if head.sender.jid is None:
+        raise StanzaError("jid-malformed", head.sender.refusal)
+    if not head.sender.admitted:
         raise StanzaError("service-unavailable")
     if stanza.id is None or stanza.type not in ("get", "set"):
         raise StanzaError("bad-request", "an IQ needs an id and a type (RFC 6120 §8.2.3)")
-    if door.child is None:
+    if head.child is None:
         raise StanzaError("bad-request", "an IQ of type get or set holds exactly one child")
-    if door.host is None:
+    if head.host is None:
         raise StanzaError("service-unavailable", _NOBODY)
     raise StanzaError("service-unavailable", "no such service here")
 

@@ -57,6 +57,8 @@ class IQRoute(msgspec.Struct, frozen=True):
     """One kind of IQ that is served: by its type and the class of its payload.
 
     ``features`` are the disco features that serving it announces at its hosts (XEP-0030 §3.1).
+    A request needs a place among those under way only if its handler suspends. ``place_first`` says
+    that it needs one before it is handled, because the handler changes something before that.
     """
 
     type: Literal["get", "set"]
@@ -64,6 +66,7 @@ class IQRoute(msgspec.Struct, frozen=True):
     handler: IQHandler[Any]
     features: tuple[str, ...] = ()
     hosts: frozenset[Host] = BOTH
+    place_first: bool = False
 
 
 class StanzaRoute(msgspec.Struct, frozen=True):

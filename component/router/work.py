@@ -11,7 +11,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.router.admission import Admission
+from component.router.admission import AdmissionGate
 from component.router.replies import Replies
 from component.router.senders import Sender
 from component.router.table import Answer
@@ -37,7 +37,7 @@ class Work:
 
     def __init__(
         self,
-        admission: Admission,
+        admission: AdmissionGate,
         replies: Replies,
         flush: Callable[[], None],
         timeout_s: float,
@@ -129,6 +129,13 @@ class Work:
             self._idle.set()
             self._idle = anyio.Event()
         self._flush()
+
+
+def discard(working: Awaitable[Any]) -> None:
+    """Do without an awaitable that nobody has awaited."""
+    close = getattr(working, "close", None)
+    if close is not None:
+        close()
 
 
 def _is_cancelled() -> bool:

@@ -1,7 +1,8 @@
 """What each room is told by the settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
+from typing import Final
 
 from component.budget import book as spending
 from component.connection.options import TLS, ConnectionOptions
@@ -19,12 +20,15 @@ from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
 from component.tasks.admit import Limits
 from component.tasks.kept import Bounds
+from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID
 
 SOFTWARE = "xmpp-agent-component"
 HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
 DEFAULT_AGENT = "assistant"
 """The localpart of the agent that every component hosts."""
+_RESERVED_PART: Final = 16
+"""The part of all requests that only admins can have under way is one in so many."""
 _GRACE_S = 5.0
 """Seconds beyond the skills' own limit after which the router gives a handler up."""
 _ENVELOPE_BYTES = 16_384
@@ -141,6 +145,8 @@ def facts(settings: Settings) -> Facts:
             "software_version": version(SOFTWARE),
             "protocol_version": "0",
             "max_stanza_bytes": str(settings.server.max_stanza_bytes),
+            "max_json_values": str(MOST_VALUES),
+            "max_json_depth": str(MOST_DEPTH),
             "inline_seconds": f"{limits.inline_s:g}",
             "requests_per_principal": str(limits.requests_per_principal),
             "replay_seconds": f"{tasks.replay_s:g}",
@@ -153,13 +159,15 @@ def facts(settings: Settings) -> Facts:
     )
 
 
-def router_options(settings: Settings) -> RouterOptions:
-    """What the router is told."""
+def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOptions:
+    """What the router is told. `admins` are bare addresses."""
     limits = settings.limits
+    reserved = limits.requests_total // _RESERVED_PART if admins else 0
     return RouterOptions(
         domain=settings.server.component_domain,
         agents=frozenset(agents(settings)),
-        shares=Shares(limits.requests_per_principal, limits.requests_total),
+        shares=Shares(limits.requests_per_principal, limits.requests_total, reserved),
+        admins=frozenset(map(str, admins)),
         request_timeout_s=limits.inline_s + limits.iq_timeout_s + _GRACE_S,
         retry_after_s=limits.retry_after_s,
         call_timeout_s=limits.iq_timeout_s,

@@ -185,7 +185,7 @@ class Rooms:
             ExecuteHandler(self._road, limits.retry_after_s),
             TasksHandler(self.tasks, limits.retry_after_s),
             ConfirmHandler(self.tasks, limits.retry_after_s),
-            CommandsHandler(offers, Sessions()),
+            CommandsHandler(offers, Sessions(admins=admins)),
             MessageHandler(
                 settings.agent.name,
                 self._send,
@@ -198,7 +198,7 @@ class Rooms:
             self.presence,
         )
         self.router = Router(
-            router_options(settings),
+            router_options(settings, admins),
             [route for handler in handlers for route in handler.routes()],
             policy.admits,
             self.outbox,

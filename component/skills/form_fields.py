@@ -14,6 +14,7 @@ import msgspec
 
 from component.skills.readers import read_boolean, read_integer, read_number
 from xep.binding.escaping import without_forbidden
+from xep.binding.json_bounds import MOST_VALUES, checked_json
 
 Schema = Mapping[str, Any]
 Kind = Literal["boolean", "choice", "choices", "integer", "number", "text", "lines", "json"]
@@ -96,6 +97,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "text":
             return "\n".join(texts)
         if self.kind == "lines":
+            if sum([1 + text.count("\n") + text.count("\r") for text in texts]) > MOST_VALUES:
+                raise ValueError(f"expected at most {MOST_VALUES} lines")
             lines = [line for text in texts for line in NEWLINE.split(text)]
             return [
                 self._scalar(self.item, line)
@@ -194,10 +197,9 @@ def identity(value: object) -> tuple[bool, bool, object]:
 
 
 def _json(text: str) -> Any:
+    raw = checked_json(text.encode("utf-8", "surrogatepass"))
     try:
-        return msgspec.json.decode(text)
-    except RecursionError:
-        raise ValueError("expected JSON of less depth") from None
+        return msgspec.json.decode(raw)
     except ValueError as error:
         raise ValueError(f"expected JSON: {error}") from None
 

@@ -16,10 +16,13 @@ import msgspec
 from component.skills.errors import printable
 from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema
 from component.skills.schema_properties import properties_of
+from component.skills.validation import validator_class
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
 from xep.form_validation import Range, Validate
 
+MOST_EXPLAINED = 500
+"""Values that are held against a JSON Schema in pure Python: up to about ten milliseconds."""
 _LONGEST_REASON = 300
 _NOTHING: Mapping[str, Any] = {}
 
@@ -84,8 +87,9 @@ def values_of(
 
     A field that is optional and empty is left out, so that the default counts, unless the form
     showed a default in it: then it was emptied on purpose, which is null, no items or no text.
-    Fields that the schema does not know are ignored. FORM_TYPE may be missing, but not be another
-    one than `form_type`.
+    Fields that the schema does not know are ignored. Of more than `MOST_EXPLAINED` values only the
+    types of fields are judged here: what takes the values finds what is wrong with them. FORM_TYPE
+    may be missing, but not be another one than `form_type`.
 
     Raises:
         InvalidForm: some fields do not fit; all of them are named.
@@ -114,10 +118,20 @@ def values_of(
             values[each.name] = value
     known = {each.name for each in properties_of(declared)} | {FORM_TYPE}
     reasons = {name: reason for name, reason in reasons.items() if name in known}
-    reasons |= _misfits(declared, values)
+    if number_of_values(values) <= MOST_EXPLAINED:
+        reasons |= _misfits(declared, values)
     if reasons:
         raise InvalidForm(reasons)
     return msgspec.Raw(msgspec.json.encode(values))
+
+
+def number_of_values(value: Any) -> int:
+    """How many values there are in one, itself included."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(number_of_values, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(number_of_values, value))
+    return 1
 
 
 def _read(schema: Schema | msgspec.Raw) -> Schema:
@@ -144,14 +158,13 @@ def _value(declared: Property, field: Field | None) -> Any:
 def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
     """Why values do not fit their properties, those that do not; required ones are seen before."""
     # Nobody pays for it who is never sent a form.
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.exceptions import best_match  # noqa: PLC0415
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
     found: dict[str, str] = {}
     if not _is_readable(msgspec.json.encode(schema)):
         return found  # nothing can be held against it
-    validator = Draft202012Validator({**schema, "required": []})
+    validator = validator_class()({**schema, "required": []})
     for name, value in values.items():
         try:
             errors = [error for error in validator.iter_errors({name: value}) if error.path]

@@ -46,6 +46,12 @@ def prepare(
 
     Raises InvalidParam and nothing else, whatever the caller sent.
     """
+    texts = list(texts)
+    if json is not None and not texts:
+        try:
+            return msgspec.json.decode(json, type=skill.inputs.struct)
+        except Exception:  # noqa: BLE001, S110 - it is said below what is wrong
+            pass
     return fill(skill.inputs.struct, skill.inputs.readers, texts, json)
 
 

@@ -18,10 +18,11 @@ from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
 from component.skills.hints import constrained_union
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.patterns import unfit
 from component.skills.readers import Reader, reader_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Schema = dict[str, Any]
 
@@ -190,6 +191,9 @@ def _checked(hint: Any, where: str) -> types.Type:
             f"{where} has the type {_spoken(hint)}, which has no plain form in JSON: use str, int "
             f"or float."
         )
+    for text in _texts_in(declared, set()):
+        if text.pattern is not None and (why := unfit(text.pattern, text.max_length)):
+            raise DeclarationError(f"{where} has the pattern {text.pattern!r}: {why}.")
     return declared
 
 
@@ -212,6 +216,23 @@ def _parts(declared: types.Type) -> list[types.Type]:
         for part in getattr(declared, attribute, ()):
             found += _parts(part)
     return found
+
+
+def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
+    """The texts that a value of a type holds, at every depth."""
+    if id(declared) in seen:
+        return
+    seen.add(id(declared))
+    if isinstance(declared, types.StrType):
+        yield declared
+    for attribute in ("type", "item_type", "key_type", "value_type"):
+        if isinstance(part := getattr(declared, attribute, None), types.Type):
+            yield from _texts_in(part, seen)
+    for attribute in ("types", "item_types"):
+        for part in getattr(declared, attribute, ()):
+            yield from _texts_in(part, seen)
+    for field in getattr(declared, "fields", ()):
+        yield from _texts_in(field.type, seen)
 
 
 def _spoken(hint: Any) -> str:

@@ -12,7 +12,14 @@ from uuid import UUID
 import msgspec
 
 from component.skills.errors import printable
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.forms import (
+    MOST_EXPLAINED,
+    InvalidForm,
+    form_of,
+    number_of_values,
+    values_of,
+)
+from component.skills.validation import validator_class
 from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import NAMESPACE, Input, InputAnswer, InputSchema, Question
@@ -81,7 +88,7 @@ def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
     if answer.params is None or answer.form is not None:
         raise errors.malformed("An answer holds either <params/> or a form.")
     try:
-        values = msgspec.json.decode(answer.params.json)
+        values = msgspec.json.decode(answer.params.json)  # bounded where it was read
     except (ValueError, RecursionError) as error:
         raise errors.malformed(f"The JSON of the answer cannot be read: {error}") from error
     if not isinstance(values, dict):
@@ -93,8 +100,11 @@ def check(schema: Schema, values: Mapping[str, Any]) -> None:
     """Hold the values against the schema (JSON Schema 2020-12).
 
     References out of the schema are not followed.
-    Raises StanzaError: `invalid-param`, which names the property.
+    Raises StanzaError: `invalid-param`, which names the property, or `malformed` for more values
+    than can be checked quickly.
     """
+    if number_of_values(values) > MOST_EXPLAINED:
+        raise errors.malformed(f"An answer holds at most {MOST_EXPLAINED} values.")
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - slow to load, seldom needed
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
@@ -133,14 +143,14 @@ def _plain(value: Any) -> Any:
 
 
 def _validator(schema: Schema) -> "Validator":
-    from jsonschema import Draft202012Validator, FormatChecker  # noqa: PLC0415
+    from jsonschema import FormatChecker  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415
 
     formats = FormatChecker(())
     for name, type_ in _FORMATS.items():
         formats.checks(name, raises=msgspec.ValidationError)(_reader(type_))
     registry: Registry[Any] = Registry()  # empty, and fetches nothing
-    return Draft202012Validator(schema, registry=registry, format_checker=formats)
+    return validator_class()(schema, registry=registry, format_checker=formats)
 
 
 def _reader(type_: type[Any]) -> Any:

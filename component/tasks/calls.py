@@ -9,6 +9,7 @@ from component.tasks import admit, leases, reading, replay
 from component.tasks.commits import AlreadyError
 from component.tasks.keeper import Keeper
 from component.tasks.leases import CHANNEL
+from component.tasks.pacing import Pacer
 from component.tasks.protocol import Call, Question
 from component.tasks.questions import put_question
 from component.tasks.replay import Flight, Found, Memory
@@ -39,6 +40,7 @@ class Calls:
         self._storage = storage
         self._runs = runs
         self._memory = memory
+        self._pacer = Pacer()
 
     async def execute(self, call: Call) -> Result | Accepted:
         """See `component.tasks.protocol.Tasks`. Repetitions were looked for on disk before."""
@@ -124,8 +126,9 @@ class Calls:
 
     async def _accept(self, call: Call, flight: Flight) -> Found | None:
         """Admit a call as a task, and begin it if there is room and nobody to be asked."""
-        task, request = leases.new_instance(), admit.request_row(call, self._limits)
-        principal = str(call.principal)
+        task, principal = leases.new_instance(), str(call.principal)
+        async with self._pacer.turn(principal, call.execute.size):
+            request = admit.request_row(call, self._limits)
         asks = call.confirmation is not None
         runs = not asks and self._runs.may_run(principal)
         atomic = not (call.skill.durable or call.skill.annotations.repeatable)

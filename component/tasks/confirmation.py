@@ -59,6 +59,20 @@ def confirm_for(
     return msgspec.structs.replace(confirm, hash=digest)
 
 
+def check_size(size: int) -> None:
+    """Refuse to ask a person about parameters of so many bytes that no message can show them.
+
+    Raises StanzaError: `policy-violation`, which names the bound.
+    """
+    if size > MOST_BYTES:
+        error = errors.too_big()
+        error.text = (
+            "This has to be confirmed by a person, and the parameters are too large to be shown in"
+            f" a message. Send at most {MOST_BYTES} bytes of parameters."
+        )
+        raise error
+
+
 def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
     """The skill and all its parameters as the input schema made them, defaults included (CNF-013).
 

@@ -1,7 +1,7 @@
 """What was asked for, as the row of a task keeps it, and whom a change of it is to be told to."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,33 +15,40 @@ from xep.fluux_agent.task import Input
 from xep.jid import JID
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The request behind a task: the JSON of `tasks.request`. The row has all that is looked for.
+class Followed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a request is followed, which is all of it that a notice needs.
 
-    `execute` is the XML of the `Execute` as it came, `arguments` the JSON of its parameters as the
-    skill takes them. `id` is the caller's own name for the request, `thread` the one it named.
-    `poll_after` is in how many seconds `<accepted/>` said that asking makes sense. `lang` is the
-    language of the request. `confirmers` are the bare JIDs that had to be asked before it began,
-    with the `risk` that was named and the seconds they had. `hand` says which agent runs it.
-    Fields may be added with a default: rows of a release before are read.
+    `thread` is the one that the caller named, `lang` the language of the request.
     """
 
-    execute: str
-    arguments: msgspec.Raw
-    id: str | None = None
     thread: str | None = None
-    poll_after: int | None = None
     origin: Origin = "iq"
     lang: str | None = None
-    hand: Hand = Hand("")
-    confirmers: tuple[str, ...] = ()
-    risk: Literal["low", "medium", "high"] = "medium"
-    confirm_s: float = 86400.0
 
     @property
     def conversational(self) -> bool:
         """Whether a person follows it in a conversation (specification, "Events")."""
         return bool(self.thread) or self.origin != "iq"
+
+
+class Request(Followed, frozen=True, kw_only=True, omit_defaults=True):
+    """The request behind a task: the JSON of `tasks.request`. The row has all that is looked for.
+
+    `execute` is the XML of the `Execute` as it came, `arguments` the JSON of its parameters as the
+    skill takes them. `id` is the caller's own name for the request. `poll_after` is in how many
+    seconds `<accepted/>` said that asking makes sense. `confirmers` are the bare JIDs that had to
+    be asked before it began, with the `risk` that was named and the seconds they had. `hand` says
+    which agent runs it. Fields may be added with a default: rows of a release before are read.
+    """
+
+    execute: str
+    arguments: msgspec.Raw
+    id: str | None = None
+    poll_after: int | None = None
+    hand: Hand = Hand("")
+    confirmers: tuple[str, ...] = ()
+    risk: Literal["low", "medium", "high"] = "medium"
+    confirm_s: float = 86400.0
 
     @property
     def asked(self) -> Execute:
@@ -71,7 +78,7 @@ def question_of(
     row: Row, content: Confirm | Input, revision: int, asked: Iterable[JID]
 ) -> Question:
     """A question of a task, put by its change `revision` to the bare JIDs `asked`."""
-    request = request_of(row)
+    request = _followed(row.request)
     return Question(
         id=content.id,
         task=row.id,
@@ -90,7 +97,7 @@ def question_of(
 def notice_of(change: Change, question: Question | None = None) -> Notice:
     """What the listener is told of a committed change. `question` is the one it put, if any."""
     row = change.row
-    request = request_of(row)
+    request = _followed(row.request)
     return Notice(
         task=change.event,
         agent=JID.parse(row.target),
@@ -103,3 +110,7 @@ def notice_of(change: Change, question: Question | None = None) -> Notice:
         lang=request.lang,
         origin=request.origin,
     )
+
+
+_followed: Final = msgspec.json.Decoder(Followed).decode
+"""Passes over the parameters, which can be large."""

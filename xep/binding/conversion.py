@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
+from xep.binding.json_bounds import checked_json
 from xep.characters import json_without_forbidden
 from xep.jid import JID
 
@@ -166,14 +167,11 @@ def _base64(text: str) -> bytes:
 
 
 def _json(text: str) -> msgspec.Raw:
-    raw = text.strip(_SPACE).encode("utf-8", "surrogatepass")
     try:
-        msgspec.json.decode(raw)
-    except RecursionError as error:
-        raise ValueError("expected JSON of less depth") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raw = text.strip(_SPACE).encode()
+    except UnicodeEncodeError as error:
         raise ValueError(f"expected JSON: {error}") from error
-    return msgspec.Raw(raw)
+    return checked_json(raw)
 
 
 def _write_json(value: msgspec.Raw) -> str:

@@ -80,6 +80,12 @@ class Execute(Payload, frozen=True, kw_only=True):
     earlier: Annotated[tuple[Earlier, ...], Child()] = ()
     delegation: Annotated[Delegation | None, Child()] = None
 
+    @property
+    def size(self) -> int:
+        """About how many bytes its parameters take."""
+        json = 0 if self.json_params is None else len(bytes(self.json_params.json))
+        return json + sum([len(param.name) + len(param.text) for param in self.params])
+
     def texts(self) -> dict[str, list[str]]:
         """The texts given for each parameter name, in order."""
         texts: dict[str, list[str]] = {}

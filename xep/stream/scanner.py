@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # possessive group. What repeats otherwise has no two ways to match, so it stays linear too, and is
 # bounded, because it costs memory; beyond the bound the states below take over.
 _REFERENCE: Final = rb"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);"
+_WINDOW: Final = 4096
 _TEXT_RUN: Final = re.compile(rb"[^<&]*+(?:" + _REFERENCE + rb"[^<&]*+){0,500}")
 _DOUBLE_RUN: Final = re.compile(rb"[^\"<&]*+(?:" + _REFERENCE + rb"[^\"<&]*+){0,500}")
 _SINGLE_RUN: Final = re.compile(rb"[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+){0,500}")
@@ -128,7 +129,7 @@ class Scanner:
                 pos = self._inside(data, pos, stop)
                 continue
             if data[pos] != _LESS:
-                pos = _run(_TEXT_RUN, data, pos, stop)
+                pos = _run(_TEXT_RUN, data, _plain_text(data, pos, stop), stop)
                 if pos == stop:
                     break
             if data[pos] == _AND:
@@ -284,3 +285,13 @@ class Scanner:
 def _run(pattern: re.Pattern[bytes], data: bytes, pos: int, stop: int) -> int:
     found = pattern.match(data, pos, stop)
     return found.end() if found else pos
+
+
+def _plain_text(data: bytes, pos: int, stop: int) -> int:
+    """Pass over long text that has nothing to look at, far more quickly than a pattern does."""
+    while stop - pos > _WINDOW:
+        window = pos + _WINDOW
+        if data.find(b"<", pos, window) >= 0 or data.find(b"&", pos, window) >= 0:
+            break
+        pos = window
+    return pos

@@ -2,6 +2,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from component.connection.live import _MOST_WAITING
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor
 from tests.component.connection.running import iq, options_for, running
 from xep.component_stream import StanzaReceived
@@ -76,7 +77,9 @@ async def test_while_something_is_left_answers_leave_and_others_run() -> None:
 async def test_nothing_is_read_while_much_is_left() -> None:
     with Acceptor() as server:
         async with running(server) as it:
-            left = iter([512] * 10_000)  # an end, so that a failure does not go on for ever
+            left = iter(
+                [_MOST_WAITING] * 10_000
+            )  # an end, so that a failure does not go on for ever
             it.recorder.on_received = lambda _: next(left, 0)
             link = await server.component()
             await link.send(iq("first"))

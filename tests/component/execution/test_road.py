@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -438,3 +439,38 @@ async def test_an_answer_that_says_no_is_an_answer_of_its_own() -> None:
     assert isinstance(first, Result)
     assert first.is_error
     assert await run(world, Execute(skill="no")) is first
+
+
+# -- large parameters ----------------------------------------------------------------------------
+
+
+async def test_what_is_too_large_to_be_shown_to_a_person_is_not_asked_about() -> None:
+    world = World([erase])
+    async with world.running():
+        fits = Execute(skill="erase", params=(Param(name="target", text="x" * 10_000),))
+        assert isinstance(await run(world, fits, "1"), Accepted)
+        before = await rows(world)
+        large = Execute(skill="erase", params=(Param(name="target", text="x" * 20_000),))
+        with pytest.raises(StanzaError) as caught:
+            await run(world, large, "2")
+        assert caught.value.condition == "policy-violation"
+        assert "at most 16384 bytes" in caught.value.text
+        assert await rows(world) == before
+
+
+async def test_a_request_with_large_json_is_compared_without_rfc_8785(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pure Python takes 70 milliseconds for a stanza of JSON, in which nobody is served."""
+    monkeypatch.setitem(sys.modules, "rfc8785", None)
+    counted = Counted("async")
+    world = World([counted.skill])
+    async with world.running():
+        for text in (
+            rb'{"a": "\n", "words": ["x", "\u0041"]}',
+            rb'{"words":["x","A"],"a":"\u000a"}',
+        ):
+            json = Params(json=msgspec.Raw(text))
+            answer = await run(world, Execute(skill="it", request="r", json_params=json))
+            assert isinstance(answer, Result)
+            assert answer.outputs[0].text == "1"

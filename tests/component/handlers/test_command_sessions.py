@@ -1,5 +1,6 @@
 """Sessions of ad-hoc commands: whose they are, how many there may be, how long they last."""
 
+import contextlib
 from typing import Any
 
 import anyio
@@ -118,17 +119,52 @@ def test_a_principal_whose_sessions_all_run_has_to_wait() -> None:
     begun(sessions, OTHER)
 
 
-def test_there_are_so_many_in_all_and_nobody_loses_a_form_to_another() -> None:
-    sessions = Sessions(Clock(), total=2)
+def account(number: int) -> JID:
+    return JID.parse(f"p{number}@a.example/x")
+
+
+@given(total=st.integers(2, 60), crowd=st.integers(1, 40))
+def test_who_has_no_session_finds_room_while_others_begin_all_they_can(
+    total: int, crowd: int
+) -> None:
+    """No session of theirs ends by itself: they wait for forms, or their work does not end."""
+    sessions = Sessions(Clock(), each=8, total=total)
+    for stage in ("open", "running"):
+        for number in range(min(crowd, total - 1)):
+            for _ in range(20):
+                with contextlib.suppress(StanzaError):
+                    begun(sessions, account(number)).stage = stage
+    newcomer = begun(sessions, PHONE)
+    assert sessions.find(newcomer.id, PHONE, AT, "n") is newcomer
+
+
+def test_a_form_is_lost_only_to_its_own_principal_while_there_is_room() -> None:
+    sessions = Sessions(Clock(), each=2, total=6)
     mine = begun(sessions)
-    ended = begun(sessions)
-    ended.stage = "ended"
-    theirs = begun(sessions, OTHER)
-    assert set(sessions._sessions) == {mine.id, theirs.id}
-    with pytest.raises(StanzaError) as caught:
-        begun(sessions, OTHER)
-    assert caught.value.condition == "resource-constraint"
+    for number in range(3):
+        for _ in range(20):
+            begun(sessions, account(number))
     assert sessions.find(mine.id, PHONE, AT, "n") is mine
+
+
+def test_when_all_have_one_what_has_ended_makes_room_and_else_nothing() -> None:
+    sessions = Sessions(Clock(), total=3)
+    ended, *_ = [begun(sessions, account(number)) for number in range(3)]
+    with pytest.raises(StanzaError) as caught:
+        begun(sessions, account(3))
+    assert caught.value.condition == "resource-constraint"
+    ended.stage = "ended"
+    begun(sessions, account(3))
+    assert refused(sessions, ended.id, account(0)) is SessionExpired
+
+
+def test_admins_find_room_when_nobody_else_does() -> None:
+    sessions = Sessions(Clock(), total=4, admins=[PHONE.bare], reserved=1)
+    for number in range(3):
+        begun(sessions, account(number)).stage = "running"
+    with pytest.raises(StanzaError):
+        begun(sessions, account(3))
+    begun(sessions, PHONE)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,5 +1,6 @@
 """The figures: what was counted is what Prometheus reads, and who asks wrongly hurts nobody."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -184,6 +185,22 @@ async def test_who_says_nothing_is_hung_up_on_and_keeps_nobody_waiting(
         assert (await ask(port, get("/healthz")))[0] == 200
         with pytest.raises(anyio.EndOfStream):
             await silent.receive()
+
+
+async def test_idle_connections_make_room_for_one_that_asks() -> None:
+    async with serving() as port, contextlib.AsyncExitStack() as stack:
+        idle = []
+        for number in range(40):
+            client = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+            if number % 2:
+                await client.send(b"GET /healthz HTTP/1.1\r\n")
+            idle.append(client)
+        for _ in range(20):
+            status, _, _ = await ask(port, get("/healthz"))
+            assert status == 200
+        for client in idle[:20]:  # the oldest went first
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await client.receive()
 
 
 async def test_an_address_that_is_taken_is_named() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from component.router.admission import Admission, Shares
-from component.router.table import Answer, Request, StanzaRoute
+from component.router.admission import AdmissionGate, Shares
+from component.router.table import Answer, IQRoute, Request, StanzaRoute
 from tests.component.router.wire import (
     AGENT,
     DOMAIN,
@@ -32,12 +32,16 @@ class Counting(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.admission = Admission(Shares(per_principal=2, total=4))
+        self.admission = AdmissionGate(Shares(per_principal=2, total=5, reserved=1), ["a"])
         self.inside: list[str] = []
 
     @rule(principal=st.sampled_from("abcd"))
     def enter(self, principal: str) -> None:
-        free = len(self.inside) < 4 and self.inside.count(principal) < 2
+        own = self.inside.count(principal)
+        if principal == "a":
+            free = own < 2 and len(self.inside) < 5
+        else:
+            free = own < 2 and own < 4 - len(self.inside)
         assert (self.admission.refusal(principal) is None) == free
         if free:
             self.admission.enter(principal)
@@ -57,6 +61,31 @@ class Counting(RuleBasedStateMachine):
 
 
 TestCounting = Counting.TestCase
+
+
+@given(total=st.integers(2, 200), share=st.integers(1, 64), crowd=st.integers(1, 100))
+def test_who_has_nothing_under_way_finds_a_place_while_others_take_all_they_get(
+    total: int, share: int, crowd: int
+) -> None:
+    gate = AdmissionGate(Shares(per_principal=share, total=total))
+    crowd = min(crowd, total - 1)
+    for _ in range(share):
+        for number in range(crowd):
+            if gate.refusal(f"p{number}") is None:
+                gate.enter(f"p{number}")
+    assert gate.refusal("newcomer") is None
+
+
+def test_admins_have_a_reserve() -> None:
+    gate = AdmissionGate(Shares(per_principal=4, total=8, reserved=2), ["admin@a.example"])
+    for number in range(20):
+        if gate.refusal(f"p{number}") is None:
+            gate.enter(f"p{number}")
+    assert gate.total == 6
+    for _ in range(2):
+        assert gate.refusal("admin@a.example") is None
+        gate.enter("admin@a.example")
+    assert gate.refusal("admin@a.example") is not None, "all are taken"
 
 
 class Doors:
@@ -167,6 +196,52 @@ async def test_what_is_answered_at_once_is_never_counted(many: int) -> None:
     bench = Bench([do(Doors().route)], shares=Shares(per_principal=1, total=1))
     bench.receive(*(by(n, "alice@a.example", "at once") for n in range(many)))
     assert [reply.get("type") for reply in bench.replies] == ["result"] * many
+
+
+async def test_what_is_answered_at_once_needs_no_place() -> None:
+    doors = Doors()
+    bench = Bench([do(doors.route)], shares=Shares(per_principal=1, total=1))
+    async with bench.running():
+        bench.receive(by(1, "alice@a.example"))
+        for number, who in enumerate(("alice@a.example", "bob@a.example"), 2):
+            bench.receive(by(number, who, "at once"))
+            assert bench.replies[-1].get("type") == "result"
+            bench.receive(by(number + 10, who))
+            assert condition(bench.replies[-1]) == "resource-constraint"
+        doors.open.set()
+        await bench.settled()
+    assert len(bench.replies) == 5
+
+
+async def test_what_changes_something_before_it_suspends_needs_a_place_first() -> None:
+    doors, handled = Doors(), []
+
+    def handler(request: Request[Do]) -> object:
+        handled.append(request.stanza.id)
+        return doors.work(request)
+
+    bench = Bench([IQRoute("get", Do, handler, place_first=True)], shares=Shares(1, 1))
+    async with bench.running():
+        bench.receive(by(1, "alice@a.example"), by(2, "bob@a.example"))
+        assert handled == ["1"]
+        assert condition(bench.replies[0]) == "resource-constraint"
+        doors.open.set()
+        await bench.settled()
+
+
+async def test_an_admin_finds_a_place_when_nobody_else_does() -> None:
+    doors = Doors()
+    bench = Bench(
+        [do(doors.route)],
+        shares=Shares(per_principal=2, total=4, reserved=1),
+        admins=frozenset(["admin@a.example"]),
+    )
+    async with bench.running():
+        bench.receive(*(by(n, f"p{n}@a.example") for n in range(4)), by(9, "admin@a.example"))
+        assert [reply.get("id") for reply in bench.replies] == ["3"]
+        doors.open.set()
+        await bench.settled()
+        assert {r.get("id") for r in bench.replies if r.get("type") == "result"} == set("0129")
 
 
 async def test_congested_output_takes_on_nothing_new() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import sys
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -369,11 +370,21 @@ def test_why_a_field_does_not_fit(schema: dict[str, Any], texts: list[str], why:
 
 def test_json_that_cannot_be_read() -> None:
     assert reason(one({}), "{").startswith("expected JSON: ")
-    assert reason(one({}), "[" * 100_000) == "expected JSON of less depth"
-    nested: dict[str, Any] = {"$ref": "#/$defs/list", "$defs": {"list": {"type": "array"}}}
-    nested["$defs"]["list"]["items"] = {"$ref": "#/$defs/list"}
-    schema = {**one({"$ref": "#/$defs/list"}), "$defs": nested["$defs"]}
-    assert reason(schema, "[" * 500 + "]" * 500) == "is nested too deeply"
+    assert reason(one({}), "[" * 100_000) == "expected JSON nested at most 64 deep"
+    assert reason(one({}), f"[{'0,' * 10_000}0]") == "expected JSON of at most 10000 values"
+
+
+def test_a_large_form_is_bounded_and_not_held_against_the_schema_in_pure_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = one({"type": "array", "items": {"type": "integer", "maximum": 5}})
+    assert reason(numbers, "9") == "[0]: 9 is greater than the maximum of 5"
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
+    # What takes them will find it; a field of another type is still found here.
+    assert read(numbers, "9\n" * 600) == [9] * 600
+    assert reason(numbers, "9\n" * 600 + "x") == "expected an integer"
+    assert reason(numbers, "\r9" * 10_001) == "expected at most 10000 lines"
 
 
 def test_every_field_that_does_not_fit_is_named() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from typing import Any, Literal, cast
 
 import anyio
@@ -738,3 +739,14 @@ def test_the_digest_is_kept_with_the_row() -> None:
     assert world.confirm.hash is not None
     assert kept == world.confirm.hash.digest.hex()
     assert base64.b64encode(bytes.fromhex(kept)).decode() in encode(world.confirm)
+
+
+def test_an_answer_of_very_many_values_is_refused_before_it_is_held_against_the_schema(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
+    world = World("input")
+    judged = world.answer({"river": "Elbe", "more": list(range(600))})
+    assert judged.error is not None
+    assert judged.error.text == "An answer holds at most 500 values."
+    assert judged.change is None

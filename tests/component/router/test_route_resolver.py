@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.router.doors import Doors
+from component.router.route_resolver import RouteResolver
 from component.router.senders import Senders
 from component.router.table import Table
 from tests.component.router.wire import Do, Wire, do, request
@@ -11,10 +11,10 @@ from xep.jid import JID
 from xep.stanza import Incoming
 
 
-def _doors() -> Doors:
+def _resolver() -> RouteResolver:
     domain = JID.parse("agent.example.org")
     senders = Senders(lambda principal: principal.domain != "refused.example", domain.domain)
-    return Doors(senders, domain, frozenset(("assistant",)), Table([do(lambda _: None)]))
+    return RouteResolver(senders, domain, frozenset(("assistant",)), Table([do(lambda _: None)]))
 
 
 def _stanza(**head: str) -> Incoming:
@@ -37,10 +37,10 @@ def _stanza(**head: str) -> Incoming:
     )
 )
 def test_what_is_remembered_is_what_was_worked_out(heads: list[dict[str, str]]) -> None:
-    kept = _doors()
+    kept = _resolver()
     for head in heads:
         stanza = _stanza(**head)
-        seen, fresh = kept.of(stanza), _doors().of(stanza)
+        seen, fresh = kept.of(stanza), _resolver().of(stanza)
         assert (seen.to, seen.host, seen.child, seen.sender.jid, seen.sender.admitted) == (
             *(fresh.to, fresh.host, fresh.child),
             *(fresh.sender.jid, fresh.sender.admitted),

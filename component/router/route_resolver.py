@@ -1,7 +1,7 @@
-"""Where an IQ request comes in: who knocks, at which of our addresses, and what for.
+"""Finds what serves an IQ request, from its addresses, its type and the name of its payload.
 
-Callers send many requests that differ in nothing but their content. What their heads mean is worked
-out once.
+Callers send many requests that differ only in their content. What their heads mean is worked out
+once.
 """
 
 from collections.abc import Set as AbstractSet
@@ -21,15 +21,15 @@ _Head: TypeAlias = tuple[str, str | None, str, str | None]
 """The addresses `from` and `to`, the type, and the name of the only child."""
 
 
-class Door:
-    """What the head of a request and the name of its only child say, where it is not served.
+class RequestHead:
+    """What the head of a request and the name of its only child say.
 
     Attributes:
         sender: who sent it.
-        to: the address of ours that it was sent to.
-        host: what lives there; None where nobody does.
-        child: the name of the only child; None where the request does not hold exactly one.
-        route: what serves it; None where nothing of that name is served there.
+        to: the address of this component that it was sent to.
+        host: what that address is; None if nothing has it.
+        child: the name of the only child; None if the request does not hold exactly one.
+        route: what serves it; None if nothing of that name is served there.
     """
 
     __slots__ = ("child", "host", "route", "sender", "to")
@@ -44,19 +44,20 @@ class Door:
         self.route = route
 
 
-class OpenDoor(Door):
-    """Where a request is served, as far as its head says.
+class ResolvedRoute(RequestHead):
+    """What serves a request, as far as its head says.
 
     Attributes:
         requester: the address that sent it.
         principal: its bare address.
-        home: what lives at `to`.
+        home: what `to` is.
         decode: decodes the only child.
         handler: serves it.
+        place_first: whether there has to be a place for the request before it is handled.
         reply: the beginning of its result up to the value of the id, as `Replies.result` wants it.
     """
 
-    __slots__ = ("decode", "handler", "home", "principal", "reply", "requester")
+    __slots__ = ("decode", "handler", "home", "place_first", "principal", "reply", "requester")
 
     def __init__(
         self,
@@ -74,14 +75,15 @@ class OpenDoor(Door):
         self.home = home
         self.decode = decoder_for(route.payload)
         self.handler = route.handler
+        self.place_first = route.place_first
         self.reply = reply
 
 
-class Doors:
-    """Finds the door of each request.
+class RouteResolver:
+    """Finds the route of each request.
 
-    Doors are remembered in two halves. When the younger one is full, the older one is forgotten as
-    a whole and they change places; a door that is used again is taken into the younger one.
+    Results are remembered in two halves. When the younger one is full, the older one is dropped and
+    they change places; a result that is used again is taken into the younger one.
 
     Args:
         senders: knows who sent it.
@@ -97,22 +99,22 @@ class Doors:
         self._domain = domain
         self._agents = agents
         self._table = table
-        self._young: dict[_Head, Door] = {}
-        self._old: dict[_Head, Door] = {}
+        self._young: dict[_Head, RequestHead] = {}
+        self._old: dict[_Head, RequestHead] = {}
 
-    def of(self, stanza: Incoming) -> Door:
-        """The door of an IQ get or set. Never raises."""
+    def of(self, stanza: Incoming) -> RequestHead:
+        """What an IQ get or set resolves to. Never raises."""
         head = (stanza.sender or "", stanza.to, stanza.type, stanza.sole_child)
         return self._young.get(head) or self._find(head)
 
-    def _find(self, head: _Head) -> Door:
-        door = self._old.get(head) or self._look_up(*head)
+    def _find(self, head: _Head) -> RequestHead:
+        found = self._old.get(head) or self._look_up(*head)
         sender, to, _, child = head
         if len(sender) + len(to or "") + len(child or "") <= _LONGEST_REMEMBERED:
             if len(self._young) >= _REMEMBERED // 2:
                 self._old, self._young = self._young, {}
-            self._young[head] = door
-        return door
+            self._young[head] = found
+        return found
 
     def address(self, text: str | None) -> tuple[JID, Host | None]:
         """The address of ours that `text` is, and what lives there; None if nobody does.
@@ -132,15 +134,15 @@ class Doors:
             return to, "component"
         return to, "agent" if to.local in self._agents else None
 
-    def _look_up(self, sender: str, to: str | None, type_: str, child: str | None) -> Door:
+    def _look_up(self, sender: str, to: str | None, type_: str, child: str | None) -> RequestHead:
         address, host = self.address(to)
         if address.resource is not None:
             host = None  # nobody here has a resource (RFC 6121 §8.5.3.2.3)
         route = None
         if host is not None and child is not None:
             route = self._table.iq(host, type_, child)
-        knocking = self._senders.of(sender)
-        if host is None or route is None or knocking.jid is None or not knocking.admitted:
-            return Door(knocking, address, host, child, route)
+        who = self._senders.of(sender)
+        if host is None or route is None or who.jid is None or not who.admitted:
+            return RequestHead(who, address, host, child, route)
         reply = head_of("iq", "result", sender or None, to or self._domain.domain) + " id='"
-        return OpenDoor(knocking, knocking.jid, address, host, child, route, reply)
+        return ResolvedRoute(who, who.jid, address, host, child, route, reply)
