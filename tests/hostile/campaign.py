@@ -15,7 +15,7 @@ from typing import Final
 from tests.hostile.honest import Honest
 from tests.hostile.raw import RawClient, RawComponent, RawStream
 from tests.hostile.stanzas import SENDERS, Addresses, Sender, Stanza, Stanzas
-from tests.hostile.tap import Tap
+from tests.hostile.tap import Tap, attributes, start_tag
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 
@@ -62,6 +62,7 @@ class Campaign:
         self._lost = 0
         self._wrong = 0
         self._recent: list[int] = []
+        self._rounds: list[tuple[float, Sequence[int]]] = []  # when each began
 
     def run(self, count: int, limit_s: float, first: int = 0) -> None:
         """Play so many stanzas, from the first on, or for so many seconds."""
@@ -78,14 +79,15 @@ class Campaign:
                 return
             if fault is not None:
                 self._minimise(fault, [*self._recent, *numbers])
-                if len(self.faults) >= MOST_FAULTS:
-                    break
+            if len(self.faults) >= MOST_FAULTS:
+                break
             self._recent = list(numbers) if fault is None else []
         self._settle()
 
     def play(self, numbers: Sequence[int]) -> Fault | None:
         """Send these, wait until they have arrived, and return what went wrong, if anything."""
         made = [self.stanzas.make(number) for number in numbers]
+        self._rounds.append((time.monotonic(), numbers))
         try:
             for sender in SENDERS:
                 self._send(sender, [stanza for stanza in made if stanza.sender == sender])
@@ -171,19 +173,31 @@ class Campaign:
             self._wrong += len(wrong)
             return Fault("a request is answered twice, or somebody else's", wrong)
         if late := self.tap.unanswered(ANSWER_S):
-            return Fault("a request is not answered", [_shown(data) for data in late])
+            self.tap.forget()
+            self.faults.append(self._unanswered(late))
         if trouble := self.honest.trouble():
             return Fault("an honest client is not served", [trouble])
         if not self.agent.running:
             return Fault("the service has ended", [self.agent.tail()])
         return None
 
+    def _unanswered(self, late: list[tuple[float, bytes]]) -> Fault:
+        """Requests without an answer, and the stanzas of the same time and id."""
+        fault = Fault("a request is not answered", [_shown(data) for _, data in late])
+        for at, data in late:
+            numbers = next((of for since, of in reversed(self._rounds) if since <= at), range(0))
+            wanted = attributes(start_tag(data)).get("id")
+            for stanza in map(self.stanzas.make, numbers):
+                if not stanza.breaks and attributes(start_tag(stanza.data)).get("id") == wanted:
+                    fault.stanzas.append(stanza)
+        return fault
+
     def _settle(self) -> None:
         """Wait until every request is answered."""
         with contextlib.suppress(TimeoutError):
             self._wait(lambda: not self.tap.unanswered(), "")
         if left := self.tap.unanswered():
-            self.faults.append(Fault("a request is not answered", [_shown(data) for data in left]))
+            self.faults.append(self._unanswered(left))
         elif (fault := self._fault()) is not None:
             self.faults.append(fault)
 

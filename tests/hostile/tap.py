@@ -15,6 +15,9 @@ from xml.sax.saxutils import unescape
 
 from tests.servers.proxy import TIMEOUT, Pair, Proxy
 
+LARGEST: Final = 262_144
+"""Bytes, the service's default for a stanza."""
+
 Key = tuple[str | None, str | None, str | None]
 """Id, who asked, who was asked."""
 
@@ -73,13 +76,23 @@ class Frames:
     def _stanza(self) -> None:
         data = b"".join(self._parts)
         self._parts = []
-        start = _TAG.match(data)
-        assert start is not None
-        attributes = {
-            name.decode(errors="replace"): _value(double or single)
-            for name, double, single in _ATTRIBUTE.findall(start[0])
-        }
-        self._found(re.split(rb"[\s/>]", start[0][1:], maxsplit=1)[0], attributes, data)
+        start = start_tag(data)
+        self._found(re.split(rb"[\s/>]", start[1:], maxsplit=1)[0], attributes(start), data)
+
+
+def start_tag(data: bytes) -> bytes:
+    """The first tag of an element."""
+    found = _TAG.match(data)
+    assert found is not None
+    return found[0]
+
+
+def attributes(start: bytes) -> dict[str, str]:
+    """The attributes of a start tag, as they are meant."""
+    return {
+        name.decode(errors="replace"): _value(double or single)
+        for name, double, single in _ATTRIBUTE.findall(start)
+    }
 
 
 class Tap(Proxy):
@@ -109,11 +122,17 @@ class Tap(Proxy):
 
     # -- what it knows -----------------------------------------------------------------------------
 
-    def unanswered(self, age_s: float = 0.0) -> list[bytes]:
-        """Requests that came so many seconds ago, or earlier, and have no answer."""
+    def unanswered(self, age_s: float = 0.0) -> list[tuple[float, bytes]]:
+        """Requests without an answer that came so many seconds ago or earlier, and when."""
         before = time.monotonic() - age_s
         with self._lock:
-            return [data for waiting in self._open.values() for at, data in waiting if at <= before]
+            return [one for waiting in self._open.values() for one in waiting if one[0] <= before]
+
+    def forget(self) -> None:
+        """Wait for no answer to what came so far."""
+        with self._lock:
+            for waiting in self._open.values():
+                waiting[:] = [(math.inf, data) for _, data in waiting]
 
     def last(self) -> list[bytes]:
         """The stanzas that the server gave to the component last."""
@@ -147,24 +166,25 @@ class Tap(Proxy):
                 ]
                 self._open.clear()  # an answer on another stream is none
 
-    def _to_component(self, name: bytes, attributes: dict[str, str], data: bytes) -> None:
+    def _to_component(self, name: bytes, given: dict[str, str], data: bytes) -> None:
         self.came += 1
         self._last.append(data)
-        type_ = attributes.get("type")
+        type_ = given.get("type")
         if name.rpartition(b":")[2] == b"iq" and type_ not in {"result", "error"}:
-            required = type_ in {"get", "set"}
+            required = type_ in {"get", "set"} and len(start_tag(data)) <= LARGEST
             self.requests += required
-            key = attributes.get("id"), attributes.get("from"), attributes.get("to")
-            # What is no request may be refused, once (RFC 6120 §8.2.3).
+            key = given.get("id"), given.get("from"), given.get("to")
+            # What is no request may be refused, once (RFC 6120 §8.2.3). A start tag that is larger
+            # than a stanza may be is never read to its end.
             at = time.monotonic() if required else math.inf
             waiting = self._open.setdefault(key, [])
             waiting.append((at, data))
             waiting.sort()
 
-    def _from_component(self, name: bytes, attributes: dict[str, str], data: bytes) -> None:
-        if name != b"iq" or attributes.get("type") not in {"result", "error"}:
+    def _from_component(self, name: bytes, given: dict[str, str], data: bytes) -> None:
+        if name != b"iq" or given.get("type") not in {"result", "error"}:
             return
-        key = attributes.get("id"), attributes.get("to"), attributes.get("from")
+        key = given.get("id"), given.get("to"), given.get("from")
         found = re.search(rb"<([\w-]+) xmlns=['\"]urn:ietf:params:xml:ns:xmpp-stanzas", data)
         self.conditions[found[1].decode() if found else "result"] += 1
         waiting = self._open.get(key)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hostile.tap import Frames, Tap
+from tests.hostile.tap import LARGEST, Frames, Tap
 
 HEADER = b"<?xml version='1.0'?><stream:stream xmlns='jabber:component:accept'>"
 STANZAS = (
@@ -71,3 +71,13 @@ def test_what_is_no_request_may_be_refused_once() -> None:
     refusal = b"<iq type='error' id='3' from='c' to='a'/>"
     assert exchange(refusal).wrong == []
     assert len(exchange(refusal + refusal).wrong) == 1
+
+
+def test_a_start_tag_larger_than_a_stanza_may_be_needs_no_answer() -> None:
+    tap = Tap("127.0.0.1", 1)
+    with tap:
+        frames = Frames(tap._to_component)
+        head = b"<iq type='get' from='a' to='c' id='"
+        frames.feed(HEADER + head + b"x" * (LARGEST - 100) + b"'/>")
+        frames.feed(head + b"y" * LARGEST + b"'/>")
+    assert [data[:40] for _, data in tap.unanswered()] == [head + b"x" * 5]
