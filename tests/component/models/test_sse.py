@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from component.models.answer_limits import EVENT_BYTES, TooMuchError
 from component.models.sse import Events
 
-DATA = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.endswith(b"\r"))
+DATA = (st.binary(max_size=20) | st.binary(max_size=5).map(lambda data: b"{%s}" % data)).filter(
+    lambda data: b"\n" not in data and not data.endswith(b"\r")
+)
 FIELD = st.sampled_from([b"data: ", b"data:"])
 NOISE = st.sampled_from([b"", b": ping\n", b"event: message\n", b"id: 7\nretry: 10\n", b"\n\n"])
 
@@ -54,7 +56,7 @@ def test_the_last_event_need_not_end() -> None:
 def test_an_event_without_end_is_not_kept(piece: bytes) -> None:
     events = Events()
     pieces = [piece] * (EVENT_BYTES // 1000 + 2)
-    with pytest.raises(TooMuchError, match="an event of more than"):
+    with pytest.raises(TooMuchError, match="more than"):
         deque(map(events.feed, pieces), maxlen=0)
 
 
