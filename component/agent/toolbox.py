@@ -10,7 +10,7 @@ import structlog
 
 from component.agent.observer import Observer
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
-from component.models.answer_limits import ARGUMENTS_DEPTH, too_complex
+from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
 from component.models.protocol import Tool, ToolCall
 from component.storage.errors import StorageError
 
@@ -115,7 +115,10 @@ class Toolbox:
         if not call.arguments.strip():
             return ""
         if too_complex(call.arguments):
-            return f"The arguments are nested deeper than {ARGUMENTS_DEPTH}. Nothing was called."
+            return (
+                f"The arguments are nested deeper than {ARGUMENTS_DEPTH}, or have more than"
+                f" {JSON_VALUES:,} objects and arrays. Nothing was called."
+            )
         try:
             msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
         except (msgspec.DecodeError, RecursionError, ValueError) as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from component.models.answer_limits import JSON_VALUES
 from component.models.tolerant_json import decode_as
 
 
@@ -67,8 +68,14 @@ class Chunk(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
+_decode = _decoder.decode
 
 
 def decode(data: bytes) -> Chunk:
     """Read one event of a stream, or a whole answer. Raises BadJSONError."""
+    if len(data) <= JSON_VALUES:  # so it cannot have more
+        try:
+            return _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
     return decode_as(_decoder, data)

@@ -51,14 +51,15 @@ class Gathering:
         self._reason: str | None = None
         self._calls: list[_Growing] = []
 
-    def count(self, events: int) -> None:
-        """Count events, be there anything in them or not. Raises TooMuchError."""
-        self._events += events
+    def count(self) -> None:
+        """Count an event, whatever is in it. Raises TooMuchError."""
+        self._events += 1
         if self._events > EVENTS:
             raise TooMuchError(f"more than {EVENTS:,} events in one answer")
 
     def take(self, chunk: Chunk) -> None:
         """Take the next chunk. Raises TooMuchError."""
+        self.count()
         if chunk.usage is not None:
             self.used = chunk.usage
         if chunk.choices:

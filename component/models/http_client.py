@@ -106,22 +106,28 @@ class _Bounded(httpx2.AsyncByteStream):
         self._cut = cut
         self._count = 0
         self._pieces: AsyncIterator[bytes] | None = None
+        self._ended = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         if self._pieces is None:
             self._pieces = aiter(self._body)
+            self._next = self._pieces.__anext__
         return self
 
     async def __anext__(self) -> bytes:
-        assert self._pieces is not None, "made by __aiter__"
-        if self._cut and self._left <= 0:
+        # Many times in an answer: the usual piece passes by two comparisons.
+        if self._left <= 0 and self._cut:
             raise StopAsyncIteration
-        piece = await anext(self._pieces)
+        try:
+            piece = await self._next()
+        except StopAsyncIteration:
+            self._ended = True
+            raise
         self._left -= len(piece)
         if self._left < 0:
             if not self._cut:
                 raise TooMuchError(f"an answer of more than {self._most:,} bytes")
-            piece = piece[: self._left]
+            return piece[: self._left]
         self._count += 1
         if not self._count & _AT_ONCE:
             if self._count > PIECES and self._most - self._left < self._count * PIECE_BYTES:
@@ -131,7 +137,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the connection, unless all was read."""
-        if self._pieces is not None:
+        if self._pieces is not None and not self._ended:
             await _abandon(self._pieces)
         await self._body.aclose()
 

@@ -247,7 +247,7 @@ class LocalModel:
                         await self._gone()
                     if said.id != number:  # the rest of one that was cancelled
                         continue
-                    gathering.count(1)
+                    gathering.count()
                     if said.text is not None:
                         patience.deadline = begun + seconds
                         gathering.say(said.text)

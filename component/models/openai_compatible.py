@@ -271,9 +271,7 @@ class OpenAICompatible:
         """Take a stream; True if it said itself that it is over. Raises TooMuchError."""
         events = Events()
         async for piece in pieces:
-            found = events.feed(piece)
-            gathering.count(len(found))
-            for data in found:
+            for data in events.feed(piece):
                 if data == b"[DONE]":
                     return True
                 self._take(data, gathering)

@@ -21,6 +21,16 @@ class Events:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES` or `LINES`."""
+        if (
+            piece.endswith(b"}\n\n")
+            and piece.startswith(b"data: ")
+            and piece.find(b"\n") == len(piece) - 2
+            and not (self._rest or self._data)
+            and len(piece) <= EVENT_BYTES
+        ):
+            # Most servers send each event by itself.
+            self._lines += 2
+            return [piece[6:-2]]
         found: list[bytes] = []
         if b"\n" not in piece:
             self._rest.append(piece)
@@ -45,12 +55,14 @@ class Events:
                 data = line[6:] if line[5:6] == b" " else line[5:]
                 self._data.append(data)
                 self._data_bytes += len(data) + 1
-                self._check()
+                if self._data_bytes > EVENT_BYTES:
+                    self._check()
             elif not line and self._data:
                 found.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
                 self._data = []
                 self._data_bytes = 0
-        self._check()
+        if last:
+            self._check()
         return found
 
     def _check(self) -> None:

@@ -15,11 +15,13 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    UnusableAnswerError,
 )
 from component.storage import StorageError
 from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping
 
 pytestmark = pytest.mark.anyio
+DEEP = '{"a":' * 65 + "1" + "}" * 65
 
 
 async def one(world: World, body: str = "hi", answers: int = 1) -> None:
@@ -248,15 +250,28 @@ async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -
     world.brain.think = lambda request: (
         says("; ".join(one.content for one in request.messages if one.role == "tool"))
         if any(one.role == "tool" for one in request.messages)
-        else says("", call("fly"), call("buy", "[1]"), call("look", ""))
+        else says("", call("fly"), call("buy", "[1]"), call("find", DEEP), call("look", ""))
     )
     await one(world)
     assert [made[2:] for made in world.shop.made] == [("look", "{}")]
-    unknown, malformed, fine = world.ear.bodies[0].split("; ")
+    unknown, malformed, deep, fine = world.ear.bodies[0].split("; ")
     assert unknown.startswith("There is no tool of this name. There are: ask, buy, find, look")
     assert malformed.startswith("The arguments are not a JSON object")
+    assert deep.startswith("The arguments are nested deeper than 64, or")
     assert fine == "look is done"
-    assert world.shop.refusals == ["fly", "buy"]
+    assert world.shop.refusals == ["fly", "buy", "find"]
+
+
+async def test_an_answer_that_cannot_be_used_is_paid_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def flood(_request: ModelRequest) -> Completion:
+        raise UnusableAnswerError("It sends more than 128 tool calls in one answer.")
+
+    world.brain.think = flood
+    await one(world)
+    assert world.ear.bodies == [sentences.NO_MODEL]
+    assert [spent.tokens > 0 for spent in world.purse.spent] == [True]
 
 
 async def test_a_tool_that_breaks_is_an_error_for_the_model(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from component.models.answer_limits import EVENT_BYTES, TooMuchError
 from component.models.sse import Events
 
-DATA = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.endswith(b"\r"))
+DATA = (st.binary(max_size=20) | st.binary(max_size=5).map(lambda data: b"{%s}" % data)).filter(
+    lambda data: b"\n" not in data and not data.endswith(b"\r")
+)
 FIELD = st.sampled_from([b"data: ", b"data:"])
 NOISE = st.sampled_from([b"", b": ping\n", b"event: message\n", b"id: 7\nretry: 10\n", b"\n\n"])
 
