@@ -2,6 +2,7 @@
 
 import importlib.util
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from component.cli.frame import ConfigFault, Fault, config_option, load_settings
 if TYPE_CHECKING:
     from component.service import Service
     from component.settings import Settings
+
+_SWITCH_S = 0.001
+"""Seconds after which a thread that runs Python gives way to another one."""
 
 
 @click.command()
@@ -83,6 +87,9 @@ async def serve(service: "Service") -> bool:
     import structlog  # noqa: PLC0415
 
     log = structlog.get_logger("component.cli")
+    # Worker threads (skills, the database) run Python too, and the event loop waits for them for
+    # this long each time that it has something to do. Python's own value is 5 milliseconds.
+    sys.setswitchinterval(_SWITCH_S)
 
     async def watch() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
+from itertools import count
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -19,27 +20,18 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 _HEAD_BYTES: Final = 512
 
 _sender = attrgetter("stanza.sender")
+_size = attrgetter("stanza.size")
 
 
 class _Line:
-    """The stanzas of one principal.
+    """The stanzas of one principal, and how many bytes they have."""
 
-    Attributes:
-        time: the virtual time at which it has its turn: seconds that it has been served.
-        place: orders lines of the same time; the one that waited longest is first.
-    """
+    __slots__ = ("bytes", "events", "principal")
 
-    __slots__ = ("bytes", "events", "place", "principal", "time")
-
-    def __init__(self, principal: str, time: float, place: int) -> None:
+    def __init__(self, principal: str) -> None:
         self.principal = principal
-        self.time = time
-        self.place = place
         self.events: deque[Event] = deque()
         self.bytes = 0
-
-    def __lt__(self, other: "_Line") -> bool:
-        return (self.time, self.place) < (other.time, other.place)
 
 
 class FairQueue:
@@ -57,20 +49,23 @@ class FairQueue:
     Args:
         stanzas: how many may wait.
         bytes_: how many bytes they may have.
-
-    Attributes:
-        waiting: how many stanzas wait.
     """
 
     def __init__(self, stanzas: int = MOST_STANZAS, bytes_: int = MOST_BYTES) -> None:
-        self.waiting = 0
-        self._free_stanzas = stanzas
+        self._stanzas = self._free_stanzas = stanzas
         self._free_bytes = bytes_
         self._lines: dict[str, _Line] = {}
-        self._heap: list[_Line] = []
+        # With the virtual time at which a line has its turn: seconds that it has been served. Of
+        # several with the same time, the one that has waited longest is first, by a number.
+        self._heap: list[tuple[float, int, _Line]] = []
         self._now = 0.0  # virtual: the time of the line that was served last
         self._served: dict[str, float] = {}  # of principals with nothing waiting, where after now
-        self._places = 0
+        self._place = count().__next__
+
+    @property
+    def waiting(self) -> int:
+        """How many stanzas wait."""
+        return self._stanzas - self._free_stanzas
 
     @property
     def principals(self) -> int:
@@ -80,65 +75,70 @@ class FairQueue:
     def add(self, events: Sequence[Event]) -> list[Event]:
         """Queue what one read brought. Returns those for which their principal has no room."""
         refused = []
+        lines = self._lines
+        free, free_bytes = self._free_stanzas, self._free_bytes
         for event in events:
-            size = size_of(event)
-            principal = _principal(event)
-            line = self._lines.get(principal)
-            held, held_bytes = (0, 0) if line is None else (len(line.events), line.bytes)
-            if held >= self._free_stanzas or held_bytes + size > self._free_bytes:
+            if isinstance(event, StanzaReceived):
+                stanza = event.stanza
+                sender, size = stanza.sender, stanza.size
+            else:
+                sender, size = event.from_, _HEAD_BYTES
+            principal = (sender or "").partition("/")[0]
+            line = lines.get(principal)
+            if line is None:
+                if not free or size > free_bytes:
+                    refused.append(event)
+                    continue
+                line = self._new_line(principal)
+            elif len(line.events) >= free or line.bytes + size > free_bytes:
                 refused.append(event)
                 continue
-            if line is None:
-                line = self._new_line(principal)
             line.events.append(event)
             line.bytes += size
-            self._free_bytes -= size
-            self._free_stanzas -= 1
-            self.waiting += 1
+            free_bytes -= size
+            free -= 1
+        self._free_stanzas, self._free_bytes = free, free_bytes
         return refused
 
     def take(self) -> Event:
         """The next stanza. Say by `charge` how long it took before anything else is done here."""
-        line = self._heap[0]
-        self._now = line.time
+        self._now, _, line = self._heap[0]
         event = line.events.popleft()
-        size = size_of(event)
+        size = event.stanza.size if isinstance(event, StanzaReceived) else _HEAD_BYTES
         line.bytes -= size
         self._free_bytes += size
         self._free_stanzas += 1
-        self.waiting -= 1
         return event
 
     def charge(self, seconds: float) -> None:
         """The stanza that was taken last took so long."""
         heap = self._heap
-        line = heap[0]
-        line.time += seconds
+        time, _, line = heap[0]
+        time += seconds
         if line.events:
-            if len(heap) > 1:
-                self._places += 1
-                line.place = self._places
-                heapreplace(heap, line)
+            heapreplace(heap, (time, self._place(), line))
             return
         heappop(heap)
         del self._lines[line.principal]
         if heap:
-            self._served[line.principal] = line.time
+            self._served[line.principal] = time
         else:  # nobody waits, so nobody has had less than somebody else
-            self._now = line.time
+            self._now = time
             self._served.clear()
 
     def _new_line(self, principal: str) -> _Line:
-        self._places += 1
         time = max(self._now, self._served.pop(principal, 0.0))
-        line = self._lines[principal] = _Line(principal, time, self._places)
-        heappush(self._heap, line)
+        line = self._lines[principal] = _Line(principal)
+        heappush(self._heap, (time, self._place(), line))
         return line
 
 
-def size_of(event: Event) -> int:
-    """Bytes of a stanza; of a skipped one those that are kept, about."""
-    return _HEAD_BYTES if isinstance(event, StanzaSkipped) else event.stanza.size
+def are_small(events: Sequence[Event], most: int) -> bool:
+    """Whether they have at most so many bytes together, and none was skipped."""
+    try:
+        return bool(sum(map(_size, events)) <= most)
+    except AttributeError:  # a skipped one has no stanza
+        return False
 
 
 def of_one_sender(events: Sequence[Event]) -> bool:
@@ -150,8 +150,3 @@ def of_one_sender(events: Sequence[Event]) -> bool:
     except AttributeError:  # a skipped one has no stanza
         return False
     return len(senders) <= 1 and None not in senders
-
-
-def _principal(event: Event) -> str:
-    sender = event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
-    return (sender or "").partition("/")[0]

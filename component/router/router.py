@@ -15,7 +15,7 @@ from anyio.abc import TaskStatus
 
 from component.router.admission import AdmissionGate, Shares
 from component.router.calls import Calls, expect
-from component.router.fair_queue import Event, FairQueue, of_one_sender, size_of
+from component.router.fair_queue import Event, FairQueue, are_small, of_one_sender
 from component.router.rare_log import RareLog
 from component.router.replies import Output, Replies
 from component.router.route_resolver import RequestHead, ResolvedRoute, RouteResolver
@@ -54,7 +54,7 @@ _SLICE_S = 0.001
 _LONGEST_ROUND = 8
 """Principals that are served before the answers of those that wait no more are sent."""
 _SMALL_BYTES = 16_384
-"""A read of no more bytes of stanzas takes so little time that it need not be shared."""
+"""Bytes of stanzas that are handled without a look at the clock."""
 
 
 class RouterOptions(msgspec.Struct, frozen=True):
@@ -197,14 +197,7 @@ class Router:
         has come meanwhile or with nothing: so that a turn of somebody new is never far away.
         """
         queue = self._queue
-        if (
-            not queue.waiting
-            and (
-                len(events) <= _STRAIGHT_THROUGH
-                or (len(events) <= _SLICE and of_one_sender(events))
-            )
-            and sum(map(size_of, events)) <= _SMALL_BYTES
-        ):
+        if not queue.waiting and self._is_short(events):
             for event in events:
                 self._handle(event)
             return 0
@@ -212,23 +205,36 @@ class Router:
             self._handle_refused(event)
         if not queue.waiting:
             return 0
-        clock = self._clock
-        rest = max(0, queue.waiting - _SLICE)
-        principals, left = queue.principals, _LONGEST_ROUND
+        clock, handle, take, charge = self._clock, self._handle, queue.take, queue.charge
+        principals = queue.principals
+        left = min(principals, _LONGEST_ROUND)
         now = clock()
         over = now + _SLICE_S
-        while queue.waiting > rest and now <= over:
-            self._handle(queue.take())
+        for _ in range(min(queue.waiting, _SLICE)):
+            handle(take())
             began, now = now, clock()
-            queue.charge(now - began)
+            charge(now - began)
+            if now > over:
+                break
             left -= 1
-            if left <= _LONGEST_ROUND - principals or not left:
+            if not left:
                 if 0 < queue.principals < principals:
                     self._flush()
-                principals, left = queue.principals, _LONGEST_ROUND
+                principals = queue.principals
+                left = min(principals, _LONGEST_ROUND) if principals > 1 else _SLICE
         if 0 < queue.principals < principals:
             self._flush()
         return queue.waiting
+
+    @staticmethod
+    def _is_short(events: Sequence[Event]) -> bool:
+        """Whether what one read brought takes so little time that it need not be shared."""
+        count = len(events)
+        if count <= 1:
+            return True
+        if count > _STRAIGHT_THROUGH and not (count <= _SLICE and of_one_sender(events)):
+            return False
+        return are_small(events, _SMALL_BYTES)
 
     def _handle_refused(self, event: Event) -> None:
         """Handle a stanza whose principal has as much waiting as it may: refuse what is answered.

@@ -15,14 +15,18 @@ class Limits(Section):
     )
     requests_total: Count = Field(
         default=1024,
-        description="Requests of everybody in work or waiting; refused in the same way.",
+        description="Requests of everybody in work or waiting; refused in the same way. A principal"
+        " may have as many as are still free, so that one who has none finds room; a sixteenth is"
+        " kept for admins.",
     )
     threads_per_principal: Count = Field(
         default=8,
         description="Worker threads that the plain (not async) skills of one principal may hold.",
     )
     threads_total: Count = Field(
-        default=32, description="Worker threads for plain skills altogether."
+        default=32,
+        description="Worker threads for plain skills altogether. If this is at least twice"
+        " threads_per_principal, a principal holds no more than are still free.",
     )
     retry_after_s: Count = Field(
         default=2,
@@ -76,7 +80,8 @@ class Tasks(Section):
     )
     running_total: Count = Field(
         default=64,
-        description="Tasks that run at the same time; the others wait for their turn.",
+        description="Tasks that run at the same time; the others wait for their turn. If this is at"
+        " least twice running_per_principal, of one principal no more run than could still run.",
     )
     running_per_principal: Count = Field(
         default=16,

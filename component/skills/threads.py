@@ -1,8 +1,11 @@
 """Worker threads for plain skills: a bound for all, and a share for each principal."""
 
+from collections import Counter
+from operator import itemgetter
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 
 class ThreadShare(Protocol):
@@ -18,57 +21,58 @@ class ThreadShare(Protocol):
 class Threads:
     """Counts worker threads, so that slow skills of one principal leave threads for the others.
 
-    A principal waits for its own share first and only then for the common bound: who waits
-    because of itself stands in nobody's way.
+    A principal may hold as many as are still free, and its share at most. Of those that wait, the
+    one with the fewest threads is next. Where the share is more than half of all, it holds as it
+    was set.
     """
 
     def __init__(self, total: int, per_principal: int) -> None:
-        self._all = anyio.CapacityLimiter(total)
+        self._free = total
         self._per_principal = per_principal
-        self._own: dict[str, _Own] = {}
+        self._dynamic = total >= 2 * per_principal
+        self._own: Counter[str] = Counter()
+        self._waiting: dict[anyio.Event, str] = {}
 
     def share(self, principal: str) -> ThreadShare:
         """The share of one principal."""
         return _Share(self, principal)
 
-    async def acquire(self, principal: str, borrower: object) -> None:
-        """Take a thread of the principal's share, then one of all."""
-        own = self._own.get(principal)
-        if own is None:
-            own = self._own[principal] = _Own(self._per_principal)
-        own.users += 1
+    async def acquire(self, principal: str) -> None:
+        """Wait for a thread and take it."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        # Nobody that waits may have one now, or it would have been given one.
+        if self._may(principal):
+            self._take(principal)
+            return
+        given = anyio.Event()
+        self._waiting[given] = principal
         try:
-            await own.limiter.acquire_on_behalf_of(borrower)
-            try:
-                await self._all.acquire_on_behalf_of(borrower)
-            except BaseException:
-                own.limiter.release_on_behalf_of(borrower)
-                raise
+            await given.wait()
         except BaseException:
-            self._leave(principal, own)
+            if self._waiting.pop(given, None) is None:
+                self.release(principal)
             raise
 
-    def release(self, principal: str, borrower: object) -> None:
+    def release(self, principal: str) -> None:
         """Give back what was taken."""
-        own = self._own[principal]
-        self._all.release_on_behalf_of(borrower)
-        own.limiter.release_on_behalf_of(borrower)
-        self._leave(principal, own)
-
-    def _leave(self, principal: str, own: "_Own") -> None:
-        own.users -= 1
-        if not own.users:
+        self._free += 1
+        self._own[principal] -= 1
+        if not self._own[principal]:
             del self._own[principal]
+        while able := [
+            (self._own[who], event) for event, who in self._waiting.items() if self._may(who)
+        ]:
+            _, event = min(able, key=itemgetter(0))
+            self._take(self._waiting.pop(event))
+            event.set()
 
+    def _may(self, principal: str) -> bool:
+        own = self._own.get(principal, 0)
+        return self._free > (own if self._dynamic else 0) and own < self._per_principal
 
-class _Own:
-    """One principal's threads, and how many hold or wait for one; forgotten when nobody does."""
-
-    __slots__ = ("limiter", "users")
-
-    def __init__(self, size: int) -> None:
-        self.limiter = anyio.CapacityLimiter(size)
-        self.users = 0
+    def _take(self, principal: str) -> None:
+        self._free -= 1
+        self._own[principal] += 1
 
 
 class _Share:
@@ -77,7 +81,7 @@ class _Share:
         self._principal = principal
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
-        await self._threads.acquire(self._principal, borrower)
+        await self._threads.acquire(self._principal)
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        self._threads.release(self._principal, borrower)
+        self._threads.release(self._principal)

@@ -1,7 +1,7 @@
 """Who runs next: between principals the one with the fewest running, within one by priority."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,10 @@ _MOST_PRINCIPALS: Final = 128
 
 class Room:
     """How many tasks run here, and how many more may.
+
+    A principal may have as many as could still run, and its share at most: so a few of them with
+    long tasks do not keep the others from beginning. Where the share is more than half of all, it
+    holds as it was set.
 
     Args:
         total: of all principals together.
@@ -40,7 +44,11 @@ class Room:
 
     def has(self, principal: str) -> bool:
         """Whether one more of the principal may run."""
-        return self.left > 0 and self._running[principal] < self.per_principal
+        return self._running[principal] < min(self.per_principal, self.threshold(self.left))
+
+    def threshold(self, left: int) -> int:
+        """How many one principal may have while so many more may run."""
+        return left if self.total >= 2 * self.per_principal else left and self.per_principal
 
     def take(self, principal: str) -> None:
         """One more runs, whether or not there was room: what has begun is not stopped for it."""
@@ -69,13 +77,14 @@ def claim(
     *,
     left: int,
     share: int,
+    threshold: Callable[[int], int] = lambda left: left,
     running: Mapping[str, int],
     after: str,
 ) -> Claimed:
     """Take over as many queued tasks as there is room for. Nothing of them changes but the lease.
 
     `left` may run in all and `share` of each principal, of whom so many are `running`. Looked at
-    are the principals behind `after`, and the first ones again.
+    are the principals behind `after`, and the first ones again. `threshold` is that of `Room`.
     """
     principals = _principals(database, after)
     rounds: list[tuple[int, int, str]] = []
@@ -91,7 +100,10 @@ def claim(
         here = running.get(principal, 0)
         rounds += [(here + turn, place, principal) for turn in range(len(waiting[principal]))]
     taken: list[Row] = []
-    for _, _, principal in sorted(rounds)[:left]:
+    for here, _, principal in sorted(rounds)[:left]:
+        if here >= threshold(left - len(taken)):
+            more = True
+            break
         row = waiting[principal].pop(0)
         row.owner = owner
         row.token += 1

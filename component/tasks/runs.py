@@ -145,7 +145,12 @@ class Runs:
         share = keeper.limits.running_per_principal
         return await keeper.keep(
             lambda db: claim(
-                *(db, keeper.instance), left=left, share=share, running=running, after=after
+                *(db, keeper.instance),
+                left=left,
+                share=share,
+                threshold=room.threshold,
+                running=running,
+                after=after,
             )
         )
 

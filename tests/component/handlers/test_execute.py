@@ -502,7 +502,7 @@ async def test_a_thread_that_is_given_up_keeps_its_place_until_it_ends() -> None
             assert await world.bench.router.drain(0) == 1
         assert condition(world.bench.replies[0]) == "recipient-unavailable"
         # The run is gone too, with the world, and its thread is not.
-        assert world.threads._own["alice@a.example"].users == 1
+        assert world.threads._own == {"alice@a.example": 1}
     finally:
         go.set()
     await until(lambda: not world.threads._own)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.router.fair_queue import Event, FairQueue, size_of
+from component.router.fair_queue import Event, FairQueue
 from component.router.table import Request
 from tests.component.router.wire import (
     DOMAIN,
@@ -106,8 +106,9 @@ def test_who_comes_while_a_flood_waits_has_the_next_turn(backlog: int) -> None:
 # -- the queue by itself -------------------------------------------------------------------------
 
 
-def _event(wire: Wire, who: str, number: int, size: int = 0) -> Event:
+def _event(wire: Wire, who: str, number: int, size: int = 0) -> StanzaReceived:
     (event,) = wire.events(request("x" * size, id_=str(number), from_=f"{who}@a.example"))
+    assert isinstance(event, StanzaReceived)
     return event
 
 
@@ -175,10 +176,12 @@ def test_what_waits_is_bounded_and_leaves_room_for_a_newcomer(
     for number, (who, size) in enumerate(sizes):
         event = _event(wire, who, number, size)
         own, others = held.setdefault(who, []), [s for each in held.values() for s in each]
-        room = len(own) < 16 - len(others) and (sum(own) + size_of(event) <= 20_000 - sum(others))
+        room = len(own) < 16 - len(others) and (
+            sum(own) + event.stanza.size <= 20_000 - sum(others)
+        )
         assert (queue.add([event]) == []) == room
         if room:
-            own.append(size_of(event))
+            own.append(event.stanza.size)
         if number < taken and queue.waiting:
             held[_who(queue.take())].pop(0)
             queue.charge(1)

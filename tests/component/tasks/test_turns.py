@@ -76,6 +76,25 @@ async def test_no_more_run_than_there_is_room_for(open_storage: Open) -> None:
         assert len(floor.order) == 18
 
 
+async def test_who_has_no_task_finds_room_while_others_take_all_they_can(
+    open_storage: Open,
+) -> None:
+    floor = Floor()
+    async with living(open_storage, floor.skill, running_total=8, running_per_principal=4) as world:
+        tasks = [
+            await world.task("work", by=who, params={"name": f"{who.local}{number}"})
+            for number in range(6)
+            for who in (ANN, BOB)
+        ]
+        carol = JID.parse("carol@a.example/x")
+        tasks.append(await world.task("work", by=carol, params={"name": "carol"}))
+        await eventually(lambda: "carol" in floor.order)
+        assert floor.now <= 8
+        floor.gate.set()
+        for task in tasks:
+            await world.ear.ended(task)
+
+
 async def test_priority_orders_ones_own_tasks_and_age_does_otherwise(open_storage: Open) -> None:
     floor = Floor()
     async with living(open_storage, floor.skill, running_total=1) as world:
