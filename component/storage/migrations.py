@@ -272,7 +272,6 @@ MIGRATIONS: tuple[Step, ...] = (
         CREATE INDEX tasks_open_bytes ON tasks (principal, bytes, state)
         WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')
         """,
-        "DROP INDEX tasks_open",
         "ALTER TABLE replay ADD COLUMN principal TEXT {C}",
         "ALTER TABLE replay ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
         "CREATE INDEX replay_kept ON replay (principal, expires, key, bytes) WHERE bytes > 0",

@@ -65,12 +65,7 @@ def check_size(size: int) -> None:
     Raises StanzaError: `policy-violation`, which names the bound.
     """
     if size > MOST_BYTES:
-        error = errors.too_big()
-        error.text = (
-            "This has to be confirmed by a person, and the parameters are too large to be shown in"
-            f" a message. Send at most {MOST_BYTES} bytes of parameters."
-        )
-        raise error
+        raise errors.too_big_to_confirm(size, MOST_BYTES)
 
 
 def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:

@@ -135,7 +135,9 @@ class Beside:
 
     async def ask(self, number: int, burst: int = 0) -> int:
         """Send three requests of the measured one, after a burst of the hostile one's. They must be
-        answered in order; return how many of the hostile one's were answered meanwhile.
+        answered in order; return how many of the hostile one's were answered meanwhile: before the
+        first of them after a burst, else before the last. Principals share time, so how many small
+        requests of another one are served beside the second and third depends on what those cost.
         """
         ids = [f"{number}-{part}" for part in ("ping", "echo", "skills")]
         payloads = (
@@ -154,7 +156,7 @@ class Beside:
         await self.until(lambda: len(self._mine) >= 3)
         answered, self._mine = self._mine, []
         assert [id_ for id_, _ in answered] == ids
-        return answered[-1][1] - before
+        return answered[0 if burst else -1][1] - before
 
     def _hostile(self, number: int) -> str:
         type_ = "get" if "ping" in self._payload else "set"

@@ -360,11 +360,16 @@ def too_big(limit: int | None = None) -> StanzaError:
     return StanzaError("policy-violation", text, application=(TooBig(limit=limit),))
 
 
-def too_big_to_confirm(size: int, limit: int, lines: int, most_lines: int) -> StanzaError:
+def too_big_to_confirm(
+    size: int, limit: int, lines: int | None = None, most_lines: int | None = None
+) -> StanzaError:
     """Parameters that a person cannot be shown: ``policy-violation``; sizes in bytes of JSON."""
+    have, most = f"{size} bytes", f"{limit} bytes"
+    if lines is not None:
+        have, most = f"{have} and {lines} lines", f"{most} and {most_lines} lines"
     text = (
-        f"A person has to confirm this, and its parameters are too long to be shown: {size} bytes"
-        f" and {lines} lines, of at most {limit} bytes and {most_lines} lines. Send less at a time."
+        f"A person has to confirm this, and its parameters are too long to be shown: {have},"
+        f" of at most {most}. Send less at a time."
     )
     return StanzaError("policy-violation", text, application=(TooBig(limit=limit),))
 
