@@ -89,7 +89,7 @@ async def test_what_is_done_and_refused_is_in_the_record(tmp_path: Path) -> None
                 await juliet.aiq(AGENT, execute("erase", name="secret"), "set")
                 question = await juliet.anext_message()
                 assert question is not None
-                thread = f"<thread>{question['thread']}</thread>"
+                thread = f"<thread>{question.findtext('{jabber:client}thread')}</thread>"
                 juliet.send_raw(
                     f"<message to='{AGENT}' type='chat'>{thread}<body>yes</body></message>"
                 )
