@@ -66,7 +66,7 @@ def _measured(name: str, crowd: Callable[[], Crowd], runs: int) -> tuple[list[li
         process = stack.enter_context(processes.running(processes.service(config, tap=tap)))
         acceptor.accept()
         beside(acceptor.socket, None, 50, first="w")
-        beside(acceptor.socket, crowd(), 50, first="v")  # what is loaded when first needed is
+        beside(acceptor.socket, crowd(), 20, first="v")  # what is loaded when first needed is
         for run in range(runs):
             outside_alone.append(beside(acceptor.socket, None, _IDLE_SAMPLES, first=f"b{run}-i"))
             outside.append(beside(acceptor.socket, crowd(), _SAMPLES, first=f"b{run}-c"))

@@ -21,7 +21,7 @@ JULIET = "juliet@localhost/balcony"
 ROMEO = "romeo@localhost/orchard"
 
 _MOST = 1 << 18
-_LONGEST_S = 15.0
+_LONGEST_S = 8.0
 """Seconds after which no more pings are sent, however few there were."""
 _PAUSE_S = 0.01
 """Seconds between an answer and the next ping: so the abuse goes through all its stages."""

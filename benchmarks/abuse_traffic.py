@@ -57,7 +57,7 @@ class Forms(Stanzas):
 
 
 def _command(attributes: str, form: str = "") -> str:
-    node = "urn:fluux:agent:0#skills/conformance.types"
+    node = "skill/conformance.types"
     return f"<command xmlns='{_COMMANDS}' node='{node}'{attributes}>{form}</command>"
 
 

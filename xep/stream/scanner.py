@@ -30,6 +30,13 @@ _TAG: Final = re.compile(
     rb"'[^'<&]*+(?:" + _REFERENCE + rb"[^'<&]*+){0,50}'"
     rb")[^<>\"'&]*+){0,50}>"
 )
+_LEAVES: Final = re.compile(
+    rb"(?:<([A-Za-z_:\x80-\xff][^<>\"'!?&/ \t\r\n]*+)[^<>\"'!?&/]*+"
+    rb"(?:(?:\"[^\"<&]*+\"|'[^'<&]*+')[^<>\"'!?&/]*+){0,20}"
+    rb"(?:/>|>[^<&]*+</\1[ \t\r\n]*+>)){1,50}"
+)
+"""Elements that hold nothing but text, one behind the other: there may be thousands of them."""
+_ATTRIBUTES: Final = re.compile(rb"[^<>\"']*+(?:(?:\"[^\"<&]*+\"|'[^'<&]*+')[^<>\"']*+){1,50}")
 _IN_TAG: Final = re.compile(rb"[<>\"']")
 _NAME_START: Final = re.compile(rb"[A-Za-z_:\x80-\xff]")
 _NAME: Final = re.compile(rb"[-.0-9A-Za-z_:\x80-\xff]")
@@ -136,6 +143,11 @@ class Scanner:
                 self._begin_reference()
                 pos += 1
                 continue
+            if 0 < self.depth < self._limits.depth:
+                leaves = _LEAVES.match(data, pos, stop)
+                if leaves is not None:
+                    pos = self._leaves(data, pos, leaves.end())
+                    continue
             tag = _TAG.match(data, pos, stop)
             if tag is None:  # not complete yet, or no tag
                 self._state = _AFTER_LESS
@@ -170,6 +182,13 @@ class Scanner:
             self.depth = level
         self._done = self._root or self.depth == 0
 
+    def _leaves(self, data: bytes, pos: int, end: int) -> int:
+        """Count elements that hold nothing but text; they leave the depth as it is."""
+        self.elements += data.count(b"<", pos, end) - data.count(b"</", pos, end)
+        if self.broken is None and self.elements > self._limits.elements:
+            self.broken = "elements"
+        return end
+
     def _inside(self, data: bytes, pos: int, stop: int) -> int:
         """Go on inside something that a chunk has cut, or that is no plain tag or text."""
         state = self._state
@@ -186,6 +205,12 @@ class Scanner:
         return self._inside_reference(data, pos)
 
     def _inside_tag(self, data: bytes, pos: int, stop: int) -> int:
+        attributes = _ATTRIBUTES.match(data, pos, stop)
+        if attributes is not None:
+            pos = attributes.end()
+            self._slash = data[pos - 1] == _SLASH
+            if pos == stop:
+                return pos
         mark = _IN_TAG.search(data, pos, stop)
         if mark is None:
             self._slash = data[stop - 1] == _SLASH
