@@ -17,6 +17,7 @@ from component.policy.globs import pattern
 from component.policy.taint import Taint
 from component.skills import AnySkill, View
 from component.tasks.protocol import Asker, Hand, Tasks
+from xep.binding.json_bounds import checked_json
 from xep.fluux_agent.execute import Accepted, Execute, Output, Params, Result
 from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
@@ -90,8 +91,8 @@ class ToolRoad:
             return _no(f"This agent must not use {skill.name}: it lacks the capability {missing}.")
         given = arguments.strip() or "{}"
         try:
-            msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        except (ValueError, RecursionError) as error:
+            msgspec.json.decode(checked_json(given.encode()), type=dict[str, msgspec.Raw])
+        except ValueError as error:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         asker: Asker = "model"

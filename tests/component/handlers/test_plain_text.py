@@ -19,7 +19,7 @@ NICK = "<nick xmlns='http://jabber.org/protocol/nick'>Alice</nick>"
 UNSTYLED = "<unstyled xmlns='urn:xmpp:styling:0'/>"
 PRIVATE = "<private xmlns='urn:xmpp:carbons:2'/>"
 NO_COPY = "<no-copy xmlns='urn:xmpp:hints'/>"
-# What clients add to a message that says no more than its text (sources and traces, 2023 to 2026).
+# Elements that clients of 2023 to 2026 add to a message that is nothing but its text.
 CLIENTS = {
     "Conversations": ORIGIN + RECEIPT + MARKABLE + ACTIVE,
     "Cheogram": ORIGIN + RECEIPT + MARKABLE + NICK + ACTIVE,
