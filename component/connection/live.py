@@ -29,6 +29,8 @@ _SLICE_S: Final = 0.001
 """Seconds that are spent on reading ahead, at a time, while stanzas wait."""
 _LONGEST_S: Final = 0.004
 """Seconds until other tasks run, while stanzas wait and are handled."""
+_AHEAD_BYTES: Final = 16_384
+"""Most bytes that are read ahead at a time: they are parsed at once, while somebody may wait."""
 _MOST_WAITING: Final = 8192
 """Stanzas that wait; while there are more, nothing is read, so that memory is bounded. Receivers
 bound by themselves what they keep of one sender, so that it is not reached.
@@ -166,10 +168,11 @@ class LiveStream:
         it behind all that others have sent. So reading has its share of the time.
         """
         events: list[StreamEvent] = []
+        size = min(self._options.read_bytes, _AHEAD_BYTES)
         closed = False
         over = perf_counter() + _SLICE_S
         while self._waiting < _MOST_WAITING:
-            data = self._transport.receive_now(self._options.read_bytes)
+            data = self._transport.receive_now(size)
             if data:
                 self._last_read = anyio.current_time()
                 self._probed_at = None

@@ -18,6 +18,10 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 """Bytes of them, as received."""
 
 _HEAD_BYTES: Final = 512
+_SMALL_BYTES: Final = 16_384
+"""Stanzas of fewer bytes take about the same time, as far as that is known before."""
+_LAST: Final = MOST_BYTES
+"""A rank behind those of all sizes."""
 
 _sender = attrgetter("stanza.sender")
 _size = attrgetter("stanza.size")
@@ -56,8 +60,10 @@ class FairQueue:
         self._free_bytes = bytes_
         self._lines: dict[str, _Line] = {}
         # With the virtual time at which a line has its turn: seconds that it has been served. Of
-        # several with the same time, the one that has waited longest is first, by a number.
-        self._heap: list[tuple[float, int, _Line]] = []
+        # several with the same time, those are first that have not been served and begin with a
+        # small stanza: the others lose nothing by it. Of these it is the one that has waited
+        # longest, by a number.
+        self._heap: list[tuple[float, int, int, _Line]] = []
         self._now = 0.0  # virtual: the time of the line that was served last
         self._served: dict[str, float] = {}  # of principals with nothing waiting, where after now
         self._place = count().__next__
@@ -89,7 +95,7 @@ class FairQueue:
                 if not free or size > free_bytes:
                     refused.append(event)
                     continue
-                line = self._new_line(principal)
+                line = self._new_line(principal, size)
             elif len(line.events) >= free or line.bytes + size > free_bytes:
                 refused.append(event)
                 continue
@@ -102,7 +108,7 @@ class FairQueue:
 
     def take(self) -> Event:
         """The next stanza. Say by `charge` how long it took before anything else is done here."""
-        self._now, _, line = self._heap[0]
+        self._now, _, _, line = self._heap[0]
         event = line.events.popleft()
         size = event.stanza.size if isinstance(event, StanzaReceived) else _HEAD_BYTES
         line.bytes -= size
@@ -113,10 +119,10 @@ class FairQueue:
     def charge(self, seconds: float) -> None:
         """The stanza that was taken last took so long."""
         heap = self._heap
-        time, _, line = heap[0]
+        time, _, _, line = heap[0]
         time += seconds
         if line.events:
-            heapreplace(heap, (time, self._place(), line))
+            heapreplace(heap, (time, _LAST, self._place(), line))
             return
         heappop(heap)
         del self._lines[line.principal]
@@ -126,10 +132,10 @@ class FairQueue:
             self._now = time
             self._served.clear()
 
-    def _new_line(self, principal: str) -> _Line:
+    def _new_line(self, principal: str, size: int) -> _Line:
         time = max(self._now, self._served.pop(principal, 0.0))
         line = self._lines[principal] = _Line(principal)
-        heappush(self._heap, (time, self._place(), line))
+        heappush(self._heap, (time, size // _SMALL_BYTES, self._place(), line))
         return line
 
 

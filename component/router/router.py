@@ -211,7 +211,11 @@ class Router:
         now = clock()
         over = now + _SLICE_S
         for _ in range(min(queue.waiting, _SLICE)):
-            handle(take())
+            event = take()
+            if queue.principals < principals and not are_small((event,), _SMALL_BYTES):
+                self._flush()  # their answers are not to wait for what may take long
+                principals = queue.principals
+            handle(event)
             began, now = now, clock()
             charge(now - began)
             if now > over:

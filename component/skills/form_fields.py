@@ -89,22 +89,21 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises ValueError with the reason, an unfinished sentence.
         """
-        said = [text for text in texts if (text if self.kind == "text" else text.strip(_SPACE))]
-        if not said and not (texts and self.kind == "choice" and self._has_empty()):
+        whole = "\n".join(texts)
+        empty = not any(texts) if self.kind == "text" else not whole.strip(_SPACE)
+        if empty and not (texts and self.kind == "choice" and self._has_empty()):
             return self._empty()
         if self.kind == "json":
-            return _json("\n".join(texts))
+            return _json(whole)
         if self.kind == "text":
-            return "\n".join(texts)
+            return whole
         if self.kind == "lines":
-            if sum([1 + text.count("\n") + text.count("\r") for text in texts]) > MOST_VALUES:
+            if 1 + whole.count("\n") + whole.count("\r") > MOST_VALUES:
                 raise ValueError(f"expected at most {MOST_VALUES} lines")
-            lines = [line for text in texts for line in NEWLINE.split(text)]
-            return [
-                self._scalar(self.item, line)
-                for line in lines
-                if (line if self.item == "text" else line.strip(_SPACE))
-            ]
+            lines = NEWLINE.split(whole)
+            if self.item == "text":
+                return [line for line in lines if line]
+            return [self._scalar(self.item, line) for line in lines if line.strip(_SPACE)]
         if self.kind == "choices":
             return [self._choice(text) for text in texts if text or self._has_empty()]
         if len(texts) > 1:

@@ -126,12 +126,12 @@ def values_of(
 
 
 def number_of_values(value: Any) -> int:
-    """How many values there are in one, itself included."""
-    if isinstance(value, Mapping):
-        return 1 + sum(map(number_of_values, value.values()))
-    if isinstance(value, list):
-        return 1 + sum(map(number_of_values, value))
-    return 1
+    """How many JSON values there are in one, itself included."""
+    if not isinstance(value, list | dict):
+        return 1
+    items = value.values() if isinstance(value, dict) else value
+    nested = [number_of_values(item) - 1 for item in items if isinstance(item, list | dict)]
+    return 1 + len(items) + sum(nested)
 
 
 def _read(schema: Schema | msgspec.Raw) -> Schema:
@@ -149,9 +149,9 @@ def _value(declared: Property, field: Field | None) -> Any:
         if declared.required:
             raise ValueError("is required")
         return ABSENT
-    for text in field.values:
-        if text != without_forbidden(text):
-            raise ValueError("holds a character that no text can have")
+    whole = "".join(field.values)
+    if whole != without_forbidden(whole):
+        raise ValueError("holds a character that no text can have")
     return declared.read(field.values)
 
 

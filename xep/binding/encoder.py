@@ -150,7 +150,9 @@ class _Source:
         start = self.name(f"<{field.local}{declared}>")
         end = self.name(f"</{field.local}>")
         lines, written = self._written(field, "text")
-        add = [*lines, f'content = f"{{content}}{{{start}}}{{{written}}}{{{end}}}"']
+        # With `+=` the text grows where it is; as a part of the f-string it would be copied for
+        # each of thousands of values.
+        add = [*lines, f'content += f"{{{start}}}{{{written}}}{{{end}}}"']
         if field.many:
             head = [f"for value in payload.{field.name}:"]
         else:

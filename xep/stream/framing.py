@@ -10,7 +10,6 @@ Why it is exact for what expat then accepts as just as many elements: a piece ho
 expat would be left with half a tag, and count one element less.
 """
 
-import math
 import re
 from itertools import repeat
 from typing import Final
@@ -112,21 +111,5 @@ def _is_within(stanza: bytes, limits: Limits) -> bool:
         len(stanza) <= limits.bytes
         and stanza.count(b"<") - ends <= limits.elements
         # One level more than there are end tags: the deepest may be empty.
-        and (ends < limits.depth or _depth(stanza) <= limits.depth)
+        and ends < limits.depth
     )
-
-
-def _depth(stanza: bytes) -> float:
-    """How deep the elements stand inside each other; infinity where it takes more to tell."""
-    if stanza.count(b"<") != stanza.count(b">"):  # then some `/>` may be no end of a tag
-        return math.inf
-    level = deepest = 0
-    for piece in stanza.split(b"<")[1:]:
-        if piece.startswith(b"/"):
-            level -= 1
-        else:
-            level += 1
-            deepest = max(deepest, level)
-            if b"/>" in piece:
-                level -= 1
-    return deepest

@@ -28,6 +28,8 @@ from xep.stream.tree import Forest
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _DECLARATION: Final = re.compile(rb"<\?xml[ \t\r\n]")
 _LONGEST_DECLARATION: Final = 256
+_WORTH_PARSING: Final = 4096
+"""Bytes of an element that has not ended from which on they are parsed."""
 _LESS: Final = ord("<")
 
 E = TypeVar("E")
@@ -73,6 +75,7 @@ class ParserOf(Generic[E]):
         self._inside = False  # an element, or the stream header, has begun
         self._closed = False
         self._skipped: StanzaSkipped | None = None
+        self._ahead = 0  # bytes of the buffer that were parsed; -1 if that is left for the end
         self._scanner.begin()
 
     @property
@@ -161,6 +164,7 @@ class ParserOf(Generic[E]):
             raise StreamError("not-well-formed", "The stream was closed already.")
         self._inside = True
         self._skipped = None
+        self._ahead = 0
         self._scanner.begin(root=self._forest is None)
 
     def _read_element(self, data: bytes, pos: int, events: list[E | Other]) -> int:
@@ -176,6 +180,8 @@ class ParserOf(Generic[E]):
                 text = f"An element goes on after {self._limits.skipped} bytes."
                 raise StreamError("policy-violation", text)
             if self._skipped is None:
+                if self._ahead > 0 and self._forest is not None:
+                    self._forest.forget()
                 self._skipped = self._skip(data, pos)
                 self._buffer = bytearray()
             if end >= 0:
@@ -185,6 +191,7 @@ class ParserOf(Generic[E]):
             return stop
         if end < 0:
             self._buffer += data[pos:stop]
+            self._parse_ahead()
             return stop
         piece = data[pos:stop]
         if self._buffer:
@@ -198,11 +205,21 @@ class ParserOf(Generic[E]):
             self._close(events)
         else:
             try:
-                event: E | Other = self._received(self._forest.feed_one(piece), len(piece))
+                event: E | Other = self._received(
+                    self._forest.feed_one(piece, max(self._ahead, 0)), len(piece)
+                )
             except StreamError as error:
                 event = self._unparsable(self._forest, piece, error)
             events.append(event)
         return stop
+
+    def _parse_ahead(self) -> None:
+        """Parse what is settled of a large element: so its last read does not take all the time."""
+        ahead, settled = self._ahead, self._scanner.settled
+        if self._forest is None or ahead < 0 or settled - ahead < _WORTH_PARSING:
+            return
+        part = bytes(self._buffer[ahead:settled])
+        self._ahead = settled if self._forest.feed_ahead(part, first=not ahead) else -1
 
     def _open(self, header: bytes, events: list[E | Other]) -> None:
         if self._scanner.closes_stream:

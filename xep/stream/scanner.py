@@ -73,6 +73,7 @@ class Scanner:
         "_closing",
         "_done",
         "_limits",
+        "_markup",
         "_matched",
         "_reference",
         "_resume",
@@ -101,6 +102,7 @@ class Scanner:
         self._state = _IN_CONTENT
         self._closing = False  # inside a tag: it is an end tag
         self._slash = False  # inside a tag: the byte before was a slash
+        self._markup = 0  # where the tag, the CDATA or the reference began that is not over
         self._matched = 0  # how much of "[CDATA[" or of "]]>" was seen
         self._reference = b""  # the name after "&" so far
         self._resume = _IN_CONTENT  # where a reference stands
@@ -122,6 +124,11 @@ class Scanner:
         """Whether an end tag has begun where an element should."""
         return self._closing and self.elements == 0
 
+    @property
+    def settled(self) -> int:
+        """How many bytes so far are whole tags, text and references."""
+        return self.size if self._state == _IN_CONTENT else self._markup
+
     def scan(self, data: bytes, pos: int, stop: int) -> int:
         """Go on from index `pos`; give the index after the element, or -1 if it goes on at `stop`.
 
@@ -140,6 +147,7 @@ class Scanner:
                 if pos == stop:
                     break
             if data[pos] == _AND:
+                self._markup = base + pos
                 self._begin_reference()
                 pos += 1
                 continue
@@ -150,6 +158,7 @@ class Scanner:
                     continue
             tag = _TAG.match(data, pos, stop)
             if tag is None:  # not complete yet, or no tag
+                self._markup = base + pos
                 self._state = _AFTER_LESS
                 pos += 1
                 continue

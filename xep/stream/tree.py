@@ -17,8 +17,8 @@ _RENEW_AFTER: Final = 128 * 1024  # bytes
 class Forest:
     """Parses what stands between a stream header and the end of its stream.
 
-    It is fed whole elements only, so the namespaces of the header always hold and reparse
-    deferral (expat 2.6 and later) has nothing to hold back.
+    What it is fed ends with an element, or at least with whole tags. So the namespaces of the
+    header always hold, and reparse deferral (expat 2.6 and later) has nothing to hold back.
     """
 
     __slots__ = ("_builder", "_content", "_fed", "_foreign", "_header", "_parser", "_root")
@@ -53,9 +53,23 @@ class Forest:
 
         Gives None if expat sees anything else in `data`; the parser is then as before.
         """
+        self._make_room(len(data))
+        elements = self._parsed(data, len(sizes))
+        if elements is None:
+            return None
+        if len(data) != sum(sizes):
+            for element in elements:
+                element.tail = None  # white space between stanzas depends on the chunks
+        self._make_canonical(data, elements)
+        return elements
+
+    def _make_room(self, size: int) -> None:
         if self._fed > _RENEW_AFTER:
             self._renew()
-        self._fed += len(data)
+        self._fed += size
+
+    def _parsed(self, data: bytes, count: int) -> list[Element] | None:
+        """So many elements that end with `data`; None, and a new parser, if it is anything else."""
         root = self._root
         try:
             self._parser.feed(data)
@@ -64,14 +78,30 @@ class Forest:
             return None
         elements = root[:]
         del root[:]
-        if len(elements) != len(sizes):
+        if len(elements) != count:
             self._renew()
             return None
-        if len(data) != sum(sizes):
-            for element in elements:
-                element.tail = None  # white space between stanzas depends on the chunks
-        self._make_canonical(data, elements)
         return elements
+
+    def feed_ahead(self, data: bytes, *, first: bool) -> bool:
+        """Parse the first or the next part of an element that `feed_one` will complete.
+
+        It ends anywhere but inside a tag, a reference or CDATA. False if expat refuses it; the
+        parser is then as it was before the element.
+        """
+        if first:
+            self._make_room(0)
+        self._fed += len(data)
+        try:
+            self._parser.feed(data)
+        except ParseError:
+            self._renew()
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Do without the element of which parts were parsed."""
+        self._renew()
 
     def _make_canonical(self, data: bytes, elements: list[Element]) -> None:
         # A namespace can be written with references to its characters, too.
@@ -84,12 +114,17 @@ class Forest:
                 if namespace in self._foreign:
                     element.tag = CANONICAL + local
 
-    def feed_one(self, data: bytes) -> Element:
-        """Parse one element. Raises `StreamError` if it is not one, saying in which way."""
-        elements = self.feed(data, (len(data),))
+    def feed_one(self, data: bytes, ahead: int = 0) -> Element:
+        """Parse one element, of which so many bytes were parsed by `feed_ahead`.
+
+        Raises `StreamError` if it is not one, saying in which way.
+        """
+        if not ahead:
+            self._make_room(len(data))
+        elements = self._parsed(data[ahead:], 1)
         if elements is None:
             elements = [careful.parse(self._header, data)]
-            self._make_canonical(data, elements)
+        self._make_canonical(data, elements)
         return elements[0]
 
     def read_start_tag(self, tag: bytes) -> tuple[str | None, Mapping[str, str]]:

@@ -103,6 +103,15 @@ def test_who_comes_while_a_flood_waits_has_the_next_turn(backlog: int) -> None:
     assert mine == [str(n) for n in range(backlog)]
 
 
+def test_answers_are_sent_before_work_on_a_large_stanza() -> None:
+    """Of two that came together, the one who sent little does not wait for the other's work."""
+    bench = Bench([do(echo)])
+    flood = [request("x" * 20_000, id_=str(n), from_=f"{_FLOOD}/phone") for n in range(4)]
+    bench.receive(*flood, request(id_="one", from_="other@b.example"))
+    assert _put(bench)[0] == ("other@b.example", "one")
+    assert bench.output.flushed[0] == 1
+
+
 # -- the queue by itself -------------------------------------------------------------------------
 
 

@@ -43,6 +43,20 @@ def check_arrivals(elements: list[bytes]) -> None:
         assert arrived == [(end - 1) // step * step for end in expected], (step, data)
 
 
+def check_large_arrivals() -> None:
+    """So is one that is parsed in parts, however little the last read brings."""
+    texts = ("a line & \u20ac ]] of it\r\n".replace("&", "&amp;") * 400).encode()
+    for content in (texts, b"<value a='1'>x</value><y/>" * 700):
+        element = b"<iq><x xmlns='urn:x'>" + content + b"</x></iq>"
+        for end in range(len(element) - 40, len(element)):
+            parser = StreamParser()
+            parser.receive(HEADER)
+            for start in range(0, end, 4099):
+                assert parser.receive(element[start : min(start + 4099, end)]) == [], end
+            (event,) = parser.receive(element[end:])
+            assert isinstance(event, ElementReceived), (event, end)
+
+
 def main() -> None:
     """Check all streams of the tests."""
     check_splits(b"\n" + join([EXECUTE]).removeprefix(HEADER[:21]))
@@ -52,6 +66,7 @@ def main() -> None:
         check_arrivals(elements)
     for hostile in HOSTILE:
         check_splits(hostile.data, hostile.limits)
+    check_large_arrivals()
     print(".".join(map(str, pyexpat.version_info)))
 
 
