@@ -212,7 +212,7 @@ async def test_its_process_ends_with_it_and_later_requests_are_told() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask, _BOOK)
-        group.start_soon(ask, "Say hello.")
+        group.start_soon(ask, _BOOK)
         await anyio.wait_all_tasks_blocked()
         await model.aclose()
     assert [str(error) for error in errors] == [f"{model.name} has been closed"] * 2
