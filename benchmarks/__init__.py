@@ -1,1 +1,1 @@
-"""What is measured, each figure beside a peer of the same run. `python -m benchmarks` shows all."""
+"""The benchmarks, each with a peer in the same run. `python -m benchmarks` runs all."""

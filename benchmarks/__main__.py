@@ -1,10 +1,11 @@
-"""`python -m benchmarks`: every measurement, or the ones that are named."""
+"""`python -m benchmarks`: runs all benchmarks, or the named ones."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,16 +17,28 @@ NAMES = (
     "loopback",
     "prosody",
     "startup",
+    "many_skills",
+    "announcing",
     "scale",
     "fairness",
     "abuse",
+    "abuse_prosody",
     "durable",
     "waiting",
+    "stored",
+    "instances",
     "forms",
     "turn",
     "conversations",
     "recall",
-    "scanner",
+    "prefix",
+    "tools",
+    "first_token",
+    "watching",
+    "webhooks",
+    "confined",
+    "agentdojo",
+    "sandbox",
 )
 
 Measure = Callable[[int], Iterator[Line]]
@@ -38,15 +51,22 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write every figure of every run to this file")
     asked = parser.parse_args()
     lines: list[Line] = []
+    failed: list[str] = []
     for name in asked.only or NAMES:
         print(f"measuring: {name}", file=sys.stderr, flush=True)
         measure: Measure = import_module(f"benchmarks.{name}").measure
-        lines += measure(asked.runs)
+        try:
+            lines += measure(asked.runs)
+        except Exception:  # noqa: BLE001 - one that fails must not cost the figures of the others
+            traceback.print_exc()
+            failed.append(name)
+        if asked.json is not None:
+            asked.json.write_text(json.dumps([line.as_json() for line in lines], indent=1))
     print(table(map(cells, lines)))
     for note in filter(None, (line.note for line in lines)):
         print(f"\n{note}")
-    if asked.json is not None:
-        asked.json.write_text(json.dumps([line.as_json() for line in lines], indent=1))
+    if failed:
+        sys.exit(f"These measurements failed: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
-"""How long somebody else's ping takes while one principal sends the worst it can.
+"""Measures how long another principal's ping takes while one principal sends the worst it can.
 
 Juliet pings, one request at a time. Romeo keeps 64 requests of one kind unanswered. Both share the
-component's stream, as all users of a server do: what Romeo has sent stands before Juliet's ping in
-the sockets. So the time is taken at the acceptor, from the moment at which her ping is queued to
-the moment at which its result is read, and again inside the component, where nothing waits in
-sockets: from the read that brought her ping to the write that took its result.
+component's stream, like all users of a server: Romeo's stanzas are ahead of Juliet's ping in the
+sockets. So the time is measured at the acceptor, from queueing her ping to reading its result, and
+also inside the component, without the time in sockets: from the read of her ping to the write of
+its result.
 
-Each kind has a component of its own, so that none inherits what another left behind.
+Each kind has its own component, so that none is affected by another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,35 +22,37 @@ from typing import Final
 
 from benchmarks import abuse_traffic, processes
 from benchmarks.abuse_end import Crowd, beside
-from benchmarks.report import Line, Target
+from benchmarks.report import Line, Target, percentile
 from benchmarks.wire_end import Acceptor
 
 _SAMPLES: Final = 300
 _IDLE_SAMPLES: Final = 300
-_MOST_RATIO: Final = Target(5, "at most")
-_MOST_MS: Final = Target(100, "at most", of="ours")
+MOST_RATIO: Final = Target(5, "at most")
+MOST_MS: Final = Target(100, "at most", of="ours")
 _SCRIPT: Final = [{"text": "The tide is high at noon."}]
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield median and 99th percentile of Juliet's ping beside each kind of abuse, and alone."""
+    """Yield median and 99th percentile of Juliet's ping during each kind of abuse, and alone."""
     for name, crowd in abuse_traffic.KINDS.items():
         beside_it, alone, inside, inside_alone = _measured(name, crowd, runs)
-        for percentile in ("p50", "p99"):
+        for figure in ("p50", "p99"):
             for where, ours, peer in (
                 ("at the acceptor", beside_it, alone),
                 ("inside", inside, inside_alone),
             ):
-                figures = [_percentile(each, percentile) for each in ours]
-                others = [_percentile(each, percentile) for each in peer]
-                target = _MOST_RATIO if percentile == "p99" else None
-                yield Line(f"{name} · {percentile} {where} / idle", "ms", figures, others, target)
-        worst = [_percentile(each, "p99") for each in beside_it]
-        yield Line(f"{name} · p99 at the acceptor", "ms", worst, target=_MOST_MS)
+                figures = [percentile(each, figure) * 1e3 for each in ours]
+                others = [percentile(each, figure) * 1e3 for each in peer]
+                target = MOST_RATIO if figure == "p99" else None
+                yield Line(f"{name} · {figure} {where} / idle", "ms", figures, others, target)
+        worst = [percentile(each, "p99") * 1e3 for each in beside_it]
+        yield Line(f"{name} · p99 at the acceptor", "ms", worst, target=MOST_MS)
 
 
 def _measured(name: str, crowd: Callable[[], Crowd], runs: int) -> tuple[list[list[float]], ...]:
-    """Latencies in seconds, run by run: beside the crowd and alone, at the acceptor and inside."""
+    """Return latencies in seconds, per run: with the crowd and alone, at the acceptor and
+    inside.
+    """
     outside: list[list[float]] = []
     outside_alone: list[list[float]] = []
     with contextlib.ExitStack() as stack:
@@ -66,7 +67,7 @@ def _measured(name: str, crowd: Callable[[], Crowd], runs: int) -> tuple[list[li
         process = stack.enter_context(processes.running(processes.service(config, tap=tap)))
         acceptor.accept()
         beside(acceptor.socket, None, 50, first="w")
-        beside(acceptor.socket, crowd(), 20, first="v")  # what is loaded when first needed is
+        beside(acceptor.socket, crowd(), 20, first="v")  # loads the modules that are imported late
         for run in range(runs):
             outside_alone.append(beside(acceptor.socket, None, _IDLE_SAMPLES, first=f"b{run}-i"))
             outside.append(beside(acceptor.socket, crowd(), _SAMPLES, first=f"b{run}-c"))
@@ -84,14 +85,8 @@ def _measured(name: str, crowd: Callable[[], Crowd], runs: int) -> tuple[list[li
     return outside, outside_alone, inside, inside_alone
 
 
-def _percentile(latencies: list[float], name: str) -> float:
-    if name == "p50":
-        return statistics.median(latencies) * 1e3
-    return statistics.quantiles(latencies, n=100)[98] * 1e3
-
-
 def _endpoint(stack: contextlib.ExitStack, directory: Path) -> str:
-    """Start a scripted model; its URL."""
+    """Start a scripted model; return its URL."""
     script = directory / "script.json"
     script.write_text(json.dumps(_SCRIPT))
     process = subprocess.Popen(

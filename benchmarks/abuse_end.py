@@ -1,7 +1,7 @@
-"""The acceptor's side of the abuse benchmark: one that sends without end, one that pings.
+"""The acceptor's side of the abuse benchmark: one client sends without end, another one pings.
 
-A server has one output queue for a component. So has this: a thread sends what is queued, in order,
-while the other end reads; what is queued first is first on the wire.
+A server has one output queue for a component. So does this acceptor: a thread sends queued data in
+order, while the other end reads.
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ ROMEO = "romeo@localhost/orchard"
 
 _MOST = 1 << 18
 _LONGEST_S = 8.0
-"""Seconds after which no more pings are sent, however few there were."""
+"""Seconds after which no more pings are sent, even if there were few."""
 _PAUSE_S = 0.01
-"""Seconds between an answer and the next ping: so the abuse goes through all its stages."""
+"""Seconds between an answer and the next ping, so that the pings fall into all stages of
+the abuse.
+"""
 _TAIL = 2048
-"""Bytes of the head of a stanza that may be cut by a read."""
+"""Bytes of a stanza's head that a read may divide."""
 _REPLY = re.compile(rb"<(iq|message|presence) ([^>]*)>")
 _ATTRIBUTE = re.compile(rb"(id|type|to|from)='([^']*)'")
 _PING = "<iq id='{id}' type='get' to='{to}' from='{sender}'><ping xmlns='urn:xmpp:ping'/></iq>"
 
 
 class Crowd(Protocol):
-    """What Romeo sends."""
+    """The stanzas that Romeo sends."""
 
     in_flight: int
-    """How many stanzas are unanswered all the time."""
+    """The constant number of unanswered stanzas."""
 
     per_ping: int
-    """How many are sent for each of Juliet's pings besides, where there are no answers."""
+    """The number of additional stanzas per ping of Juliet, if there are no answers."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """The stanzas, without end."""
+        """Yield the stanzas, without end."""
 
     def heard(self, head: dict[str, str], data: bytes) -> bytes:
-        """Take an answer to Romeo; what is sent because of it."""
+        """Process an answer to Romeo; return the data to send because of it."""
 
 
 def beside(sock: socket.socket, crowd: Crowd | None, samples: int, *, first: str) -> list[float]:
-    """Ping so many times beside the crowd; seconds from each ping queued to its result read."""
+    """Send `samples` pings together with the crowd; return the seconds from queueing each ping to
+    its result.
+    """
     waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     sender = threading.Thread(target=_send, args=(sock, waiting), daemon=True)
     sender.start()
@@ -125,7 +129,7 @@ def _send(sock: socket.socket, waiting: queue.SimpleQueue[bytes | None]) -> None
 
 
 def _no_service(head: dict[str, str]) -> bytes:
-    """What a server answers for a client that it says nothing about."""
+    """Return a server's answer on behalf of a client that does not answer."""
     return (
         f"<iq id='{head['id']}' type='error' to='{head['from']}' from='{head['to']}'>"
         "<error type='cancel'><service-unavailable"

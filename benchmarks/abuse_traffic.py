@@ -1,4 +1,4 @@
-"""The kinds of abuse: what one principal can send that costs most."""
+"""The kinds of abuse: the most expensive stanzas that one principal can send."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ids: Final = itertools.count()
 
 
 class Stanzas:
-    """Stanzas made by a function of an id that is never used again."""
+    """Stanzas made by a function of a unique id."""
 
     def __init__(
         self, make: Callable[[str], str], in_flight: int = _IN_FLIGHT, per_ping: int = 0
@@ -38,7 +38,7 @@ class Stanzas:
 
 
 class Forms(Stanzas):
-    """Begins a command and answers its form with one of `size` bytes, again and again."""
+    """Starts a command and answers its form with one of `size` bytes, repeatedly."""
 
     def __init__(self, size: int) -> None:
         super().__init__(lambda id_: _iq(id_, _command("")))
@@ -84,7 +84,7 @@ def _fixed(payload: str, type_: str = "set", **more: int) -> Callable[[], Crowd]
 
 
 def _words(count: int, size: int) -> dict[str, Any]:
-    """Arguments of `conformance.types`: so many words of so many bytes."""
+    """Return arguments of `conformance.types`: `count` words of `size` bytes."""
     return {"colour": "red", "flag": True, "ratio": 0.5, "words": ["x" * size] * count}
 
 

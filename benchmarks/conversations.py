@@ -1,4 +1,6 @@
-"""Conversations on disk: what a turn pays for them, and that their length costs nothing."""
+"""Measures what a turn spends on stored conversations, and that this does not depend on their
+length.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ MICRO = 1e6
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield the microseconds of each, beside the same on a short file or by bare calls."""
+    """Yield the microseconds of each operation, and of the same on a short file or with
+    bare calls.
+    """
     found: dict[str, list[float]] = {}
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as name:
@@ -100,7 +104,7 @@ async def _bare(path: Path, *, sync: bool) -> None:
 
 
 async def _fastest(work: Callable[[], Awaitable[object]], times: int) -> float:
-    """Microseconds of the fastest tenth: the machine has other things to do."""
+    """Return the microseconds of the fastest tenth, because the machine does other things too."""
     await work()
     took = []
     for _ in range(times):
@@ -112,7 +116,7 @@ async def _fastest(work: Callable[[], Awaitable[object]], times: int) -> float:
 
 
 async def _memory(root: Path) -> float:
-    """Bytes that each conversation leaves behind when many have been read."""
+    """Return the bytes that each conversation occupies after many have been read."""
     layout = Layout(root)
     sessions, workspace = Sessions(layout, Session()), Workspace(layout, Texts(root))
     keys = [SessionKey("assistant", JID(f"user{n}", "example.com")) for n in range(KNOWN)]

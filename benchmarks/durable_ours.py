@@ -1,14 +1,15 @@
-"""Our durable work by itself: the rooms of tasks and of storage, without a stream.
+"""Our side of the durable work benchmark: the packages of tasks and storage, without a stream.
 
     python -m benchmarks.durable_ours DIRECTORY [--postgres URL] [--profile FILE]
 
-Every event is encoded as the `<task/>` of its message, as the service does.
+Every event is encoded as the `<task/>` of its message, as in the service.
 """
 
 from __future__ import annotations
 
 import argparse
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,15 +18,18 @@ from typing import Any
 
 import anyio
 import msgspec
+import structlog
 
 from benchmarks.durable_side import crowd, serve
-from component.skills import AnySkill, Context, prepare, skill
+from component.messages.delivery import Delivery, nothing_to_send
+from component.skills import Context, Skill, prepare, skill
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admit import Limits
-from component.tasks.protocol import Call, Confirmation, Notice
-from component.tasks.replay import digest_of, key_of
-from component.tasks.room import TaskRoom
+from component.tasks.admit import TaskLimits
+from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
+from component.tasks.request_keys import unnamed_key
+from component.tasks.service import TaskService
+from component.tasks.skill_call import call_of
 from xep.binding import encode
 from xep.fluux_agent.execute import Accepted, Execute, Param
 from xep.fluux_agent.task import AnswerParams, InputAnswer, Task
@@ -36,32 +40,32 @@ AGENT = JID.parse("assistant@agent.localhost")
 
 
 class Choice(msgspec.Struct):
-    """What is asked for."""
+    """The options of a run."""
 
     colour: str
 
 
 class Ear:
-    """Hears every event, as who sends the messages does, and knows when a task has stopped."""
+    """Receives every event, like the sender of messages, and notices when a task has stopped."""
 
     def __init__(self) -> None:
         self._stopped: dict[str, Task] = {}
         self._awaited: dict[str, anyio.Event] = {}
 
-    def changed(self, notice: Notice) -> bool:
+    async def acknowledged(self) -> None:
+        """Return at once: servers of components acknowledge nothing."""
+
+    def changed(self, notice: Notice) -> Delivery:
         task = notice.task
         encode(task)
         if notice.final or notice.question is not None:
             self._stopped[task.id] = task
             if (awaited := self._awaited.pop(task.id, None)) is not None:
                 awaited.set()
-        return True
-
-    async def sent(self) -> None:
-        """Everything has gone."""
+        return nothing_to_send()
 
     async def stopped(self, task: str) -> Task:
-        """The event with which a task has ended, or asks; each is given once."""
+        """Return the event with which a task has ended or asks; each is returned once."""
         if task not in self._stopped:
             awaited = self._awaited[task] = anyio.Event()
             await awaited.wait()
@@ -69,22 +73,21 @@ class Ear:
 
 
 class Ours:
-    """A room of tasks with the skills that are measured."""
+    """A task service with the skills of the benchmark."""
 
     def __init__(self, storage: Storage) -> None:
         self.first: dict[int, float] = {}
         self.ear = Ear()
         self.skills = {each.name: each for each in self._skills()}
-        self.room = TaskRoom(
+        self.service = TaskService(
             storage,
-            self.skills.get,
-            lambda *_: True,
+            SkillAccess(find=self.skills.get, may_use=lambda *_: True),
             Threads(8, 8),
-            Limits(tasks_per_principal=10**6, running_per_principal=64),
+            TaskLimits(tasks_per_principal=10**6, running_per_principal=64),
             self.ear,
         )
 
-    def _skills(self) -> tuple[AnySkill, ...]:
+    def _skills(self) -> tuple[Skill, ...]:
         @skill(name="step", durable=True)
         async def step(number: int, context: Context) -> int:
             """Do one step with effects."""
@@ -95,9 +98,20 @@ class Ours:
 
             return await context.step("one", work, int)
 
+        @skill(name="steps", durable=True)
+        async def steps(number: int, context: Context) -> int:
+            """Do three steps with effects."""
+
+            async def work(key: str) -> int:
+                return number
+
+            for name in ("one", "two", "three"):
+                await context.step(name, work, int)
+            return number
+
         @skill(name="emit", read_only=True)
         async def emit(number: int, context: Context) -> int:
-            """Show so many parts."""
+            """Publish `number` parts."""
             for part in range(number):
                 await context.output("out", f"part {part}", last=part == number - 1)
             return number
@@ -107,25 +121,24 @@ class Ours:
             """Ask for a colour."""
             return (await context.ask("Which colour?", Choice)).colour
 
-        return step, emit, ask
+        return step, steps, emit, ask
 
     async def task(self, name: str, number: int, confirmation: Confirmation | None = None) -> str:
-        """Have a task accepted."""
+        """Start a task."""
         made = self.skills[name]
         texts = [("number", str(number))]
         execute = Execute(
             skill=name, mode="async", params=tuple([Param(name=n, text=text) for n, text in texts])
         )
-        accepted = await self.room.execute(
+        accepted = await self.service.execute(
             Call(
                 principal=ANN.bare,
                 requester=ANN,
                 target=AGENT,
                 skill=made,
                 arguments=prepare(made, texts),
-                execute=execute,
-                key=key_of(ANN, AGENT, None, secrets.token_hex(8)),
-                digest=digest_of(execute),
+                request=call_of(execute),
+                key=unnamed_key(ANN, AGENT, secrets.token_hex(8), call_of(execute)),
                 confirmation=confirmation,
             )
         )
@@ -135,6 +148,9 @@ class Ours:
     async def accept(self, number: int) -> str:
         return await self.task("step", number)
 
+    async def steps(self, number: int) -> str:
+        return await self.task("steps", number)
+
     async def finished(self, handle: str) -> None:
         ended = await self.ear.stopped(handle)
         assert ended.state == "completed", ended
@@ -143,12 +159,15 @@ class Ours:
         return await self.task("emit", parts)
 
     async def answers(self, *, count: int) -> list[float]:
-        """Milliseconds from an answer to the end of the task that asked, one after another."""
+        """Return the milliseconds from an answer to the end of the task that asked, one after
+        another.
+        """
         taken = []
         for _ in range(count):
             task = await self.task("ask", 0)
             asking = await self.ear.stopped(task)
             assert asking.input is not None
+            assert asking.revision is not None
             answer = InputAnswer(
                 task=task,
                 input=asking.input.id,
@@ -156,7 +175,7 @@ class Ours:
                 params=AnswerParams(json=msgspec.Raw(_COLOUR)),
             )
             given = time.perf_counter()
-            await self.room.answer(ANN.bare, AGENT, answer)
+            await self.service.answer(ANN.bare, AGENT, answer)
             await self.finished(task)
             taken.append((time.perf_counter() - given) * 1e3)
         return taken
@@ -167,18 +186,18 @@ _COLOUR = b'{"colour":"green"}'
 
 @asynccontextmanager
 async def working(directory: Path, postgres: str = "") -> AsyncIterator[Ours]:
-    """Our side, at work until the context is left."""
+    """Run our side until the context ends."""
     async with Storage.open(directory, postgres=postgres) as storage:
         ours = Ours(storage)
         async with anyio.create_task_group() as group:
-            await group.start(ours.room.run)
+            await group.start(ours.service.run)
             yield ours
-            await ours.room.drain()
+            await ours.service.drain()
             group.cancel_scope.cancel()
 
 
 async def leave_waiting(directory: Path, count: int) -> None:
-    """Make a database of tasks of which each waits for a person's approval, who has been asked."""
+    """Create a database of tasks that each wait for a person's approval."""
     asked = Confirmation(asked=(ANN.bare,))
     async with working(directory) as ours:
 
@@ -194,6 +213,8 @@ async def _main(directory: Path, postgres: str) -> None:
 
 
 def main() -> None:
+    # Stdout is used for the answers.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--postgres", default="")

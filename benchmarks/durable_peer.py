@@ -1,9 +1,9 @@
-"""DBOS doing the same: a workflow of one step, started durably and run in its own process.
+"""DBOS as the peer: a workflow of one step, started durably and run in its own process.
 
     python -m benchmarks.durable_peer URL
 
-It has no request records, events, owners of tasks or limits beside what it brings, and a step is
-recorded when it is done, not when it begins.
+It has no request records, events, owners of tasks or limits besides its built-in ones, and a step
+is recorded when it ends, not when it begins.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ async def work(number: int) -> int:
 
 
 @DBOS.workflow()
+async def steps(number: int) -> int:
+    for _ in range(3):
+        await one(number)
+    return number
+
+
+@DBOS.workflow()
 async def emit(parts: int) -> int:
     for part in range(parts):
         await DBOS.write_stream_async("out", f"part {part}")
@@ -48,6 +55,9 @@ class Dbos:
     async def accept(self, number: int) -> Any:
         return await DBOS.start_workflow_async(work, number)
 
+    async def steps(self, number: int) -> Any:
+        return await DBOS.start_workflow_async(steps, number)
+
     async def finished(self, handle: Any) -> None:
         await handle.get_result()
 
@@ -57,7 +67,7 @@ class Dbos:
 
 async def main(url: str) -> None:
     if url.startswith(_SQLITE):
-        # A write-ahead log, as ours has; the journal it would take else halves what it does.
+        # A write-ahead log, like ours; the default journal would halve its throughput.
         database = sqlite3.connect(Path(url.removeprefix(_SQLITE)))
         database.execute("PRAGMA journal_mode = WAL")
         database.close()

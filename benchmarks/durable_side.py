@@ -1,8 +1,9 @@
-"""What both sides of the durable measurements do: they obey one order a line, and answer in JSON.
+"""The common part of both sides of the durable work benchmark: one command per line, answers in
+JSON.
 
-A side runs in a process of its own, so that neither shares its event loop, its threads or its
-collector of garbage with the other; and it measures itself, because a client between the two would
-cost more than the work of ours.
+A side runs in its own process, so that the two do not share an event loop, threads or a garbage
+collector; and it measures itself, because a client between the two would cost more than the
+measured work.
 """
 
 from __future__ import annotations
@@ -22,27 +23,31 @@ from anyio import to_thread
 class Side(Protocol):
     """One engine of durable work.
 
-    `first` are the moments (`perf_counter`) at which the work of a number began.
+    `first` are the times (`perf_counter`) at which the work of a number began.
     """
 
     first: dict[int, float]
 
     async def accept(self, number: int) -> Any:
-        """Take on one piece of work of one step; return once it is on disk that it will be done."""
+        """Start work of one step; return once it is stored."""
+
+    async def steps(self, number: int) -> Any:
+        """Start work of three steps."""
 
     async def finished(self, handle: Any) -> None:
-        """Wait for the end of what was accepted."""
+        """Wait for the end of started work."""
 
     async def emit(self, parts: int) -> Any:
-        """Take on one piece of work that shows so many parts, each on disk before the next."""
+        """Start work that publishes so many parts, each stored before the next."""
 
 
 async def serve(side: Side, more: dict[str, Callable[..., Awaitable[Any]]] | None = None) -> None:
-    """Do what the lines on stdin say until they end; each answer is a line on stdout."""
+    """Run the commands on stdin until it ends; each answer is a line on stdout."""
     numbers = itertools.count()
     orders: dict[str, Callable[..., Awaitable[Any]]] = {
         "admit": lambda **how: _admit(side, numbers, **how),
         "closed": lambda **how: _closed(side, numbers, **how),
+        "steps": lambda **how: _steps(side, **how),
         "events": lambda **how: _events(side, **how),
         **(more or {}),
     }
@@ -55,7 +60,7 @@ async def serve(side: Side, more: dict[str, Callable[..., Awaitable[Any]]] | Non
 async def _admit(
     side: Side, numbers: itertools.count[int], *, count: int, in_flight: int
 ) -> dict[str, float]:
-    """Work accepted in a second, and finished; CPU milliseconds for each."""
+    """Return the work accepted and finished per second, and CPU milliseconds for each."""
     handles: list[Any] = []
 
     async def one(_: int) -> None:
@@ -76,7 +81,7 @@ async def _admit(
 async def _closed(
     side: Side, numbers: itertools.count[int], *, count: int, in_flight: int
 ) -> list[float]:
-    """Milliseconds from accepted to the first line of the work, each waiting for its end."""
+    """Return the milliseconds from acceptance to the first line of the work, one after another."""
     taken: list[float] = []
 
     async def one(_: int) -> None:
@@ -84,11 +89,22 @@ async def _closed(
         handle = await side.accept(number)
         accepted = time.perf_counter()
         await side.finished(handle)
-        # It may have begun before whoever asked was awake again.
+        # It may have begun before the waiting side ran again.
         taken.append(max(0.0, side.first[number] - accepted) * 1e3)
 
     await crowd(one, count, in_flight)
     return taken
+
+
+async def _steps(side: Side, *, count: int, in_flight: int) -> dict[str, float]:
+    """Return the tasks of three steps that ended per second, and CPU milliseconds for each."""
+
+    async def one(number: int) -> None:
+        await side.finished(await side.steps(number))
+
+    async with _timed() as times:
+        await crowd(one, count, in_flight)
+    return {"tasks/s": count / times.seconds, "cpu ms": times.cpu / count * 1e3}
 
 
 async def _events(side: Side, *, count: int, in_flight: int, parts: int) -> dict[str, float]:

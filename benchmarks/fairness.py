@@ -1,22 +1,21 @@
-"""Whether one principal, with all it may have under way, makes another wait.
+"""Measures whether one principal, with the maximum number of requests, delays another one.
 
-Juliet has one request in flight at a time. She is measured alone and beside Romeo, who keeps 64
-slow skills in flight, or a flood of quick ones. Two measurements are made at once: at the acceptor,
-from her first byte sent to her last byte received, with all that waits in the sockets; and inside
-the component, from the read that brought her first byte to the write that took her last.
+Juliet has one request in flight at a time. She is measured alone and together with Romeo, who keeps
+64 slow skills in flight, or a flood of quick ones. Two measurements are made at once: at the
+acceptor, from her first byte sent to her last byte received, including the time in sockets; and
+inside the component, from the read of her first byte to the write of her last.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import processes
-from benchmarks.report import Line, Target
+from benchmarks.report import Line, Target, percentile
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, Acceptor, beside
 
@@ -28,7 +27,7 @@ _MOST_RATIO = Target(5, "at most")
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield the median and the 99th percentile of Juliet's waiting, beside Romeo and alone."""
+    """Yield the median and the 99th percentile of Juliet's waiting time, with Romeo and alone."""
     scenes: dict[str, tuple[Callable[[int], Traffic | None], int]] = {
         "alone": (lambda _: None, 0),
         f"{_SLOW} slow skills": (_sleeping, _SLOW),
@@ -47,7 +46,7 @@ def measure(runs: int) -> Iterator[Line]:
             acceptor.accept()
             ends[scene] = (acceptor, process, tap)
         for run in range(runs):
-            # Other ids each time: what is sent again is not done again.
+            # New ids each time, because a repetition is not executed.
             juliet = Traffic(DOMAIN, _SAMPLES, senders=JULIET, first=f"b{run:03}-")
             for scene, (crowd, size) in scenes.items():
                 latencies, answered = beside(ends[scene][0].socket, crowd(run), size, juliet)
@@ -68,16 +67,10 @@ def measure(runs: int) -> Iterator[Line]:
                 yield Line(
                     f"{name} {where}, {scene} / alone",
                     "µs",
-                    [_percentile(each, name) for each in found[scene]],
-                    [_percentile(each, name) for each in found["alone"]],
+                    [percentile(each, name) * 1e6 for each in found[scene]],
+                    [percentile(each, name) * 1e6 for each in found["alone"]],
                     target,
                 )
-
-
-def _percentile(latencies: list[float], name: str) -> float:
-    if name == "p50":
-        return statistics.median(latencies) * 1e6
-    return statistics.quantiles(latencies, n=100)[98] * 1e6
 
 
 def _flood(run: int) -> Traffic:

@@ -1,6 +1,6 @@
-"""The form of a skill, and what a filled-in one says, with its validation.
+"""Measures creating the form of a skill, and reading and validating a submitted one.
 
-The peer is `jsonschema` alone: the same values, already JSON, held against the same schema.
+The peer is `jsonschema` alone: the same values, already JSON, validated against the same schema.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ async def ticket(
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield the CPU time of a form made, and of one read."""
-    schema = ticket.inputs.schema
+    """Yield the CPU time of creating a form, and of reading one."""
+    schema = ticket.input_schema
     made = form_of(schema, "urn:fluux:agent:0#execute")
     filled = form_of(schema, "urn:fluux:agent:0#execute", values=_VALUES)
     given = Form(type="submit", fields=filled.fields)

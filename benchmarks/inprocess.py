@@ -1,7 +1,7 @@
-"""The road of an IQ without its socket: bytes in, bytes out, in this process and this thread.
+"""The path of an IQ without its socket: bytes in, bytes out, in this process and this thread.
 
-What is left out are the kernel, the event loop and the process at the other end, which is most of
-the noise: good for costs that differ by little, and for profiling.
+The kernel, the event loop and the process at the other end are left out; they cause most of the
+noise. So this is good for small differences in cost, and for profiling.
 
     python -m benchmarks.inprocess [SECONDS]      shows where the time goes
 """
@@ -15,67 +15,71 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, cast
 
+from pydantic import SecretStr
+
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
 from component.service import Service
-from component.service.remembering import Memories
-from component.service.rooms import Rooms
-from component.service.service import agent_at
-from component.service.watching import Watching
+from component.service.environment import Environment
+from component.service.memory import Memories
+from component.service.monitoring import Monitoring
+from component.service.options import agent_at
+from component.service.subsystems import Subsystems
 from component.settings import Agent, Server, Settings
-from component.skills import AnySkill
+from component.settings.memory import Memory
+from component.skills import Skill
 from component.storage import Storage
 from component.storage.stopped import StoppedContacts
 from xep.component_stream import AcceptorStream, ComponentStream
 
-_READ = 65536  # as much as the connection takes from the kernel at once
+_READ = 65536  # the maximum that the connection reads at once
 
 
 class InProcess:
-    """All rooms of the service, from the stream parser to the outbox, with skills of the caller's.
+    """All subsystems of the service, from the stream parser to the outbox, with the given skills.
 
-    Nothing here waits, so it takes only what is answered at once; and whatever turns to the
-    database fails, for there is none. For the same reason no record is kept.
+    Nothing here waits, so it accepts only requests that are answered at once; access to the
+    database fails, because there is none. For the same reason there is no audit log.
 
     Args:
         skills: besides the built-in ones.
-        change: is given the rooms, once, before anything comes in.
+        change: called with the subsystems, once, before any input.
     """
 
     def __init__(
-        self, skills: Iterable[AnySkill] = (), change: Callable[[Rooms], None] = lambda _: None
+        self, skills: Iterable[Skill] = (), change: Callable[[Subsystems], None] = lambda _: None
     ) -> None:
         settings = Settings(
-            server=Server(component_domain=DOMAIN, component_secret=SECRET),
+            server=Server(component_domain=DOMAIN, component_secret=SecretStr(SECRET)),
             agent=Agent(allowed_domains=("localhost",)),
+            memory=Memory(store="files"),
         )
         service = Service(settings)
         for skill in skills:
-            service.registry.add(skill)
+            service.catalog.registry.add(skill)
         storage = cast("Storage", _NoStorage())
-        contacts = StoppedContacts(storage, agent_at)
-        rooms = Rooms(
-            settings,
-            service.policy,
-            service.registry,
-            service.view,
-            storage,
-            contacts,
-            Watching(),
-            cast("Memories", None),  # for agents, of which there are none
-            home="benchmark",
+        subsystems = Subsystems(
+            Environment(
+                catalog=service.catalog,
+                storage=storage,
+                home="benchmark",
+                stopped=StoppedContacts(storage, agent_at(settings)),
+                monitoring=Monitoring(),
+                memories=cast("Memories", _NoMemories()),
+            )
         )
-        change(rooms)
-        self._outbox = rooms.outbox
+        change(subsystems)
+        stream = subsystems.stream
+        self._outbox = stream.outbox
         self._outbox.start()
         self._written: list[bytes] = []
-        rooms.flush = self._flush
-        self._router = rooms.router
+        stream.flush = self._flush
+        self._router = stream.router
         self._stream = ComponentStream(DOMAIN, SECRET)
         _shake_hands(self._stream)
 
     def receive(self, data: bytes | memoryview) -> bytes:
-        """Take what came in, a read at a time; give what goes out."""
+        """Process received bytes, a read at a time; return the output."""
         for start in range(0, len(data), _READ):
             events = self._stream.receive(bytes(data[start : start + _READ]))
             waiting = self._router.received(events)  # type: ignore[arg-type]
@@ -90,9 +94,15 @@ class InProcess:
         self._outbox.flush(self)
 
     def try_send(self, data: bytes | memoryview) -> int:
-        """Take what the outbox hands over, as a kernel with room."""
+        """Accept all output, like a kernel with room."""
         self._written.append(bytes(data))
         return len(data)
+
+
+class _NoMemories:
+    """For agents, of which there are none, and for commands, of which none is called."""
+
+    knowledge = None
 
 
 class _NoStorage:
@@ -115,7 +125,7 @@ def main() -> None:
     end = perf_counter() + seconds
     number = 0
     while perf_counter() < end:
-        # Other ids each time: what is sent again is not done again.
+        # New ids each time, because a repetition is not executed.
         traffic = Traffic(DOMAIN, count, first=f"a{number:05}-")
         replies = profile.runcall(service.receive, traffic.bytes)
         if not number:

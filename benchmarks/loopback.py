@@ -1,4 +1,4 @@
-"""A loopback acceptor against the component: the whole path, and nothing of a server's."""
+"""Measures the component with a loopback acceptor: the whole path, without a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS = {64: 10_000, 1: 2_000}
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield execute IQs answered in a second, and the CPU time that one takes."""
+    """Yield the execute IQs answered per second, and the CPU time of one."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         ends = {loop: _connected(stack, Path(name), loop) for loop in (*LOOPS, "slixmpp")}
         _check_alike([acceptor for acceptor, _ in ends.values()])
@@ -33,7 +33,7 @@ def measure(runs: int) -> Iterator[Line]:
                     acceptor.socket, Traffic(DOMAIN, count // 10, first=f"w{in_flight}-"), in_flight
                 )
             for run in range(runs):
-                # Other ids each time: what is sent again is not done again.
+                # New ids each time, because a repetition is not executed.
                 traffic = Traffic(DOMAIN, count, first=f"r{in_flight}-{run:03}-")
                 for loop, (acceptor, pid) in ends.items():
                     before = processes.cpu_seconds(pid)
@@ -60,7 +60,7 @@ def measure(runs: int) -> Iterator[Line]:
 
 
 def _connected(stack: contextlib.ExitStack, directory: Path, loop: str) -> tuple[Acceptor, int]:
-    """Start the component in a process of its own; its acceptor and its process id."""
+    """Start the component in its own process; return its acceptor and its process id."""
     acceptor = stack.enter_context(Acceptor())
     if loop == "slixmpp":
         command = processes.slixmpp(acceptor.port)
@@ -74,7 +74,7 @@ def _connected(stack: contextlib.ExitStack, directory: Path, loop: str) -> tuple
 
 
 def _check_alike(acceptors: list[Acceptor]) -> None:
-    """Raise AssertionError unless all give the same replies, but for quotes and their order."""
+    """Raise AssertionError unless all give the same replies, except for quotes and their order."""
     traffic = Traffic(DOMAIN, 50)
     replies = [canonical(drive(acceptor.socket, traffic, in_flight=1)[1]) for acceptor in acceptors]
     for other in replies[1:]:

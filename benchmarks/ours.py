@@ -24,13 +24,13 @@ _LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Tap:
-    """Sits between the socket and everything else, and times the IQs whose ids begin with b.
+    """Times the IQs whose ids begin with b, at the socket.
 
-    From the moment at which a read has brought an IQ to the moment at which the kernel has the last
-    byte of its answer. An IQ or an answer whose head is cut by a read or a write is left out.
+    The time is from the read of an IQ to the moment at which the kernel has the last byte of its
+    answer. An IQ or an answer whose head is divided by a read or a write is left out.
 
     Attributes:
-        latencies: the id of each IQ, and the seconds that its answer took.
+        latencies: the id of each IQ, and the seconds until its answer.
     """
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class Tap:
         self._asked: tuple[str, float] | None = None
 
     def received(self, data: bytes) -> None:
-        """Look at what was read."""
+        """Inspect received data."""
         id_ = _measured_id(data)
         if id_ is not None:
             self._asked = (id_, perf_counter())
 
     def sent(self, data: bytes | memoryview, count: int) -> None:
-        """Look at what was written."""
+        """Inspect sent data."""
         if self._asked is None:
             return
         asked, since = self._asked
@@ -54,7 +54,7 @@ class Tap:
 
 
 def _measured_id(data: bytes) -> str | None:
-    """The first id that begins with b and stands in a whole tag; None if there is none."""
+    """Return the first id that begins with b and stands in a whole tag; None if there is none."""
     begin = data.find(b" id='b")
     end = -1 if begin < 0 else data.find(b"'", begin + 6)
     if end < 0 or data.find(b">", end) < 0:

@@ -1,14 +1,13 @@
-"""slixmpp as a component that gives the same answer to the same IQ as our `echo`, and no more.
+"""slixmpp as a component that gives the same answer to the same IQ as our `echo`.
 
     AGENT_SECRET=… python -m benchmarks.peer DOMAIN PORT
 
-It has no policy, no registry, no validation, no limits. It is written as slixmpp's documentation
-shows, without plugins, on uvloop, which makes it a little faster.
+It has no policy, registry, validation or limits. It is written as in slixmpp's documentation,
+without plugins, on uvloop, which makes it a little faster.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import Any
@@ -49,6 +48,4 @@ async def main(domain: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])), loop_factory=uvloop.new_event_loop) if (
-        sys.version_info >= (3, 12)
-    ) else uvloop.run(main(sys.argv[1], int(sys.argv[2])))
+    uvloop.run(main(sys.argv[1], int(sys.argv[2])))

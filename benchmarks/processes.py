@@ -1,4 +1,4 @@
-"""The processes under test: the service and its peer, each on its own, and what they take."""
+"""The processes under test, the service and its peer, and their resource usage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ level = "warning"
 
 
 def agent_toml(directory: Path, port: int, *, backend: str = "trio", domain: str = DOMAIN) -> Path:
-    """Write a configuration that leaves everything at its default that can be."""
+    """Write a configuration with as many defaults as possible."""
     file = directory / f"agent-{backend}-{port}.toml"
     data = data_of(directory, port, backend)
     file.write_text(
@@ -48,7 +48,7 @@ def agent_toml(directory: Path, port: int, *, backend: str = "trio", domain: str
 
 
 def data_of(directory: Path, port: int, backend: str = "trio") -> Path:
-    """Return the data directory that such a configuration names."""
+    """Return the data directory of such a configuration."""
     return directory / f"data-{backend}-{port}"
 
 
@@ -67,7 +67,7 @@ def slixmpp(port: int, domain: str = DOMAIN) -> list[str]:
 def running(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command until the block ends; what it says goes to our stderr."""
+    """Run a command until the block ends; its output goes to our stderr."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -94,7 +94,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_megabytes(pid: int) -> float:
-    """Return how much of a process is in memory (VmRSS)."""
+    """Return the resident memory of a process (VmRSS)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -1,7 +1,8 @@
 """Measurements as lines of a table.
 
-Absolute figures belong to one machine at one moment; ratios of one run travel. So a line keeps what
-each run gave for us and for the peer, and its ratio is the median of the ratios of the runs.
+Absolute values belong to one machine at one time; ratios of one run are comparable. So a line
+stores the values of each run for us and for the peer, and its ratio is the median of the ratios of
+the runs.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a line is held against: its ratio, or our own figure where there is no peer."""
+    """The target of a line: its ratio, or our own value if there is no peer."""
 
     bound: float
     sense: Literal["at least", "at most"]
     of: Literal["ratio", "ours"] = "ratio"
 
     def met(self, value: float) -> bool:
-        """Tell whether the value is within the bound."""
+        """Return whether the value is within the limit."""
         return value >= self.bound if self.sense == "at least" else value <= self.bound
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One measurement: `ours` and `peer` hold one figure per run, in `unit`."""
+    """One measurement: `ours` and `peer` have one value per run, in `unit`."""
 
     name: str
     unit: str
@@ -55,11 +56,18 @@ class Line:
         return value is not None and self.target.met(value)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all there is, every run included."""
+        """Return all data, every run included."""
         return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
 
 HEAD = ("measurement", "unit", "ours", "peer", "ratio", "runs' ratios", "target", "met")
+
+
+def percentile(values: Sequence[float], name: str) -> float:
+    """Return "p50" or "p99" of the values, in their unit."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100)[{"p50": 49, "p99": 98}[name]]
 
 
 def cells(line: Line) -> tuple[str, ...]:

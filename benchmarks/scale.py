@@ -1,4 +1,4 @@
-"""Ten skills against ten thousand: what it costs to execute one, and to show a page of them."""
+"""Compares ten skills with ten thousand: the cost of executing one, and of listing a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.inprocess import InProcess
 from benchmarks.report import Line, Target
 from benchmarks.traffic import SENDERS, Traffic
 from benchmarks.wire_end import DOMAIN
-from component.skills import AnySkill, skill
+from component.skills import Skill, skill
 
 FEW, MANY = 10, 10_000
 _SIZES = (100, 1_000, 10_000)
@@ -23,7 +23,7 @@ _SET = "<set xmlns='http://jabber.org/protocol/rsm'><max>50</max><after>{after}<
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield what more skills add to a request."""
+    """Yield the additional cost of more skills for a request."""
     services = {size: InProcess(numbered(size)) for size in (FEW, *_SIZES)}
     yield _executing(services, runs)
     for face, payload in _FACES.items():
@@ -33,7 +33,7 @@ def measure(runs: int) -> Iterator[Line]:
 def _executing(services: dict[int, InProcess], runs: int) -> Line:
     costs: dict[int, list[float]] = {FEW: [], MANY: []}
     for run in range(runs * 4):
-        # Other ids each time: what is sent again is not done again.
+        # New ids each time, because a repetition is not executed.
         traffic = Traffic(DOMAIN, 64 * 20, first=f"r{run:03}-")
         order = (FEW, MANY) if run % 2 else (MANY, FEW)
         for size in order:
@@ -43,12 +43,12 @@ def _executing(services: dict[int, InProcess], runs: int) -> Line:
 
 
 def _quartets(costs: list[float], runs: int) -> list[float]:
-    """The best of each four: what else the machine did can only have added to a cost."""
+    """Return the minimum of each four: other load on the machine can only add to a cost."""
     return [min(costs[run * 4 : run * 4 + 4]) for run in range(runs)]
 
 
 def _paging(services: dict[int, InProcess], runs: int, face: str, payload: str) -> Iterator[Line]:
-    """Pages from the middle of the list; each is asked for by somebody who has not seen it."""
+    """Yield the cost of pages from the middle of the list, each requested by a new requester."""
     asked = {size: _requests(size, payload) for size in _SIZES}
     first = {size: _cost(services[size], asked[size][:1][0], 1) for size in _SIZES}
     costs: dict[int, list[float]] = {size: [] for size in _SIZES}
@@ -85,7 +85,7 @@ def _requests(size: int, payload: str) -> list[bytes]:
 
 
 def _cost(service: InProcess, data: bytes | memoryview, count: int) -> float:
-    """Microseconds of CPU time for each of `count` requests."""
+    """Return the microseconds of CPU time for each of `count` requests."""
     before = thread_time()
     replies = service.receive(data)
     used = thread_time() - before
@@ -93,10 +93,10 @@ def _cost(service: InProcess, data: bytes | memoryview, count: int) -> float:
     return used / count * 1e6
 
 
-def numbered(size: int) -> list[AnySkill]:
+def numbered(size: int) -> list[Skill]:
     """Return `size` skills of the usual length, beside the built-in ones."""
 
-    def one(number: int) -> AnySkill:
+    def one(number: int) -> Skill:
         @skill(name=f"skill-{number:05}", tags=("numbered",), inline=True, destructive=False)
         def work(text: str) -> str:
             """Do what skills do, with a description of a usual length, so that it says something.

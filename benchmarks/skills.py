@@ -1,9 +1,9 @@
-"""What a skill costs beyond its own work, and whether many skills cost more than few.
+"""Measures the cost of a skill beyond its own work, and whether many skills cost more than few.
 
     python -m benchmarks.skills
 
-Each figure is the median of five rounds, in CPU time, so that what else runs counts less. Ratios
-travel between machines, absolute figures do not.
+Each value is the median of five rounds, in CPU time, so that other load matters less. Ratios are
+comparable between machines, absolute values are not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from component.skills import AnySkill, Registry, call_inline, prepare, skill
+from component.skills import Registry, Skill, call_inline, prepare, skill
 from component.skills.builtin import echo
 from component.skills.conformance_fixtures import conformance_skills
 
@@ -31,7 +31,7 @@ def main() -> None:
     sent = b'{"a": 1, "b": 2}'
     print(f"add of two integers, as JSON         {measure(lambda: _run(add, (), sent)):8.2f} µs")
 
-    # Interleaved, so that what else the machine does falls on both alike.
+    # Interleaved, so that other load affects both alike.
     pairs = [(_once(lambda: _ask(few)), _once(lambda: _ask(many))) for _ in range(4 * ROUNDS)]
     ten, thousands = (statistics.median(side) for side in zip(*pairs, strict=True))
     print(f"view, look-up and execute, {FEW:6} skills {ten:6.2f} µs")
@@ -63,11 +63,11 @@ def _once(work: Callable[[], object], times: int = 20_000) -> float:
     return (time.process_time() - start) / times * 1e6
 
 
-def _run(made: AnySkill, texts: tuple[tuple[str, str], ...], json: bytes | None = None) -> object:
+def _run(made: Skill, texts: tuple[tuple[str, str], ...], json: bytes | None = None) -> object:
     return call_inline(made, prepare(made, texts, json))
 
 
-def _execute(made: AnySkill) -> object:
+def _execute(made: Skill) -> object:
     return _run(made, (("text", "hello"),))
 
 
@@ -77,12 +77,12 @@ def _ask(registry: Registry) -> object:
     return _execute(found)
 
 
-def _everything(_: AnySkill) -> bool:
+def _everything(_: Skill) -> bool:
     return True
 
 
 def _registry(size: int) -> Registry:
-    def numbered(number: int) -> AnySkill:
+    def numbered(number: int) -> Skill:
         @skill(name=f"skill-{number:05}", tags=("numbered",), inline=True)
         def work(text: str) -> str:
             """Do what skills do, with a description of a usual length, so that it says something.

@@ -1,4 +1,4 @@
-"""The requests that are sent, made beforehand, and whether each got the answer it deserves."""
+"""The requests of the benchmarks, created in advance, and the check of their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EXECUTE = "urn:fluux:agent:0#execute"
 END = b"</iq>"
 SENDERS = tuple(f"user{number}@localhost/phone{number}" for number in range(8))
 
-# What everything is compared on: the skill `echo` with a text that makes an IQ of 260 bytes.
+# The common request: the skill `echo` with a text that makes an IQ of 260 bytes.
 _IQ = (
     "<iq id='{id}' type='set' to='{to}' from='{sender}'>"
     "<execute xmlns='urn:fluux:agent:0#execute' skill='{skill}'>"
@@ -19,10 +19,10 @@ _SIZE = 260
 
 
 class Traffic:
-    """Many execute IQs of one size, one behind the other, each with an id of its own.
+    """Many execute IQs of one size in a row, each with its own id.
 
-    `first` is the letter that their ids begin with. Without `senders` the IQs carry no `from`, as
-    a client sends them.
+    `first` is the first letter of their ids. Without `senders` the IQs have no `from`, as a client
+    sends them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Traffic:
             raise ValueError("the IQs differ in size: give senders of one length")
 
     def __getitem__(self, wanted: slice) -> memoryview:
-        """The bytes of the IQs from `start` to `stop`."""
+        """Return the bytes of the IQs from `start` to `stop`."""
         return self.bytes[wanted.start * self.size : wanted.stop * self.size]
 
     @staticmethod

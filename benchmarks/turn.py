@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks import processes
 from benchmarks.durable import Worker
@@ -36,7 +37,7 @@ def measure(runs: int) -> Iterator[Line]:
     """Yield what each of the others takes beside ours."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = _endpoint(stack, directory)
+        url = scripted_model(stack, directory, _SCRIPT)
         names = (
             ("ours", "trio"),
             ("bare", "trio"),
@@ -101,9 +102,10 @@ def measure(runs: int) -> Iterator[Line]:
     )
 
 
-def _endpoint(stack: contextlib.ExitStack, directory: Path) -> str:
+def scripted_model(stack: contextlib.ExitStack, directory: Path, steps: list[Any]) -> str:
+    """Run a model that gives these answers in turn; return its base URL."""
     script = directory / "script.json"
-    script.write_text(json.dumps(_SCRIPT))
+    script.write_text(json.dumps(steps))
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.component.models.endpoint", str(script)],
         cwd=processes.ROOT,

@@ -77,6 +77,7 @@ def _bare(url: str) -> Turn:
                 return said.content or ""
             messages.append(said.model_dump(exclude_none=True))
             for call in said.tool_calls:
+                assert call.type == "function"
                 result = lookup(**json.loads(call.function.arguments))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
@@ -196,7 +197,7 @@ class _Tools:
     async def outcome(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
-    async def give_up(self, caller: Any, call: Any, task: str) -> None:
+    async def give_up(self, caller: Any, call: Any, task: str | None) -> None:
         raise NotImplementedError
 
 
@@ -206,8 +207,9 @@ class _Voice:
         self.said: dict[str, str] = {}
 
     def say(self, reply: Any) -> bool:
-        self.said[reply.to.id] = reply.body
-        self.waited_for[reply.to.id].set()
+        turn = reply.id.removesuffix(".answer")
+        self.said[turn] = reply.text
+        self.waited_for[turn].set()
         return True
 
     async def answer(self, turn: str) -> str:
@@ -236,7 +238,7 @@ class _Instant:
         from component.models.protocol import Completion
 
         await anyio.lowlevel.checkpoint()
-        return Completion(text="The tide is high at noon.")
+        return Completion.of(text="The tide is high at noon.")
 
     def tokens(self, text: str) -> int:
         return len(text) // 3
@@ -249,32 +251,36 @@ class _Quiet:
 
 class _Ours:
     def __init__(self, conversations: Any, voice: _Voice, model: list[Any]) -> None:
-        from component.agent.protocol import Incoming
+        from component.agent.requests import MessageStarter, TurnRequest
+        from component.messages.inbound import Conversation, ReplyAddress
         from xep.jid import JID
 
         self._model = model
         self._conversations = conversations
         self._voice = voice
         self._numbers = itertools.count()
-        self._new = Incoming
-        self._jid = JID
-        self._target = JID.parse("assistant@agent.example.org")
+        target = JID.parse("assistant@agent.example.org")
+
+        def request(turn: str, person: str) -> TurnRequest:
+            principal = JID(person, "example.org")
+            sender = JID(person, "example.org", "phone")
+            return TurnRequest(
+                id=turn,
+                starter=MessageStarter(sender),
+                conversation=Conversation(target, principal),
+                principal=principal,
+                reply_to=ReplyAddress(str(sender), target),
+                text=QUESTION,
+            )
+
+        self._request = request
 
     async def turn(self, person: int | None = None) -> str:
         number = next(self._numbers)
         name = f"person{number % _PEOPLE if person is None else person}"
         turn = f"turn-{number}"
         self._voice.waited_for[turn] = anyio.Event()
-        await self._conversations.received(
-            self._new(
-                id=turn,
-                agent="assistant",
-                principal=self._jid(name, "example.org"),
-                requester=self._jid(name, "example.org", "phone"),
-                target=self._target,
-                body=QUESTION,
-            )
-        )
+        await self._conversations.received(self._request(turn, name))
         return await self._voice.answer(turn)
 
     async def active(self, *, sessions: int) -> float:
@@ -302,11 +308,11 @@ class _Ours:
 
 @asynccontextmanager
 async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
-    from component.agent.conversations import Conversations
-    from component.agent.engine import Engine
+    from component.agent.conversations import ConversationPorts, Conversations
+    from component.agent.engine import Engine, EngineLimits
     from component.agent.profile import Profile
     from component.audit.record import Audit, AuditOptions
-    from component.budget.book import BudgetBook, Limit, Limits
+    from component.budget.book import BudgetBook, BudgetLimits, Limit
     from component.memory.files import open_root
     from component.memory.index import Index
     from component.memory.knowledge import Knowledge, Memo
@@ -314,7 +320,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.memory.sessions import Sessions
     from component.memory.sharing import Sharing
     from component.models.catalog import resolve
-    from component.models.openai_compatible import OpenAICompatible
+    from component.models.hosted import HostedModel
     from component.policy.persons import Persons
     from component.settings.agents import Loop
     from component.settings.llm import ModelChoice
@@ -327,9 +333,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     await anyio.Path(memory).mkdir(parents=True)
     layout = Layout(open_root(memory))
     voice = _Voice()
-    endpoint = OpenAICompatible(
-        resolve(ModelChoice(provider="vllm", model=MODEL, base_url=url), "llm")
-    )
+    endpoint = HostedModel(resolve(ModelChoice(provider="vllm", model=MODEL, base_url=url), "llm"))
     model: list[Any] = [endpoint]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(endpoint.aclose)
@@ -337,7 +341,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
         audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
         limit = Limit(tokens=10**9, usd=10**6)
         budgets = BudgetBook(
-            storage, Limits(agents={"assistant": limit}, principal=limit, task=limit), audit
+            storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit
         )
         index = Index(directory / "memory.db")
         stack.callback(index.close)
@@ -357,7 +361,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
             scanner=_Quiet(),
             budgets=budgets,
             record=audit,
-            loop=Loop(),
+            limits=EngineLimits(loop=Loop()),
         )
 
         async def profiles(key: Any) -> Profile:
@@ -368,11 +372,13 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
 
         conversations = Conversations(
             engine=engine,
-            profiles=profiles,
+            ports=ConversationPorts(
+                profiles=profiles,
+                voice=voice,
+                persons=Persons(info, lambda who: who.domain == "agent.example.org"),
+            ),
             storage=storage,
             home="here",
-            voice=voice,
-            persons=Persons(info, "agent.example.org"),
             loop=Loop(),
         )
         group = await stack.enter_async_context(anyio.create_task_group())

@@ -1,7 +1,7 @@
-"""What ten thousand tasks that wait for a person cost a service that has other things to do.
+"""Measures what ten thousand tasks that wait for a person cost a service with other work.
 
-Three services, each with its acceptor: without a task, so without the engine; with one task that
-waits; and with 10,000.
+Three services, each with its acceptor: without a task, so without the engine; with one waiting
+task; and with 10,000.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Service:
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Yield latency, memory and CPU beside tasks that wait, and the start with them."""
+    """Yield latency, memory and CPU time with waiting tasks, and the start with them."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         waiting = {_NONE: 0, _ONE: 1, _ALL: MANY}
@@ -48,7 +48,7 @@ def measure(runs: int) -> Iterator[Line]:
                 anyio.run(leave_waiting, directory / scene, count)
         with contextlib.ExitStack() as stack:
             services = {scene: _started(stack, directory, scene) for scene in waiting}
-            yield from _resting(services, runs)  # first, or what was answered takes memory too
+            yield from _resting(services, runs)  # first, because answered requests take memory too
             yield from _executing(services, runs)
         yield from _starting(directory, runs)
 
@@ -63,7 +63,7 @@ def _started(stack: contextlib.ExitStack, directory: Path, scene: str) -> _Servi
 
 
 def _configured(directory: Path, acceptor: Acceptor, scene: str) -> Path:
-    """A configuration whose data directory holds a copy of the tasks of the scene."""
+    """Return a configuration whose data directory holds a copy of the tasks of the scene."""
     config = processes.agent_toml(directory, acceptor.port)
     data = processes.data_of(directory, acceptor.port)
     if scene != _NONE:
@@ -72,14 +72,15 @@ def _configured(directory: Path, acceptor: Acceptor, scene: str) -> Path:
 
 
 def _executing(services: dict[str, _Service], runs: int) -> Iterator[Line]:
-    """Skills that are answered at once, which have nothing to do with tasks.
+    """Yield the cost of skills that are answered at once and do not use tasks.
 
-    Rounds are short and go to one service after the other, and the best of a run counts: what else
-    the machine did can only have added to it.
+    Rounds are short and alternate between the services, and the best of a run counts: other load on
+    the machine can only add to it.
     """
     scenes = (_NONE, _ALL)
     for in_flight, count in _COUNTS.items():
-        _rounds(services, scenes, in_flight, count, "w")  # not counted: the engine loads meanwhile
+        # not counted: the engine is loaded in the meantime
+        _rounds(services, scenes, in_flight, count, "w")
         found = [
             _rounds(services, scenes if run % 2 else scenes[::-1], in_flight, count, f"{run:02}")
             for run in range(runs)
@@ -97,12 +98,14 @@ def _executing(services: dict[str, _Service], runs: int) -> Iterator[Line]:
 def _rounds(
     services: dict[str, _Service], scenes: tuple[str, ...], in_flight: int, count: int, name: str
 ) -> dict[str, tuple[float, float]]:
-    """Microseconds of an IQ, on the wire and of CPU, in the best of the rounds of each service."""
+    """Return the microseconds of an IQ, in latency and CPU time, in the best of the rounds of each
+    service.
+    """
     found: dict[str, list[tuple[float, float]]] = {scene: [] for scene in scenes}
     for number in range(_ROUNDS):
         for scene in scenes:
             acceptor, pid = services[scene].acceptor, services[scene].pid
-            # Other ids each time: what is sent again is not done again.
+            # New ids each time, because a repetition is not executed.
             traffic = Traffic(DOMAIN, count, first=f"{in_flight:02}-{name}-{number:02}-")
             before = processes.cpu_seconds(pid)
             seconds, replies = drive(acceptor.socket, traffic, in_flight)
@@ -141,7 +144,7 @@ def _resting(services: dict[str, _Service], runs: int) -> Iterator[Line]:
 
 
 def _starting(directory: Path, runs: int) -> Iterator[Line]:
-    """From nothing to the handshake, which does not wait for what was left."""
+    """Yield the time to the handshake, which does not wait for stored tasks."""
     seconds: dict[str, list[float]] = {_NONE: [], _ALL: []}
     with contextlib.ExitStack() as stack:
         ends = {}

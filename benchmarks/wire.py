@@ -1,14 +1,15 @@
-"""The stream parser against the bare XML parser it stands on: what framing and limits cost.
+"""Compares the stream parser with the bare XML parser that it uses: the cost of framing and limits.
 
 `python -m benchmarks.wire` prints stanzas per second of CPU time. The peer is `XMLPullParser`
-alone: it reads the same chunks and gives up its events, but knows no limits, refuses nothing and
-sizes nothing.
+alone: it reads the same chunks and returns its events, but has no limits, refuses nothing and does
+not measure sizes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from xml.etree.ElementTree import XMLPullParser
 
 from benchmarks.report import Line, cells, table
@@ -23,7 +24,7 @@ Receive = Callable[[bytes], object]
 
 
 def execute(number: int, text: str = "the text that is to be echoed") -> bytes:
-    """Give an execute request of about 260 bytes."""
+    """Return an execute request of about 260 bytes."""
     return (
         f"<iq from='alice@example.org/desk' to='assistant@agent.example.org' type='set'"
         f" id='q{number:06}'><execute xmlns='urn:fluux:agent:0#execute' skill='echo'>"
@@ -39,19 +40,19 @@ def _chunks(text: str = "the text that is to be echoed in the answer") -> list[b
 
 
 def _cut(chunks: list[bytes]) -> list[bytes]:
-    """The same bytes, every chunk ending within a stanza."""
+    """Return the same bytes in chunks that each end within a stanza."""
     whole, size = b"".join(chunks), len(chunks[0])
     ends = [100, *range(100 + size, len(whole), size), len(whole)]
     return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _odd(chunks: list[bytes]) -> list[bytes]:
-    """Stanzas inside stanzas, which take the careful way."""
+    """Return stanzas inside stanzas, which need the slow path."""
     return [chunk.replace(b"</execute>", b"<iq/></execute>") for chunk in chunks]
 
 
 def _bare() -> Receive:
-    parser = XMLPullParser()
+    parser: Any = XMLPullParser()
     parser.feed(HEADER)
 
     def receive(data: bytes) -> None:
@@ -86,7 +87,7 @@ def _rate(receive: Receive, chunks: list[bytes]) -> float:
 
 
 def measure(runs: int) -> Iterator[Line]:
-    """Measure each case `runs` times, we and the bare parser in turn."""
+    """Measure each case `runs` times, ours and the bare parser alternately."""
     plain = _chunks()
     cases = {
         "StreamParser": (_parser, plain),

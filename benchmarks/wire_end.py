@@ -1,12 +1,11 @@
-"""The other end of the wire: blocking sockets that send what was made before and count the answers.
+"""The other end of the connection: blocking sockets that send prepared data and count the answers.
 
-They look for `</iq>` and nothing else, so that what is measured is the component and not them. What
-came is kept and read properly when the clock has stopped.
+They only search for `</iq>`, so that the component is measured and not this end. Received data is
+stored and parsed after the measurement.
 """
 
 from __future__ import annotations
 
-import base64
 import secrets
 import socket
 import struct
@@ -14,19 +13,21 @@ from time import perf_counter
 from typing import Self
 
 from benchmarks.traffic import END, Traffic
+from tests.servers.raw_client import TlsSocket
 from xep.component_stream import AcceptorStream, HandshakeReceived
 from xep.stream import StreamOpened
 
 _PATIENCE_S = 60
 _MOST = 1 << 18
+Stream = socket.socket | TlsSocket
 DOMAIN = "agent.localhost"
 SECRET = "secret of the component"
 
 
 class Acceptor:
-    """The server's end of a component stream (XEP-0114) on a loopback port of its own.
+    """The server's side of a component stream (XEP-0114) on its own loopback port.
 
-    `accept` waits for a component and shakes hands; `socket` is then its stream.
+    `accept` waits for a component and performs the handshake; `socket` is then its stream.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class Acceptor:
         self.close()
 
     def accept(self) -> float:
-        """Let a component in; give the moment at which it had proved that it knows the secret."""
+        """Accept a component; return the time at which it had proved the secret."""
         self.socket, _ = self._listener.accept()
         _be_patient(self.socket)
         stream = AcceptorStream()
@@ -57,7 +58,7 @@ class Acceptor:
                     return seen
 
     def hang_up(self) -> None:
-        """Close the stream without a word, so that another component may come."""
+        """Close the stream abruptly, so that another component may connect."""
         self.socket.close()
 
     def close(self) -> None:
@@ -67,40 +68,10 @@ class Acceptor:
             self.socket.close()
 
 
-def log_in(port: int, user: str, password: str) -> socket.socket:
-    """Log in to a server on the loopback in the clear (SASL PLAIN) and bind a resource."""
-    sock = socket.create_connection(("127.0.0.1", port))
-    _be_patient(sock)
-    head = (
-        b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'"
-        b" to='localhost' version='1.0'>"
-    )
-    proof = base64.b64encode(f"\0{user}\0{password}".encode())
-    for said, expected in (
-        (head, b"</stream:features>"),
-        (
-            b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
-            + proof
-            + b"</auth>",
-            b"<success",
-        ),
-        (head, b"</stream:features>"),
-        (
-            b"<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>",
-            END,
-        ),
-    ):
-        sock.sendall(said)
-        heard = b""
-        while expected not in heard:
-            more = sock.recv(_MOST)
-            assert more, f"the server closed instead of sending {expected!r}: {heard!r}"
-            heard += more
-    return sock
-
-
-def drive(sock: socket.socket, traffic: Traffic, in_flight: int) -> tuple[float, bytes]:
-    """Send all of `traffic`, never more than `in_flight` unanswered; seconds taken, and replies."""
+def drive(sock: Stream, traffic: Traffic, in_flight: int) -> tuple[float, bytes]:
+    """Send all of `traffic`, with at most `in_flight` unanswered; return the seconds, and the
+    replies.
+    """
     count = traffic.count
     sent = min(in_flight, count)
     answered = 0
@@ -124,7 +95,7 @@ def drive(sock: socket.socket, traffic: Traffic, in_flight: int) -> tuple[float,
     return perf_counter() - start, b"".join(heard)
 
 
-_LOOKED_FOR = b"id='b"  # no longer than END, so that one tail serves both
+_LOOKED_FOR = b"id='b"  # no longer than END, so that one tail is enough for both
 
 
 def beside(
@@ -189,6 +160,6 @@ def _drain(sock: socket.socket, under_way: int, tail: bytes) -> None:
 
 def _be_patient(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A time-out of the kernel's: one of Python's costs another system call for each read.
+    # A time-out of the kernel: one of Python needs another system call for each read.
     patience = struct.pack("ll", _PATIENCE_S, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)

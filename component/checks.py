@@ -1,4 +1,4 @@
-"""What `xmpp-agent doctor` looks at: each thing that can be wrong, one after the other."""
+"""The checks of `xmpp-agent doctor`, one after another."""
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
@@ -8,15 +8,27 @@ from anyio import to_thread
 
 from component.audit.opening import check_writable
 from component.checks_of_agents import Check, check_agents, check_watching
-from component.connection.connection import ComponentConnection
+from component.checks_of_builtins import check_builtins
+from component.checks_of_homes import check_homes
+from component.checks_of_mcp import check_mcp
+from component.checks_of_sandbox import check_sandbox
+from component.checks_of_webhooks import check_webhooks
+from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
+from component.handlers.avatars import AvatarError
+from component.handlers.privileges import PrivilegeHandler
+from component.pep_memory.privileges import Privileges
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
-from component.router.router import Event, Router, RouterOptions
+from component.router.faults import PlainErrors
+from component.router.router import Router, RouterOptions, StanzaEvent
 from component.router.table import IQRoute, Request
 from component.service import connection_options, load_skills, make_policy
+from component.service.account_home import server_software
+from component.service.options import addresses, privileged_domains
+from component.service.profiles import contact_profiles
 from component.settings import Settings
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import DirectoryInUseError, Storage, StorageError
@@ -33,10 +45,7 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     What rests on something that failed is not looked at. With `repair`, files that others may read
     are closed to them.
     """
-    for check in (_notice(settings), _policy(settings), _skills(settings)):
-        if check is not None:
-            yield check
-    async for check in _models(settings):
+    async for check in _check_offers(settings):
         yield check
     storage = await _storage(settings)
     yield storage
@@ -51,15 +60,35 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         return
     async for check in check_watching(settings):
         yield check
+    for check in check_webhooks(settings):
+        yield check
     connection, established = await _connection(settings)
     yield connection
     if established is not None:
         yield Check(
             "probe",
             "ok",
-            f"an IQ to our own domain came back in {established.round_trip_s * 1000:.1f} ms",
+            f"an IQ to the agent's own address came back in {established.round_trip_s * 1000:.1f}"
+            " ms",
         )
-        yield await _ordinary_iq(settings)
+        for check in await _ordinary_iqs(settings):
+            yield check
+
+
+async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
+    """Look at what the service offers, and at the models, servers and APIs that it uses."""
+    for check in (_notice(settings), _policy(settings), _avatars(settings), _skills(settings)):
+        if check is not None:
+            yield check
+    for check in await to_thread.run_sync(_directories, settings):
+        yield check
+    async for check in _models(settings):
+        yield check
+    async for check in check_mcp(settings):
+        yield check
+    yield await check_sandbox()
+    async for check in check_builtins(settings):
+        yield check
 
 
 def _notice(settings: Settings) -> Check | None:
@@ -74,18 +103,30 @@ def _policy(settings: Settings) -> Check:
     domains = settings.allowed_domains
     jids = settings.agent.allowed_jids
     if jids == () or domains == ():
-        return Check("policy", "warning", "nobody may use the agent: an allow-list is empty")
+        return Check(
+            "policy",
+            "warning",
+            "nobody may use the agent, because allowed_jids or allowed_domains is empty",
+        )
     if jids is not None and jids != ("*",):
         shut_out = [jid for jid in jids if not policy.admits(JID.parse(jid))]
         if shut_out:
             text = (
-                f"{', '.join(shut_out)} can never come in: a sender must pass both lists, and "
-                "agent.allowed_domains does not hold that domain"
+                f"{', '.join(shut_out)} cannot use the agent: a sender must be in both lists,"
+                " and agent.allowed_domains does not contain that domain"
             )
             return Check("policy", "warning", text)
     who = "everybody" if jids is None or jids == ("*",) else f"{len(jids)} accounts"
     where = "every domain" if domains == ("*",) else ", ".join(domains)
     return Check("policy", "ok", f"{who} of {where} may use the agent")
+
+
+def _avatars(settings: Settings) -> Check | None:
+    try:
+        contact_profiles(settings)
+    except AvatarError as error:
+        return Check("avatar", "failed", str(error))
+    return None
 
 
 def _skills(settings: Settings) -> Check:
@@ -96,11 +137,30 @@ def _skills(settings: Settings) -> Check:
     return Check("skills", "ok", f"{len(registry)} skills are offered")
 
 
+def _directories(settings: Settings) -> Sequence[Check]:
+    """Look at the manifests of the skills that are installed in directories."""
+    if not settings.skills.directories:
+        return ()
+    # Imported only where there are directories.
+    from component.sources.directories.found import look  # noqa: PLC0415
+
+    found, problems = look([one.absolute() for one in settings.skills.directories], {})
+    broken = [one for one in found.values() if one.content is None]
+    checks = [Check("skills", "warning", problem) for problem in problems]
+    checks += [
+        Check("skills", "warning", f"{one.name} cannot be loaded: {one.problem}") for one in broken
+    ]
+    if not checks:
+        text = f"{len(found)} skills are installed; `xmpp-agent skills list` says which are offered"
+        checks.append(Check("skills", "ok", text))
+    return checks
+
+
 async def _models(settings: Settings) -> AsyncIterator[Check]:
     if settings.llm is None:
-        yield Check("model", "ok", "there is none: agents answer commands, not words")
+        yield Check("model", "ok", "no language model is configured: agents only answer commands")
         return
-    # Who has none need not load what asks them.
+    # Imported only if there is a model.
     from component.models.looking import look  # noqa: PLC0415
     from component.service.options import own_models  # noqa: PLC0415
 
@@ -119,7 +179,7 @@ async def _storage(settings: Settings) -> Check:
             return Check("storage", "ok", f"{storage.directory}{where} can be written to")
     except DirectoryInUseError as error:
         # A second connection would take stanzas away from the service where a server allows two.
-        text = f"{error} If that is the service: its connection is not tried while it runs."
+        text = f"{error} If that process is the service, stop it to check the connection."
         return Check("storage", "warning", text)
     except StorageError as error:
         return Check("storage", "failed", str(error))
@@ -134,7 +194,7 @@ def _permissions(settings: Settings, repair: bool) -> Check | None:
     if not repair:
         text = (
             f"{found[0]}{more} can be read or written by other users of this machine; "
-            "`xmpp-agent doctor --repair` takes these permissions away"
+            "`xmpp-agent doctor --repair` removes these permissions"
         )
         return Check("permissions", "warning", text)
     try:
@@ -143,7 +203,7 @@ def _permissions(settings: Settings, repair: bool) -> Check | None:
     except OSError as error:
         text = f"the permissions of {error.filename} cannot be changed: {error.strerror}"
         return Check("permissions", "failed", text)
-    return Check("permissions", "ok", f"{found[0]}{more} can no longer be read by other users")
+    return Check("permissions", "ok", f"{found[0]}{more} is no longer accessible to other users")
 
 
 async def _connection(settings: Settings) -> tuple[Check, Established | None]:
@@ -152,55 +212,72 @@ async def _connection(settings: Settings) -> tuple[Check, Established | None]:
     except ConnectionFailed as error:
         if error.code == "conflict":
             text = (
-                "the server knows the domain and the secret, and another process is connected with "
-                "them: the service itself, if it runs"
+                "the server accepts the domain and the secret, but another process is"
+                " connected with them, perhaps the service itself"
             )
             return Check("connection", "warning", text), None
         return Check("connection", "failed", str(error)), None
     secured = f" over {found.tls}" if found.tls else ""
-    text = f"{found.address}{secured} accepted the handshake of {settings.server.component_domain}"
+    text = f"{found.address}{secured} accepted {settings.server.address}"
     return Check("connection", "ok", text), found
 
 
-async def _ordinary_iq(settings: Settings) -> Check:
-    """Send a disco query through the server to ourselves, and its answer the same way back."""
+async def _ordinary_iqs(settings: Settings) -> list[Check]:
+    """Send a disco query through the server to ourselves, and its answer the same way back; then
+    find out where memories can be.
+    """
     options = connection_options(settings)
-    domain = JID.parse(options.domain)
     outbox = Outbox(settings.limits.output_bytes)
 
     def answer(_request: Request[InfoQuery]) -> InfoQuery:
         return InfoQuery()
 
     receiver = _Connected()
-    connection = ComponentConnection(options, outbox, receiver)
+    connection = Connection(options, outbox, receiver)
+    privileges = Privileges(privileged_domains(settings))
     router = Router(
-        RouterOptions(domain=options.domain),
-        [IQRoute("get", InfoQuery, answer, (INFO,))],
+        RouterOptions(),
+        addresses(settings),
+        PlainErrors(),
+        [IQRoute("get", InfoQuery, answer, (INFO,)), *PrivilegeHandler(privileges).routes()],
         lambda _principal: False,
         outbox,
         connection.flush,
     )
     receiver.router = router
-    verdict = Check(
-        "service discovery",
-        "failed",
-        "an ordinary IQ did not pass through the server and back, though a connection is there. "
-        "ejabberd 23.10 to 24.12 drops them when mod_privilege is on: turn it off or upgrade.",
-    )
+    found = [
+        Check(
+            "service discovery",
+            "failed",
+            "an ordinary IQ did not pass through the server and back, although the connection"
+            " works. ejabberd 23.10 to 24.12 drops such IQs when mod_privilege is enabled: disable"
+            " it or upgrade.",
+        )
+    ]
+
+    async def software(domain: JID) -> str:
+        info = await router.call("get", domain, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
+        return server_software(info)
+
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         tasks.start_soon(connection.run)
-        with anyio.move_on_after(_ANSWER_S):
+        with anyio.move_on_after(2 * _ANSWER_S):
             await receiver.up.wait()
+            ours = JID.parse(connection.address)
             try:
-                await router.call("get", domain, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
-                text = "a disco query went through the server and its answer came back"
-                verdict = Check("service discovery", "ok", text)
+                await router.call("get", ours, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
             except StanzaError as error:
-                verdict = Check("service discovery", "failed", f"{verdict.text} ({error})")
+                found = [Check("service discovery", "failed", f"{found[0].text} ({error})")]
+            else:
+                text = "a disco query went through the server and its answer came back"
+                found = [Check("service discovery", "ok", text)]
+                # What the server grants comes before its answers.
+                homes = await check_homes(settings, software, privileges)
+                found += [] if homes is None else [homes]
         await connection.close(2)
         tasks.cancel_scope.cancel()
-    return verdict
+    return found
 
 
 class _Connected:
@@ -213,9 +290,12 @@ class _Connected:
     def connected(self) -> None:
         self.up.set()
 
-    def received(self, events: Sequence[Event]) -> None:
+    def received(self, events: Sequence[StanzaEvent]) -> None:
         assert self.router is not None
         self.router.received(events)
+
+    def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
+        pass  # the check that waits for an answer fails
 
     def disconnected(self, reason: str) -> None:
         assert self.router is not None

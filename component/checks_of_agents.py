@@ -1,4 +1,4 @@
-"""What `xmpp-agent doctor` looks at of agents: what they remember, who they are, what watches."""
+"""The checks of `xmpp-agent doctor` about agents: memory, personas, budgets, metrics and traces."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -10,18 +10,21 @@ import msgspec
 from anyio import to_thread
 
 from component.memory import files
+from component.memory.embedding import LocalEmbedder
 from component.memory.paths import Layout
 from component.memory.personas import Personas
 from component.memory.sharing import Sharing
 from component.memory.texts import Texts
-from component.memory.vectors import LocalEmbedder
 from component.metrics.http import ListenError, Server
 from component.metrics.traces import TracesError, make_tracer
+from component.pep_memory.encryption import Cipher, KeyRefusedError
 from component.policy import PolicyError
 from component.policy.globs import pattern
+from component.proactive.schedules import ScheduleError
 from component.service import DEFAULT_AGENT, SOFTWARE, load_skills
+from component.service.configured_work import schedule_wishes
+from component.service.memory import location_hint
 from component.service.options import limited_in_usd, own_models
-from component.service.remembering import named
 from component.settings import Settings
 from component.settings.memory import MemoryScope
 from component.skills import DuplicateSkillError, SkillLoadError
@@ -32,7 +35,7 @@ Verdict = Literal["ok", "warning", "failed"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at: its name, how it stands, and what there is to say."""
+    """One check: its name, its verdict, and a text for the operator."""
 
     name: str
     verdict: Verdict
@@ -40,10 +43,10 @@ class Check(msgspec.Struct, frozen=True):
 
 
 async def check_agents(settings: Settings) -> AsyncIterator[Check]:
-    """The memory; and of agents and personas what is wrong."""
+    """Check the memory, and report mistakes in agents and personas."""
     memory = await _memory(settings)
     yield memory
-    for check in (*_agents(settings), *_budgets(settings)):
+    for check in (*_agents(settings), *_budgets(settings), *_schedules(settings)):
         yield check
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
@@ -51,10 +54,23 @@ async def check_agents(settings: Settings) -> AsyncIterator[Check]:
 
 
 async def check_watching(settings: Settings) -> AsyncIterator[Check]:
-    """What is to be watched from outside, where that is set. The service must not run meanwhile."""
+    """Check metrics and traces, if they are configured. The service must not be running."""
     for found in (await _metrics(settings), await _traces(settings)):
         if found is not None:
             yield found
+
+
+def _schedules(settings: Settings) -> Iterator[Check]:
+    """The schedules of the settings, if there are any."""
+    if not settings.schedule:
+        return
+    try:
+        found = schedule_wishes(settings)
+    except ScheduleError as error:
+        yield Check("schedules", "failed", str(error))
+    else:
+        count = len(found)
+        yield Check("schedules", "ok", f"{count} {'is' if count == 1 else 'are'} in the settings")
 
 
 async def _memory(settings: Settings) -> Check:
@@ -62,17 +78,33 @@ async def _memory(settings: Settings) -> Check:
     try:
         sharing = Sharing(Layout(root), settings.memory.scopes)
         await to_thread.run_sync(_write, root)
-        if settings.memory.vectors == "local":
-            await to_thread.run_sync(LocalEmbedder)
-    except PolicyError as error:
+        if keys := settings.memory.encryption_keys:
+            Cipher(tuple(key.get_secret_value() for key in keys))
+    except (PolicyError, KeyRefusedError) as error:
         return Check("memory", "failed", str(error))
     except files.MemoryStoreError as error:
-        return Check("memory", "failed", f"{error} {named(settings)}")
+        return Check("memory", "failed", f"{error} {location_hint(settings)}")
     except StorageError as error:
         return Check("memory", "failed", str(error))
-    if blind := "\n".join(_blind(sharing, settings.memory.scopes)):
-        return Check("memory", "warning", blind)
+    warnings = list(_blind(sharing, settings.memory.scopes))
+    if settings.memory.vectors == "local":
+        warnings += await to_thread.run_sync(_vectors)
+    if warnings:
+        return Check("memory", "warning", "\n".join(warnings))
     return Check("memory", "ok", f"{root} can be written to")
+
+
+def _vectors() -> list[str]:
+    """Why memories are not found by their meaning, if they are not."""
+    try:
+        embedder = LocalEmbedder()
+        try:
+            embedder.check()
+        finally:
+            embedder.close()
+    except StorageError as error:
+        return [str(error)]
+    return []
 
 
 def _write(root: Path) -> None:
@@ -105,26 +137,26 @@ def _agents(settings: Settings) -> Iterator[Check]:
     for entry in settings.agents:
         for glob in entry.skills:
             if glob != "*" and not any(map(pattern((glob,)).fullmatch, names)):
-                text = f"{glob!r} among the skills of {entry.name} is the name of no skill"
+                text = f"{glob!r} in the skills of {entry.name} matches no skill"
                 yield Check("agents", "warning", f"{text}: `xmpp-agent skills list` shows them")
 
 
 def _budgets(settings: Settings) -> Iterator[Check]:
-    """Budgets in US dollars that hold for some models only, and those in which not even one call
-    fits: before each the longest answer is set aside.
+    """Check for budgets in US dollars that apply to some models only, and for budgets that are too
+    small for a single call, since the cost of the longest answer is reserved before each.
     """
     if settings.llm is None:
         return
     if limited_in_usd(settings):
-        # Who has no model need not load what knows their prices.
+        # Imported only if there are models with prices.
         from component.models.building import unpriced  # noqa: PLC0415
 
         for section in unpriced(settings.llm, own_models(settings)):
             yield Check(
                 "budgets",
                 "warning",
-                f"the price of the model of {section} is not known, so budgets in US dollars do not"
-                f" hold for it: set {section}.usd_per_million_in and usd_per_million_out",
+                f"the price of the model in {section} is unknown, so budgets in US dollars do not"
+                f" limit it: set {section}.usd_per_million_in and usd_per_million_out",
             )
     most = settings.llm.max_tokens_per_request
     budgets = settings.budgets
@@ -138,15 +170,15 @@ def _budgets(settings: Settings) -> Iterator[Check]:
             yield Check(
                 "budgets",
                 "warning",
-                f"{name} has {budget.tokens:,} tokens, and each call sets aside up to {most:,} for"
-                " its answer, so no model will be called: give it more, or lower"
+                f"{name} has {budget.tokens:,} tokens, but each call reserves up to {most:,} for"
+                " its answer, so no model will be called: increase the budget, or lower"
                 " llm.max_tokens_per_request",
             )
 
 
 async def _personas(settings: Settings) -> AsyncIterator[Check]:
     if settings.personas.allow_sharing and not settings.personas.allow_user_personas:
-        text = "personas.allow_sharing does nothing as long as personas.allow_user_personas is off"
+        text = "personas.allow_sharing has no effect while personas.allow_user_personas is false"
         yield Check("personas", "warning", text)
     layout = Layout(settings.memory_path)
     personas = Personas(layout, Texts(layout.root), settings.personas)
@@ -159,7 +191,7 @@ async def _personas(settings: Settings) -> AsyncIterator[Check]:
         for name, which in said.items():
             why = await personas.fault(name)
             if why is not None:
-                text = f"{which} cannot be used; nobody will have it. {why}"
+                text = f"{which} cannot be used. {why}"
                 yield Check("personas", "warning", text)
     except StorageError as error:
         yield Check("personas", "warning", str(error))
@@ -196,4 +228,6 @@ async def _traces(settings: Settings) -> Check | None:
     except TracesError as error:
         return Check("traces", "failed", str(error))
     await tracer.close()
-    return Check("traces", "ok", f"{traces.endpoint} is where they are sent; it was not asked")
+    return Check(
+        "traces", "ok", f"{traces.endpoint} is where traces are sent; it was not contacted"
+    )

@@ -10,8 +10,15 @@ import os
 import sys
 from typing import Literal, TextIO
 
-import structlog
 from pydantic import SecretStr
+
+from component.imports import without
+
+# structlog imports these where they are installed, and Pygments with rich, for thread-local
+# contexts and for tracebacks that are not used here: 6 MB, and a tenth of the time to start.
+with without("rich", "greenlet"):
+    import structlog
+
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from component.log_lines import bound, render_exception, visible
@@ -20,7 +27,7 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "human", "json"]
 
 _MASK = "**********"
-_CHATTY = ("httpx2",)  # a line of info for each request: the rooms say what came of it
+_CHATTY = ("httpx2",)  # logs every request at level info; the callers log the outcomes
 _SECRET_KEYS = ("secret", "password", "token", "api_key", "authorization")
 
 
@@ -55,7 +62,7 @@ def configure(
         processors=[*before, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda name="component": _NamedLogger(stream, name),
-        # A logger that is kept would go on writing to the stream of an earlier call.
+        # A cached logger would continue to write to the stream of an earlier call.
         cache_logger_on_first_use=False,
     )
 
@@ -76,7 +83,9 @@ def configure(
 
 
 class _NamedLogger(structlog.WriteLogger):
-    """A line each to the stream; knows its name, as the standard library's loggers do."""
+    """Writes each event as a line to the stream; has a name like loggers of the standard
+    library.
+    """
 
     def __init__(self, stream: TextIO, name: str) -> None:
         super().__init__(stream)
@@ -85,11 +94,11 @@ class _NamedLogger(structlog.WriteLogger):
 
 def _human(*, colours: bool) -> list[Processor]:
     renderer = structlog.dev.ConsoleRenderer(
-        0,  # columns between event and logger: most lines would be broken for nothing but blanks
+        0,  # columns between event and logger: padding would make most lines too long
         colors=colours,
         # Quoted, because values come from the network: no line breaks, no terminal escapes.
         repr_native_str=True,
-        # Exceptions come as text already. The default would show local variables, secrets too.
+        # Exceptions are already text. The default would show local variables, including secrets.
         exception_formatter=structlog.dev.plain_traceback,
     )
     return [render_exception, bound, _printable, renderer]

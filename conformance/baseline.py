@@ -1,10 +1,10 @@
-"""Expected failures: a file of requirements that a target is known to break.
+"""Expected failures: a file of requirements that a target is known to violate.
 
     [[expected]]
     id = "EXE-012"
     reason = "files are not served yet, see issue 34"
 
-An entry that does not come true is a failure too, so that the file is true or gets mended.
+An entry whose requirement holds is a failure too, so that the file stays up to date.
 """
 
 import tomllib
@@ -16,7 +16,7 @@ def read_baseline(path: Path) -> dict[str, str]:
     """Return the reasons by requirement.
 
     Raises:
-        ValueError: the file does not fit; the message says where.
+        ValueError: the file is invalid; the message says where.
         OSError: it cannot be read.
     """
     try:
@@ -43,5 +43,5 @@ def read_baseline(path: Path) -> dict[str, str]:
 
 
 def unknown_ids(baseline: Mapping[str, str], known: Mapping[str, object]) -> tuple[str, ...]:
-    """The entries that name no requirement of this version of the specification."""
+    """Return the entries that name no requirement of this version of the specification."""
     return tuple([id_ for id_ in baseline if id_ not in known])

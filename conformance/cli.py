@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 
-from conformance.options import Options
+from conformance.options import CommandLineOptions
 from conformance.way import driver_of, target_of
 
 VERSIONS = ("0",)
-"""As conformance.requirements has them; --help should not have to load it. A test compares."""
+"""The same as in conformance.requirements, which --help should not have to load. A test compares
+them.
+"""
 EXIT_BROKEN = 1
 EXIT_USAGE = 2
 EXIT_UNREACHED = 3
@@ -59,39 +61,39 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     default="SECRET",
     show_default=True,
     metavar="VAR",
-    help="Variable that holds the component secret, for both.",
+    help="Environment variable with the component secret, for both.",
 )
-@click.option("--host", help="Where the server is, if not at the domain of the account.")
+@click.option("--host", help="Host of the server, if not the domain of the account.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Its port for clients or components.")
-@click.option("--insecure", is_flag=True, help="Accept a server that proves nothing. For tests.")
+@click.option(
+    "--insecure", is_flag=True, help="Allow unverified and unencrypted streams. For tests."
+)
 @click.option("--ca-file", help="PEM file of an authority to trust besides the system's.")
 @click.option(
     "--users",
     metavar="DOMAIN",
     help="With --acceptor: the domain of the users that"
-    " we play. [default: TARGET without its first label]",
+    " the kit acts as. [default: TARGET without its first label]",
 )
-@click.option("--refused", metavar="JID", help="Somebody that the target's policy refuses.")
+@click.option("--refused", metavar="JID", help="An address that the target's policy refuses.")
 @click.option(
     "--peer",
     metavar="JID",
-    help="The agent that we play for what needs two, with --component or --acceptor; the target"
-    " has to admit it. [default: peer at the domain of our users]",
+    help="The agent that the kit acts as, with --component or --acceptor; the target"
+    " has to admit it. [default: peer at the domain of the kit's users]",
 )
-@click.option("--profile", multiple=True, help="Judge this profile, advertised or not.")
-@click.option(
-    "--skills", type=_FILE, help="TOML file with the target's own equivalents of the fixtures."
-)
+@click.option("--profile", multiple=True, help="Test this profile, announced or not.")
+@click.option("--skills", type=_FILE, help="TOML file that maps roles to the target's own skills.")
 @click.option("--baseline", type=_FILE, help="TOML file of expected failures.")
 @click.option(
     "--spec-version",
     type=click.Choice(VERSIONS),
     default=VERSIONS[-1],
     show_default=True,
-    help="The version of the specification to judge by.",
+    help="The version of the specification to test against.",
 )
 @click.option("--strict", is_flag=True, help="A SHOULD that is not followed counts as a failure.")
-@click.option("--hostile", is_flag=True, help="Try what a production server should be spared.")
+@click.option("--hostile", is_flag=True, help="Include checks that could harm a production server.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 120),
@@ -105,15 +107,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--script", type=_FILE, help="Write the stanzas of every check as text.")
 @click.version_option(package_name="xmpp-agent-component", prog_name="xmpp-agent-conformance")
 def command(**given: object) -> None:
-    """Judge an agent of urn:fluux:agent:0 over real XMPP.
+    """Test an agent of urn:fluux:agent:0 over XMPP.
 
-    TARGET is the address of the agent, or of the component that hosts it. WHAT narrows what is
-    judged: a requirement (EXE-012), a family (EXE), a profile (confirm), a section (params) or a
-    check (execute.arrays).
+    TARGET is the address of the agent, or of the component that hosts it. WHAT selects the
+    requirements to test: a requirement (EXE-012), a family (EXE), a profile (confirm), a section
+    (params) or a check (execute.arrays).
 
-    With `replay FILE` instead, what --script has saved is sent again, and what comes is compared.
+    With `replay FILE` instead, stanzas saved by --script are sent again, and the answers compared.
     """
-    options = Options(**given)  # type: ignore[arg-type]
+    options = CommandLineOptions(**given)  # type: ignore[arg-type]
     if options.words[:1] == ("replay",):
         raise SystemExit(_replay(options))
     if options.listing:
@@ -123,14 +125,14 @@ def command(**given: object) -> None:
 
 
 def main() -> None:
-    """Run the command line; ends the process with one of the documented exit codes."""
+    """Run the command line; exits with one of the documented codes."""
     command(prog_name="xmpp-agent-conformance")
 
 
 # -- listing -------------------------------------------------------------------------------------
 
 
-def _list(options: Options) -> None:
+def _list(options: CommandLineOptions) -> None:
     from conformance.checks import all_checks  # noqa: PLC0415 - --help needs none of it
     from conformance.requirements import load  # noqa: PLC0415
     from conformance.selection import SelectionError, select  # noqa: PLC0415
@@ -155,10 +157,11 @@ def _list(options: Options) -> None:
             click.echo(f"{requirement.id}  {level} {requirement.profile:<10} {by}")
 
 
-# -- sending again -------------------------------------------------------------------------------
+# -- replaying
+# --------------------------------------------------------------------------------------
 
 
-def _replay(options: Options) -> int:
+def _replay(options: CommandLineOptions) -> int:
     import anyio  # noqa: PLC0415
 
     from conformance.drivers import DriverError  # noqa: PLC0415
@@ -194,10 +197,10 @@ def _replay(options: Options) -> int:
     return EXIT_BROKEN if differ else 0
 
 
-# -- judging -------------------------------------------------------------------------------------
+# -- testing ---------------------------------------------------------------------------------------
 
 
-def _judge(options: Options) -> int:
+def _judge(options: CommandLineOptions) -> int:
     import anyio  # noqa: PLC0415
 
     from conformance.baseline import read_baseline  # noqa: PLC0415
@@ -228,7 +231,7 @@ def _judge(options: Options) -> int:
         claims=frozenset(options.profile) & known,
     )
     try:
-        # The client driver's library lives on asyncio; one loop for all of it.
+        # The client driver's library requires asyncio; one event loop serves everything.
         return anyio.run(_run, plan, options, backend="asyncio")
     except* DriverError as group:
         for fault in _leaves(group):
@@ -243,7 +246,7 @@ def _leaves(group: BaseExceptionGroup[Exception]) -> list[BaseException]:
     return found
 
 
-async def _run(plan: object, options: Options) -> int:
+async def _run(plan: object, options: CommandLineOptions) -> int:
     from conformance import runner  # noqa: PLC0415
     from conformance.report import html, machine, text  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What comes in a check is held against requirements, or is what the check needs to go on."""
+"""The findings of one check: compares what was received with requirements."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ P = TypeVar("P", bound=Payload)
 
 
 class BlockedError(Exception):
-    """Something that the check needs first did not work; the sentence says what."""
+    """A precondition of the check failed; the sentence says which."""
 
 
 class NoAnswerError(BlockedError):
@@ -19,14 +19,14 @@ class NoAnswerError(BlockedError):
 
 
 class Holding:
-    """What one check has found.
+    """The findings of one check.
 
     Args:
-        check: what is being checked.
+        check: the check.
 
     Attributes:
-        findings: the requirements found broken so far.
-        held: the requirements that were looked at so far.
+        findings: the violated requirements so far.
+        held: the requirements that were tested so far.
     """
 
     def __init__(self, check: Check) -> None:
@@ -35,7 +35,9 @@ class Holding:
         self.held: set[str] = set()
 
     def hold(self, id_: str, ok: bool, expected: str, got: str | Received = "") -> bool:
-        """Note whether the requirement ``id_`` was kept; the check goes on either way."""
+        """Record whether the target meets the requirement ``id_``; the check continues in either
+        case.
+        """
         assert id_ in self.check.observes, f"{self.check.name} does not declare {id_}"
         self.held.add(id_)
         if not ok:
@@ -53,8 +55,8 @@ class Holding:
         name: str | None = None,
         why: str = "",
     ) -> bool:
-        """Hold that ``answer`` is an error of this stanza condition and this one of the agent
-        protocol's, with the attribute ``name`` if one is given.
+        """Record whether ``answer`` is an error with this stanza condition and this condition of
+        the agent protocol, with the attribute ``name`` if one is given.
         """
         expected = f"<{condition}/>" + (f" with <{application}/>" if application else "")
         if name is not None:
@@ -73,10 +75,10 @@ class Holding:
         return self.hold(id_, ok, expected, answer)
 
     def decoded(self, id_: str, answer: Received, cls: type[P], expected: str) -> P:
-        """Return the payload of a result, which is held for ``id_``.
+        """Return the payload of a result, which is tested for ``id_``.
 
         Raises:
-            BlockedError: it is not there, so the check cannot go on; the requirement is broken.
+            BlockedError: it is missing, so the check cannot continue; the requirement is violated.
         """
         try:
             payload = answer.payload(cls)
@@ -90,10 +92,10 @@ class Holding:
         return payload
 
     def given(self, answer: Received, cls: type[P], what: str) -> P:
-        """Return the payload of a result that the check needs before what it is about.
+        """Return the payload of a result that is a precondition of the check.
 
         Raises:
-            BlockedError: it is not there.
+            BlockedError: it is missing.
         """
         try:
             payload = answer.payload(cls)
@@ -104,7 +106,7 @@ class Holding:
         return payload
 
     def text(self, answer: Received, what: str) -> str:
-        """Return the text of the first artifact of a result that the check needs."""
+        """Return the text of the first artifact of a result that is a precondition of the check."""
         outputs = self.given(answer, Result, what).outputs
         if not outputs:
             raise BlockedError(f"{what} gave no artifact.")

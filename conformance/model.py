@@ -1,4 +1,4 @@
-"""The words of the kit: what a check is, what it needs, and what can come of it."""
+"""The data model of the kit: checks, their needs, and their outcomes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Ability(enum.Enum):
-    """What a driver must be able to do for some checks. Its value says so in words."""
+    """An ability of a driver that some checks need. The value describes it."""
 
     RAW = "send IQs as they are written, though a server would answer or drop them"
     STRANGER = "speak as a second principal that the target admits"
     RESOURCE = "speak as a second resource of the caller"
     REFUSED = "speak as a principal that the target's policy refuses (--refused)"
-    ORIGIN = "choose the id of each stanza and see every answer, wherever it is sent"
+    ORIGIN = "choose the id of each stanza and see every answer, whatever its recipient"
     STAMPED = "see the addresses that the target wrote, before a server delivers to a resource"
-    PEER = "play an agent that the target asks things of (--component or --acceptor)"
-    HOSTILE = "send what a production server should be spared (--hostile)"
+    PEER = "act as an agent that the target sends requests to (--component or --acceptor)"
+    HOSTILE = "send stanzas that could harm a production server (--hostile)"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The target broke a requirement: what was expected, and what came instead."""
+    """A violation of a requirement: what was expected, and what was received."""
 
     id: str
     expected: str
@@ -36,34 +36,33 @@ class Finding:
 
 
 class Outcome(enum.Enum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     BLOCKED = "blocked"
-    """Something it needs first did not work, so it could not observe what it is for: red."""
+    """A precondition failed, so the check could not be completed. Counts as a failure."""
     UNOBSERVABLE = "not observable"
-    """This driver cannot do what it needs."""
+    """This driver lacks an ability that the check needs."""
     UNCLAIMED = "not claimed"
-    """The target does not list the feature that it is about."""
+    """The target does not announce the feature under test."""
     FAULT = "fault of the kit"
 
 
 @dataclass(frozen=True)
 class Check:
-    """A declared piece of conduct.
+    """A check of one aspect of the target.
 
     Attributes:
         name: section and word, such as ``execute.arrays``; requirements.toml names it.
-        title: a line for people.
-        observes: the identifiers of the requirements that it holds the target against.
-        needs: what the driver must be able to do.
-        features: what disco#info must list for it to be about this target.
-        roles: the skills under test that it calls.
-        alone: whether nothing else may be under way meanwhile.
-        ordered: whether it looks at the order in which messages to the caller's full and to its
-            bare JID come.
-        run: does it.
+        title: a one-line description.
+        observes: the identifiers of the requirements that it tests.
+        needs: the abilities that the driver must have.
+        features: the features that the target must announce in disco#info.
+        roles: the skills that it calls.
+        alone: whether no other check may run at the same time.
+        ordered: whether it depends on the order of messages to the caller's full and bare JIDs.
+        run: runs the check.
     """
 
     name: str
@@ -86,7 +85,7 @@ def check(
     alone: bool = False,
     ordered: bool = False,
 ) -> Callable[[Callable[[Talk], Awaitable[None]]], Check]:
-    """Make a `Check` of a function; the first line of its docstring is the title."""
+    """Turn a function into a `Check`; the first line of its docstring is the title."""
 
     def made(run: Callable[[Talk], Awaitable[None]]) -> Check:
         title = (run.__doc__ or name).strip().splitlines()[0].removesuffix(".")
@@ -100,10 +99,10 @@ def check(
 
 @dataclass(frozen=True)
 class Watch:
-    """Looks at every stanza that the target sends, whatever check it is sent in.
+    """Examines every stanza that the target sends, in all checks.
 
-    ``look`` gives None for a stanza that is none of its concern, and otherwise what is wrong with
-    it, which may be nothing. A watch that never saw a stanza of its concern has nothing to say.
+    ``look`` returns None for a stanza that it does not apply to, and otherwise the problems found,
+    if any. A watch that applied to no stanza gives no verdict.
     """
 
     name: str
@@ -114,15 +113,15 @@ class Watch:
 
 @dataclass
 class Result:
-    """What came of one check or watch.
+    """The result of one check or watch.
 
     Attributes:
-        held: the requirements that were observed and found kept.
-        findings: those that were found broken.
-        reason: for whatever is neither passed nor failed, why.
-        record: what was exchanged.
+        held: the requirements that were observed and met.
+        findings: those that were violated.
+        reason: why a check neither passed nor failed.
+        record: the exchanged stanzas.
         seconds: how long it took.
-        optional: a watch, which has nothing to say if what it waits for did not come.
+        optional: a watch, which has no result if no stanza applied to it.
     """
 
     name: str
@@ -145,7 +144,7 @@ class Status(enum.Enum):
     WARNING = "warning"
     """A SHOULD that is not followed."""
     NOTE = "note"
-    """A MAY that is not made use of."""
+    """A MAY that is not used."""
     DISPUTED = "disputed"
     BLOCKED = "blocked"
     FAULT = "fault of the kit"
@@ -167,7 +166,7 @@ class ProfileStatus(enum.Enum):
 
     HOLDS = "holds"
     PARTLY = "holds as far as this kit checks it"
-    """Nothing was found broken, and there are requirements whose checks are not written yet."""
+    """No violation was found, but the checks of some requirements are not written yet."""
     FAILS = "fails"
     NOT_CLAIMED = "not claimed"
     NOT_JUDGED = "not judged"
@@ -175,7 +174,7 @@ class ProfileStatus(enum.Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of one requirement, with the results it comes from."""
+    """The verdict on one requirement, with the results that it comes from."""
 
     id: str
     status: Status
@@ -185,13 +184,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Run:
-    """A whole judgement.
+    """A whole test run.
 
     Attributes:
-        target: the address that was judged.
+        target: the tested address.
         driver: how it was reached.
-        about: what it says of itself, for the head of the report.
-        started: when, in UTC, as XEP-0082 writes it.
+        about: the target's information about itself, for the head of the report.
+        started: the start in UTC, in the format of XEP-0082.
     """
 
     target: str
@@ -203,13 +202,13 @@ class Run:
     verdicts: Mapping[str, Verdict]
     profiles: Mapping[str, ProfileStatus]
     faults: tuple[str, ...] = field(default=())
-    """What went wrong with the kit itself, apart from single checks."""
+    """Faults of the kit itself, apart from single checks."""
     stale: tuple[str, ...] = field(default=())
     """Entries of the baseline that name no requirement."""
 
     @property
     def good(self) -> bool:
-        """Whether every claimed profile that was judged holds, and at least one was."""
+        """Whether every claimed profile that was tested holds, and at least one was tested."""
         states = set(self.profiles.values())
         broken = ProfileStatus.FAILS in states
         broken = broken or not states & {ProfileStatus.HOLDS, ProfileStatus.PARTLY}

@@ -1,12 +1,12 @@
-"""The command line of the kit, as it was given."""
+"""The options of the kit's command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Options:
-    """The command line, as it was given."""
+class CommandLineOptions:
+    """The options of the command line."""
 
     words: tuple[str, ...]
     self_test: bool

@@ -1,4 +1,4 @@
-"""The post office between the driver and the checks: each stanza goes to whom it is for."""
+"""Connects the driver with the checks: passes each stanza to its recipient."""
 
 from collections.abc import Callable, Iterable
 from time import monotonic
@@ -12,22 +12,23 @@ from xep.stanza import Incoming
 
 
 class Box(Protocol):
-    """Whoever waits for stanzas; see `conformance.talk.Talk`."""
+    """A recipient of stanzas; see `conformance.talk.Talk`."""
 
     record: Record
 
     def answered(self, id_: str, stanza: Received) -> None:
-        """An answer to an IQ of this box has come."""
+        """Take the answer to an IQ of this recipient."""
 
     def told(self, stanza: Received) -> None:
-        """A stanza to an address of this box has come that answers nothing."""
+        """Take a stanza to an address of this recipient that is not an answer."""
 
 
 class Post:
-    """Sends for the boxes, finds the box of what comes, and shows all of it to the watches.
+    """Sends stanzas for the checks, finds the recipient of received ones, and shows all of them to
+    the watches.
 
     Args:
-        driver: the way to the target.
+        driver: the connection to the target.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -44,13 +45,13 @@ class Post:
         self.strays: list[tuple[Finding, str]] = []
 
     def watch(self, watches: Iterable[Watch]) -> None:
-        """From now on show every stanza to these."""
+        """Show every stanza to these watches from now on."""
         self._watches = tuple(watches)
         self.watched = {watch.name: [] for watch in self._watches}
         self.seen = dict.fromkeys(self.watched, 0)
 
     def open_box(self, box: Box, addresses: Iterable[str]) -> None:
-        """From now on what comes for ``addresses`` is for ``box`` too."""
+        """Deliver stanzas to ``addresses`` to ``box`` too."""
         for address in addresses:
             for name in (address, address.partition("/")[0]):
                 boxes = self._boxes.setdefault(name, [])
@@ -58,7 +59,7 @@ class Post:
                     boxes.append(box)
 
     def close_box(self, box: Box) -> None:
-        """No more for ``box``."""
+        """Stop deliveries to ``box``."""
         for boxes in self._boxes.values():
             while box in boxes:
                 boxes.remove(box)
@@ -69,26 +70,26 @@ class Post:
         await self.driver.send(sender, xml)
 
     def play(self, address: str, part: Part) -> None:
-        """Let ``part`` answer what the target asks of an address of ours."""
+        """Let ``part`` answer the target's requests to an address of the component."""
         self.driver.play(address, part)
 
     def stop(self, address: str, part: Part) -> None:
-        """``part`` answers for that address no more."""
+        """Stop ``part`` from answering for that address."""
         self.driver.stop(address, part)
 
     def expect(self, box: Box, sender: str, id_: str, to: str) -> None:
-        """An IQ of ``box`` is about to go out from ``sender`` to ``to``."""
+        """Expect the answer to an IQ that ``box`` is about to send from ``sender`` to ``to``."""
         self.asked += 1
         self._waiting[sender, id_] = (box, to)
 
     def give_up(self, sender: str, id_: str) -> None:
-        """Nobody waits for that answer any more."""
+        """Stop waiting for that answer."""
         waiting = self._waiting.pop((sender, id_), None)
         if waiting is not None:
             self._unanswered[id_] = sender
 
     def deliver(self, head: Incoming) -> None:
-        """Take a stanza from the target to whom it is for."""
+        """Deliver a stanza from the target to its recipient."""
         key = (head.to or "", head.id or "")
         answer = head.kind == "iq" and head.type in ("result", "error")
         if answer and key in self._waiting:
@@ -110,7 +111,7 @@ class Post:
         to = head.to or ""
         found = list(self._boxes.get(to, ()))
         if Ability.STAMPED not in self.driver.abilities and head.type in ("chat", "normal"):
-            # A server that gave it to one resource may have written that into it.
+            # A server that delivered it to one resource may have written that resource into it.
             bare = self._boxes.get(to.partition("/")[0], ())
             found += [box for box in bare if box not in found]
         return found
@@ -138,7 +139,7 @@ class Post:
                 (who for (who, waiting) in self._waiting if waiting == id_), None
             )
             if owner is None:
-                return  # nothing that a check asked for: left over from before
+                return  # not requested by a check: left over from before
             got = f"the answer to the IQ {id_} of {owner} was sent to {to or 'nobody'}"
         expected = "exactly one answer to each IQ, to the full JID that asked"
         self.strays.append((Finding("RUL-004", expected, got), stanza.xml))

@@ -1,4 +1,4 @@
-"""What was exchanged, as a script that a person reads and a driver can send again."""
+"""The stanzas exchanged in a check, as a script that a person can read and a driver can replay."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,12 +9,14 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from conformance.drivers import Cast
 
 LONGEST = 4096
-"""Characters of one stanza that are kept; attacks are large, and nobody reads all of them."""
+"""Characters of one stanza that are recorded; attacks are large, and nobody reads all of them."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One stanza: ``out`` was sent to the target, ``in`` came from it; ``at`` are seconds."""
+class RecordedStanza:
+    """One stanza: ``out`` was sent to the target, ``in`` was received from it; ``at`` is in
+    seconds.
+    """
 
     way: Literal["out", "in"]
     at: float
@@ -22,7 +24,7 @@ class Entry:
 
     @property
     def short(self) -> str:
-        """The stanza, cut if it is long."""
+        """Return the stanza, truncated if it is long."""
         if len(self.xml) <= LONGEST:
             return self.xml
         left = len(self.xml) - LONGEST
@@ -30,11 +32,11 @@ class Entry:
 
     @property
     def pretty(self) -> str:
-        """The stanza over several lines, where it can be read; else as it stands."""
+        """Return the stanza over several lines if it can be parsed; otherwise unchanged."""
         if len(self.xml) > LONGEST:
             return self.short
         try:
-            # Written by the kit, or received through a stream that knows no DTD.
+            # Written by the kit, or received through a stream that refuses DTDs.
             return "\n".join(_lines(fromstring(self.xml), "", ""))  # noqa: S314
         except ParseError:
             return self.xml
@@ -44,24 +46,24 @@ class Record:
     """The entries of one check, in order.
 
     Args:
-        cast: who spoke in it.
+        cast: the addresses that it used.
     """
 
     def __init__(self, cast: Cast | None = None) -> None:
         self.cast = cast
-        self._entries: list[Entry] = []
+        self._entries: list[RecordedStanza] = []
 
     def add(self, way: Literal["out", "in"], at: float, xml: str) -> None:
         """Note one stanza."""
-        self._entries.append(Entry(way, at, xml))
+        self._entries.append(RecordedStanza(way, at, xml))
 
     @property
-    def entries(self) -> Sequence[Entry]:
-        """What was exchanged, in order."""
+    def entries(self) -> Sequence[RecordedStanza]:
+        """The exchanged stanzas, in order."""
         return self._entries
 
     def script(self) -> str:
-        """All of it as text: ``>>>`` before what was sent, ``<<<`` before what came."""
+        """Return everything as text: ``>>>`` before sent stanzas, ``<<<`` before received ones."""
         parts = [
             f"{'>>>' if entry.way == 'out' else '<<<'} {entry.at:.3f} s\n{entry.pretty}\n"
             for entry in self._entries
@@ -70,7 +72,7 @@ class Record:
 
 
 def _lines(element: Element, indent: str, namespace: str) -> list[str]:
-    """An element with a line for each that has children."""
+    """Return an element with a line for each that has children."""
     own, _, local = element.tag[1:].rpartition("}") if element.tag[:1] == "{" else ("", "", "")
     local = local or element.tag
     head = f"{indent}<{local}"

@@ -1,9 +1,9 @@
-"""Sends the stanzas of a saved script again, and says whether the same comes back.
+"""Replays the stanzas of a saved script, and compares the answers.
 
-What was asked under an identifier is never asked again by a fresh run, so identifiers and resources
-are made anew, and times are moved to now; what the target had chosen, such as the id of a task, is
-learned from its answers and put into what is sent later. Whoever spoke is played by who has the
-same part now: a script may have been saved by another way to the target.
+A new run never repeats an identifier, so identifiers and resources are replaced by new ones, and
+times are moved to now; values that the target had chosen, such as the id of a task, are learned
+from its answers and inserted into later stanzas. Addresses are replaced by those with the same role
+now: a script may have been saved with another driver.
 """
 
 import re
@@ -19,47 +19,49 @@ import anyio
 from conformance.drivers import Cast, Deliver, Driver
 from conformance.drivers.link import as_a_client
 from conformance.model import Ability
-from conformance.record import Entry
+from conformance.record import RecordedStanza
 from xep.disco import INFO
 from xep.stanza import Incoming
 
 PATIENCE = 10.0
-"""Seconds to wait for what came the last time."""
+"""Seconds to wait for each stanza of the script."""
 _MARK = re.compile(r"(>>>|<<<) (\d+\.\d{3}) s")
 _HEAD = re.compile(r"# ([a-z0-9.-]+): .*")
 _ABOUT = re.compile(r"# begun (\S+) by (.*)")
 _LANE = r"\b{}-[0-9a-f]{{6}}"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _NEAR = timedelta(hours=2)
-"""How far from the run a time may lie to have been counted from it."""
+"""A time within this distance of the run is assumed to be relative to it."""
 _PAUSE = 0.5
-"""Seconds between two stanzas from which on the check was waiting for something."""
+"""A pause of at least this many seconds means that the check was waiting for something."""
 _SHORTEST = 6
-"""Characters of a value that is taken for one that the target chose; shorter ones are states."""
+"""The minimum length of a value that may have been chosen by the target; shorter ones are
+states.
+"""
 _LONG_TEXT = 20
-"""Characters from which on a text without white space is taken for one too, such as a digest."""
+"""A text without white space of at least this length may also be such a value, such as a digest."""
 _OWN = frozenset({"iq", "message", "presence"})
 
 
 @dataclass
 class Scene:
-    """What was exchanged in one check, to be sent again.
+    """The stanzas of one check, to be replayed.
 
     Attributes:
         name: of the check.
         entries: the stanzas.
-        begun: when the run began whose script it is, in UTC; None if the script does not say.
-        people: the addresses that spoke, by their parts.
+        begun: when the recorded run began, in UTC; None if the script does not say.
+        people: the addresses that were used, by their roles.
     """
 
     name: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RecordedStanza] = field(default_factory=list)
     begun: datetime | None = None
     people: dict[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
-        """The address that it went to."""
+        """The target's address in the script."""
         found = re.search(
             r" to=['\"]([^'\"]+)", next(o.xml for o in self.entries if o.way == "out")
         )
@@ -67,10 +69,10 @@ class Scene:
 
 
 def read_script(text: str) -> list[Scene]:
-    """Read what `--script` has written.
+    """Parse the output of `--script`.
 
     Raises:
-        ValueError: there is nothing in it to send; the sentence says what was looked for.
+        ValueError: it contains nothing to send; the sentence says what was expected.
     """
     scenes: list[Scene] = []
     lines: list[str] = []
@@ -96,7 +98,7 @@ def read_script(text: str) -> list[Scene]:
 
 
 def about_line(begun: str, cast: Cast) -> str:
-    """The line of a script that says who spoke, and when."""
+    """Return the line of a script with the addresses and the time."""
     people = [f"{part}={jid}" for part, jid in asdict(cast).items() if jid]
     return f"# begun {begun} by {', '.join(people)}"
 
@@ -105,17 +107,17 @@ def _close(scene: Scene, lines: list[str]) -> None:
     mark = _MARK.fullmatch(lines[0])
     assert mark is not None
     xml = "\n".join(lines[1:]).strip()
-    # The line breaks were put in for the eye.
+    # The line breaks were added for people.
     xml = re.sub(r">\n\s*<", "><", xml)
-    scene.entries.append(Entry("out" if mark[1] == ">>>" else "in", float(mark[2]), xml))
+    scene.entries.append(RecordedStanza("out" if mark[1] == ">>>" else "in", float(mark[2]), xml))
 
 
 class Replay:
-    """Sends scenes by way of a driver.
+    """Replays scenes with a driver.
 
     Args:
-        driver: the way to the target.
-        patience: seconds to wait for each stanza that had come.
+        driver: the connection to the target.
+        patience: seconds to wait for each stanza of the script.
     """
 
     def __init__(self, driver: Driver, patience: float = PATIENCE) -> None:
@@ -127,7 +129,7 @@ class Replay:
         self._lane, self._token = _MARK, ""
 
     async def run(self, scenes: Sequence[Scene]) -> list[str]:
-        """Send all of it; return lines for a person, those of differences with a `≠`.
+        """Send everything; return lines for a person, those of differences with a `≠`.
 
         Raises:
             DriverError: the target cannot be reached.
@@ -177,7 +179,7 @@ class Replay:
             elif before is None:
                 lines.append(f"≠ a stanza that was cut or is no XML is left out: {said[:60]!r}")
             elif entry.way == "in" and before.find(f"{{{INFO}}}query") is not None:
-                pass  # what it knows of us already it need not ask again
+                pass  # the target need not ask again what it knows of us
             elif entry.way == "in":
                 assert then is not None
                 lines += await self._expected(before, then)
@@ -190,12 +192,12 @@ class Replay:
         return lines
 
     def _anew(self, text: str) -> str:
-        """A text with what was known by other names then, and by other values."""
+        """Return a text with the old names and values replaced by the new ones."""
         if self._known:
             names = sorted(self._known, key=len, reverse=True)
             pattern = "|".join(re.escape(name) for name in names)
             text = re.sub(pattern, lambda found: self._known[found[0]], text)
-        # After who spoke, for their addresses may hold the lane.
+        # After the addresses, because they may contain the lane.
         return self._lane.sub(self._token, text)
 
     async def _expected(self, before: Element, then: Element) -> list[str]:
@@ -214,7 +216,9 @@ class Replay:
         return lines if same else [*lines, f"≠ it was {_shape(before)}, and is {_shape(now)}"]
 
     def _like(self, before: Element, *, alike: bool) -> Incoming | None:
-        """The first stanza that came in place of this one; an IQ's answer is known by its id."""
+        """Return the first stanza that corresponds to this one; an IQ's answer is found
+        by its id.
+        """
         answer = _answers(before)
         for one in self._came:
             if one.kind != before.tag:
@@ -232,7 +236,7 @@ class Replay:
 
 
 class _Playing:
-    """The agent that the kit was in a scene: it gives the answers that it gave then."""
+    """The agent that the kit played in a scene: it repeats its recorded answers."""
 
     def __init__(self, scene: Scene, anew: Callable[[str], str], told: Deliver) -> None:
         self.addresses: set[str] = set()
@@ -253,7 +257,7 @@ class _Playing:
                     self._answers.setdefault(question[0].tag, []).append(entry.xml)
 
     def answer(self, head: Incoming) -> str:
-        """Answer as it was answered then."""
+        """Return the recorded answer."""
         self._told(head)
         known = self._answers.get(head.sole_child or "")
         if not known:
@@ -268,7 +272,7 @@ class _Playing:
 
 
 def _lacking(scene: Scene, cast: Cast, driver: Driver) -> str:
-    """What the scene needs that this way to the target does not have; empty if nothing."""
+    """Return what the scene needs and this driver does not have; empty if nothing."""
     spoken = {
         found[1]
         for entry in scene.entries
@@ -285,7 +289,7 @@ def _lacking(scene: Scene, cast: Cast, driver: Driver) -> str:
 
 
 def _people(scene: Scene, cast: Cast) -> dict[str, str]:
-    """Who speaks now, by who spoke then, their bare addresses too."""
+    """Return the current addresses by the recorded ones, including bare addresses."""
     found: dict[str, str] = {}
     for part, was in scene.people.items():
         now = getattr(cast, part)
@@ -295,8 +299,8 @@ def _people(scene: Scene, cast: Cast) -> dict[str, str]:
     return {was: now for was, now in found.items() if was != now}
 
 
-def _later(said: str, scene: Scene, entry: Entry) -> str:
-    """A stanza whose times lie as far from now as they lay from then."""
+def _later(said: str, scene: Scene, entry: RecordedStanza) -> str:
+    """Return a stanza whose times have the same distance from now as in the recording."""
     if scene.begun is None:
         return said
     then = scene.begun + timedelta(seconds=entry.at)
@@ -324,7 +328,9 @@ def _answers(stanza: Element) -> bool:
 
 
 def _sender(stanza: Element, cast: Cast) -> str:
-    """Whose stream it goes by: the one of our people who says it, or the caller's."""
+    """Return the address whose stream sends a stanza: one of ours that is its sender, or the
+    caller.
+    """
     was = stanza.get("from", "")
     people = [
         one for one in (cast.caller, cast.other, cast.stranger, cast.refused, cast.peer) if one
@@ -334,7 +340,7 @@ def _sender(stanza: Element, cast: Cast) -> str:
 
 
 def _learned(before: Element, now: Element) -> Iterator[tuple[str, str]]:
-    """What the target chose then, and what it chose now."""
+    """Yield the values that the target chose in the recording and now."""
     if before.tag != now.tag:
         return
     if before.tag not in _OWN:
@@ -350,7 +356,7 @@ def _learned(before: Element, now: Element) -> Iterator[tuple[str, str]]:
 
 
 def _shape(stanza: Element) -> str:
-    """What has to be the same: the type, and the elements that it holds, two deep."""
+    """Return what must be equal: the type, and the elements of two levels."""
     names = []
     for child in stanza:
         inside = [part.tag.rpartition("}")[2] for part in child]

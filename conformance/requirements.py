@@ -1,4 +1,6 @@
-"""What is asked of an agent: the frozen set of one version of the specification, by profiles."""
+"""The requirements for an agent: the frozen set of one version of the specification, by
+profiles.
+"""
 
 import hashlib
 import tomllib
@@ -17,12 +19,12 @@ class Requirement:
 
     Attributes:
         id: its identifier, such as ``EXE-012``, which is never given to another sentence.
-        section: the anchor of the section it stands in.
-        level: the one capitalised word in it.
+        section: the anchor of its section.
+        level: its capitalised keyword.
         check: what observes it: a check of this kit, or a test of the reference implementation.
-        unobservable: why nothing from outside can observe it, if that is so.
-        profile: the name of the profile it belongs to.
-        disputed: a link to the argument about how it is to be read, if there is one.
+        unobservable: why it cannot be observed from outside, if that is so.
+        profile: the name of its profile.
+        disputed: a link to the discussion of its interpretation, if there is one.
     """
 
     id: str
@@ -36,7 +38,7 @@ class Requirement:
 
     @property
     def severity(self) -> Literal["must", "should", "may"]:
-        """What breaking it is: a failure, a warning, or information."""
+        """The severity of a violation: a failure, a warning, or information."""
         if self.level.startswith("MUST"):
             return "must"
         return "should" if self.level.startswith("SHOULD") else "may"
@@ -68,19 +70,20 @@ class Specification:
         return {one.id: one for one in self.requirements}
 
     def anchor(self, requirement: Requirement) -> str:
-        """Where the sentence can be read."""
+        """Return the URL of the sentence."""
         return f"{self.link}#{requirement.id}"
 
 
 VERSIONS: Final = ("0",)
-"""The versions of the specification that agents can be judged by, the newest one last."""
+"""The versions of the specification that can be tested, the newest one last."""
 
 
 def load(version: str = VERSIONS[-1]) -> Specification:
-    """Read the set of one version of the specification, which is frozen: see `fingerprint`.
+    """Read the requirements of one version of the specification, which are frozen: see
+    `fingerprint`.
 
     Raises:
-        ValueError: there is no such version, or the data do not fit each other; the message names
+        ValueError: the version does not exist, or the data is inconsistent; the message names
             the requirement.
     """
     if version not in VERSIONS:
@@ -104,9 +107,10 @@ def load(version: str = VERSIONS[-1]) -> Specification:
 
 
 def fingerprint(specification: Specification) -> str:
-    """A digest of all that a version asks: its sentences, their levels and their profiles.
+    """Return a digest of all requirements of a version: the sentences, their levels and their
+    profiles.
 
-    Each file of versions/ holds the one of its set, and a test holds the two together: a set is
+    Each file of versions/ contains the digest of its set, and a test compares the two: a set is
     changed on purpose, or not at all.
     """
     rows = [

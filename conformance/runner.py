@@ -1,7 +1,7 @@
-"""Runs the checks, each with a time-out, and puts together what came of them.
+"""Runs the checks, each with a time-out, and collects the results.
 
-A fault of the kit is told apart from one of the target: what a check finds is a finding, what it
-lacks is blocked, and whatever else it raises is the kit's own.
+Faults of the kit are distinguished from those of the target: a violation is a finding, a missing
+precondition blocks the check, and any other exception is a fault of the kit.
 """
 
 import traceback
@@ -32,14 +32,14 @@ from xep.fluux_agent.skills import SkillsQuery
 from xep.result_sets import ResultSet
 
 CHECK_TIMEOUT = 60.0
-"""Seconds that one check may take in all."""
+"""Seconds that one check may take in total."""
 ONE_ANSWER = "rules.one-answer"
-"""The name of what looks at the answers of the whole run."""
+"""The name of the check of all answers of the run."""
 _SETTLE = 0.3
-"""Seconds after the last check in which a second answer may still come."""
+"""Seconds after the last check in which a second answer may still arrive."""
 
 Progress = Callable[[Result, int, int], None]
-"""Is told of each result, how many there are so far, and how many there will be."""
+"""Called with each result, the number of results so far, and the total."""
 
 
 async def _nothing(_talk: Talk) -> None:
@@ -51,16 +51,16 @@ _ABOUT = Check("target.about", "What the target says of itself", ("RUL-004",), _
 
 @dataclass
 class Plan:
-    """What a run is to do.
+    """The parameters of a run.
 
     Attributes:
-        address: where requests go.
-        selection: which checks run.
-        skills: what plays each role.
+        address: the address for requests.
+        selection: the checks to run.
+        skills: the skill for each role.
         timeout: seconds to wait for an answer.
         strict: whether a SHOULD counts.
-        baseline: the requirements that are expected to be broken, and why.
-        claims: profiles that are judged whether or not they are advertised.
+        baseline: the requirements that are expected to be violated, and why.
+        claims: profiles that are tested whether or not they are advertised.
     """
 
     address: str
@@ -74,7 +74,7 @@ class Plan:
 
 
 async def run(plan: Plan, driver: Driver, progress: Progress | None = None) -> Run:
-    """Judge the target.
+    """Test the target.
 
     Raises:
         DriverError: it cannot be reached.
@@ -109,7 +109,7 @@ def _judged(
     }
     about = results[0]
     if about.outcome is not Outcome.PASSED:
-        claimed |= {"core"}  # nobody asks the kit to judge what claims to be no agent
+        claimed |= {"core"}  # nobody tests a target that does not claim to be an agent
     selected = plan.selection.ids
     found = verdicts.verdicts(specification, selected, results, claimed, plan.baseline)
     judged = verdicts.profiles(specification, found, claimed, strict=plan.strict)
@@ -132,7 +132,7 @@ def _judged(
 
 
 async def _about(post: Post, target: Target, patience: float) -> Result:
-    """Ask what the checks have to know beforehand."""
+    """Query the information about the target that checks need."""
     talk = Talk(_ABOUT, post, target, patience)
 
     async def ask(t: Talk) -> None:
@@ -191,7 +191,7 @@ async def _checks(
 
 
 def _beforehand(check: Check, driver: Driver, target: Target) -> Result | None:
-    """What can be said of a check without running it; None when it is to run."""
+    """Return the result of a check that need not be run; None when it must be run."""
 
     def result(outcome: Outcome, reason: str) -> Result:
         return Result(check.name, check.title, check.observes, outcome, reason=reason)
@@ -215,7 +215,7 @@ def _beforehand(check: Check, driver: Driver, target: Target) -> Result | None:
 
 
 async def _carry_out(check: Check, talk: Talk, run_check: Callable[[Talk], object]) -> Result:
-    """Run one check to its end, whatever it is."""
+    """Run one check to its end, however it ends."""
     begun = monotonic()
     outcome, reason = Outcome.PASSED, ""
     try:
@@ -261,7 +261,7 @@ async def _carry_out(check: Check, talk: Talk, run_check: Callable[[Talk], objec
 
 
 def _watched(post: Post) -> list[Result]:
-    """What the watches have to say of all that came."""
+    """Return the results of the watches."""
     results = []
     for watch in watches(0):
         found = post.watched[watch.name]
@@ -290,7 +290,7 @@ def _watched(post: Post) -> list[Result]:
 
 
 def _one_answer(post: Post, results: Sequence[Result]) -> Result:
-    """Whether each IQ of the whole run had exactly one answer."""
+    """Return the result on whether each IQ of the whole run had exactly one answer."""
     findings = [finding for finding, _ in post.strays]
     record = Record()
     for _, xml in post.strays[:3]:

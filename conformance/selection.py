@@ -1,4 +1,4 @@
-"""Which checks run: all of them, or those of some profiles, requirements or names."""
+"""Selects the checks to run: all of them, or those of some profiles, requirements or names."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from conformance.requirements import Specification
 
 
 class SelectionError(ValueError):
-    """A word names nothing that can be selected; the sentence says what could be."""
+    """A word selects nothing; the sentence lists what can be selected."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is judged.
+    """The selected requirements and checks.
 
     Attributes:
-        ids: the requirements that a verdict is wanted on.
+        ids: the requirements that get a verdict.
         checks: the checks that observe at least one of them.
     """
 
@@ -27,12 +27,12 @@ class Selection:
 def select(
     words: Iterable[str], specification: Specification, checks: Sequence[Check]
 ) -> Selection:
-    """Read words such as ``EXE-012``, ``EXE``, ``confirm`` or ``execute.arrays``.
+    """Parse words such as ``EXE-012``, ``EXE``, ``confirm`` or ``execute.arrays``.
 
-    Without any word everything is selected.
+    Without words everything is selected.
 
     Raises:
-        SelectionError: a word names nothing.
+        SelectionError: a word selects nothing.
     """
     ids: set[str] = set()
     chosen: set[str] = set()

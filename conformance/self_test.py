@@ -1,4 +1,4 @@
-"""The installed `xmpp-agent` as a target, known by its command line alone."""
+"""The installed `xmpp-agent` as a target, used only through its command line."""
 
 import contextlib
 import os
@@ -22,16 +22,16 @@ DOMAIN = "agent.localhost"
 USERS = "localhost"
 REFUSED = "mallory@elsewhere.example"
 _START = 60.0
-"""Seconds until the demo's own server has to be up."""
+"""Seconds that the demo's own server may take to start."""
 _INLINE = "2"
-"""Seconds of the inline limit: what waits for its end should not wait long."""
+"""The inline limit in seconds: checks that wait for it should not wait long."""
 _PORT = re.compile(r"server\s+([\d.:a-f]+), port (\d+)")
 _TRUST = re.compile(r"trust\s+the authority in (\S+?),")
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where the embedded server is: for clients, and whom to trust."""
+    """The embedded server: address for clients, and trusted certificate."""
 
     host: str
     port: int
@@ -59,7 +59,7 @@ def _environment() -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def attached(host: str, port: int, secret: str) -> AsyncIterator[None]:
-    """Run the agent, attached to the acceptor at ``host`` and ``port``.
+    """Run the agent, connected to the acceptor at ``host`` and ``port``.
 
     Raises:
         DriverError: it is not installed.
@@ -90,10 +90,10 @@ async def attached(host: str, port: int, secret: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def demonstrated() -> AsyncIterator[Site]:
-    """Run the agent with its embedded server, on which there are juliet and you, and mallory.
+    """Run the agent with its embedded server, which has the accounts juliet, you, and mallory.
 
     Raises:
-        DriverError: it is not installed, or its server did not come up.
+        DriverError: it is not installed, or its server did not start.
     """
     command = [_program(), "demo", "--port", "0", "--fixtures"]
     async with await anyio.open_process(
@@ -132,5 +132,5 @@ async def _end(process: Process) -> None:
 
 
 def new_secret() -> str:
-    """A secret for one run."""
+    """Return a secret for one run."""
     return secrets.token_urlsafe(16)

@@ -35,12 +35,12 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Skill:
-    """What plays one role.
+    """The skill for one role.
 
     Attributes:
         name: the skill's own name at the target.
-        params: what a parameter of the role is called there; the same unless it is named.
-        fixed: parameters it wants besides, as text.
+        params: the target's names of the role's parameters, where they differ.
+        fixed: additional parameters that it needs, as text.
     """
 
     name: str
@@ -48,20 +48,20 @@ class Skill:
     fixed: Mapping[str, str] = field(default_factory=dict)
 
     def param(self, name: str) -> str:
-        """The target's name for a parameter of the role."""
+        """Return the target's name for a parameter of the role."""
         return self.params.get(name, name)
 
 
 def fixtures() -> dict[str, Skill]:
-    """The skills that a target offers for the kit."""
+    """Return the fixtures, for a target that offers them."""
     return {role: Skill(f"conformance.{role}") for role in ROLES}
 
 
 def read_map(path: Path) -> dict[str, Skill]:
-    """Read a mapping file; roles that it does not name are played by the fixtures.
+    """Read a mapping file; roles that it does not name use the fixtures.
 
     Raises:
-        ValueError: the file does not fit; the message says where.
+        ValueError: the file is invalid; the message says where.
         OSError: it cannot be read.
     """
     try:

@@ -1,4 +1,4 @@
-"""A stanza that the target sent, as checks look at it: decoded, and as the tree it is."""
+"""A stanza from the target for checks: decoded, and as an element tree."""
 
 from functools import cached_property
 from typing import TypeVar
@@ -20,9 +20,9 @@ class Received:
     """One stanza from the target.
 
     Attributes:
-        head: the stanza; its payloads are decoded when asked for.
-        xml: the whole of it as text.
-        answers: the address that the IQ went to which it answers; None if it answers none.
+        head: the stanza; its payloads are decoded on demand.
+        xml: its whole text.
+        answers: the address of the IQ that it answers; None if it is not an answer.
     """
 
     def __init__(self, head: Incoming, answers: str | None = None) -> None:
@@ -32,8 +32,8 @@ class Received:
 
     @cached_property
     def tree(self) -> Element:
-        """The stanza as the standard library reads it, independent of the wire library."""
-        # It has passed the checks of a stream, which knows neither DTD nor entities.
+        """Return the stanza as parsed by the standard library, independent of `xep`."""
+        # It has passed the checks of a stream, which refuses DTDs and entities.
         return fromstring(f"<s xmlns='jabber:client'>{self.xml}</s>")[0]  # noqa: S314
 
     @property
@@ -43,7 +43,7 @@ class Received:
 
     @property
     def error(self) -> StanzaError:
-        """The error it carries."""
+        """Return the stanza error."""
         return self.head.error(CONDITIONS)
 
     @property
@@ -62,7 +62,7 @@ class Received:
         return self._conditions(ERRORS)
 
     def payload(self, cls: type[P]) -> P | None:
-        """The first child that is a ``cls``. Raises ContentError when it does not fit."""
+        """Return the first child that is a ``cls``. Raises ContentError when it does not match."""
         return self.head.payload(cls)
 
     @property

@@ -1,4 +1,4 @@
-"""What a check speaks through: it asks, and waits for what comes."""
+"""The conversation of a check with the target: sends requests, and waits for answers."""
 
 import itertools
 import secrets
@@ -26,8 +26,9 @@ from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.stanza import Incoming
 
 SILENCE = 0.6
-"""Seconds without an answer that are taken for silence. A slow target may pass where it should
-not; it never fails for being slow."""
+"""Seconds without an answer that count as silence. A slow target may pass wrongly; it never fails
+for being slow.
+"""
 
 
 AGENT_INFO = (
@@ -39,7 +40,7 @@ AGENT_INFO = (
     "<field var='not_in_any_version' type='list-multi'><value>1</value><value>2</value></field>"
     "</x></query>"
 )
-"""What an agent that we play says of itself, with a field that nobody knows."""
+"""The disco#info answer of an agent that the kit plays, with an unknown field."""
 UNSERVED = (
     "<error type='cancel'><service-unavailable"
     " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
@@ -47,17 +48,17 @@ UNSERVED = (
 
 
 class Talk(Holding):
-    """One check's conversation with the target.
+    """The conversation of one check with the target.
 
     Args:
-        check: what is being checked.
-        post: sends and delivers.
-        target: what is known of the target.
+        check: the check.
+        post: sends and delivers stanzas.
+        target: the information about the target.
         timeout: seconds to wait for an answer.
 
     Attributes:
-        who: the addresses this check speaks from.
-        record: what was exchanged.
+        who: the addresses that this check uses.
+        record: the exchanged stanzas.
     """
 
     def __init__(self, check: Check, post: Post, target: Target, timeout: float) -> None:
@@ -76,11 +77,11 @@ class Talk(Holding):
         self._noted: set[int] = set()
         self._changed = anyio.Event()
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Talk"]:
-        """Be reachable at its addresses for as long as the block lasts."""
+        """Receive stanzas at its addresses within the block."""
         who = self.who
         people = (who.caller, who.other, who.stranger, who.refused, who.peer)
         addresses = [one for one in people if one]
@@ -107,12 +108,17 @@ class Talk(Holding):
         self._changed.set()
         self._changed = anyio.Event()
 
-    # -- people of the play ----------------------------------------------------------------------
+    # -- addresses -------------------------------------------------------------------------------
 
     @property
     def other(self) -> str:
         """The caller's other resource."""
         return _there(self.who.other)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Resources of the caller for a check that runs alone, each with its own stream."""
+        return self._post.driver.streams(self.who)
 
     @property
     def stranger(self) -> str:
@@ -121,23 +127,25 @@ class Talk(Holding):
 
     @property
     def refused(self) -> str:
-        """Somebody whom policy refuses."""
+        """A principal that the policy refuses."""
         return _there(self.who.refused)
 
     @property
     def sees_all(self) -> bool:
-        """Whether stanzas come to us as the target addressed them, past no server's delivery."""
+        """Whether stanzas arrive here as the target addressed them, without delivery by a
+        server.
+        """
         return Ability.STAMPED in self._post.driver.abilities
 
     @property
     def peer(self) -> str:
-        """An agent that we play."""
+        """The address of an agent that the kit plays."""
         return _there(self.who.peer)
 
     def play(self, part: Callable[[Received], str | None], *, also: Iterable[str] = ()) -> None:
-        """Be an agent at `peer`, and at the addresses ``also``: ``part`` gives what the answer to
-        an IQ holds, None for what it does not serve. Questions of discovery are answered already.
-        What was asked can be waited for by `next`.
+        """Play an agent at `peer`, and at the addresses ``also``: ``part`` returns the content of
+        the answer to an IQ, None for unsupported ones. Discovery is answered automatically. Use
+        `next` to wait for requests.
         """
 
         def answered(head: Incoming) -> str:
@@ -164,19 +172,21 @@ class Talk(Holding):
             self._post.play(address, answered)
 
     def skill(self, role: str) -> Skill:
-        """What plays ``role`` at the target."""
+        """Return the target's skill for ``role``."""
         return self.target.skills[role]
 
     def fixed(self, role: str, tag: str = "param") -> str:
-        """What the skill of a role wants besides, for a request that is written out."""
+        """Return the additional parameters of a role's skill as XML, for a request
+        written as text.
+        """
         wanted = self.skill(role).fixed.items()
         return "".join(f"<{tag} name={quoteattr(n)}>{escape_text(v)}</{tag}>" for n, v in wanted)
 
     def new_id(self) -> str:
-        """An identifier that nobody has used."""
+        """Return a new unique identifier."""
         return f"{self._token}-{next(self._ids)}"
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     async def iq(
         self,
@@ -192,7 +202,7 @@ class Talk(Holding):
         """Send an IQ and return its answer, a result or an error.
 
         Raises:
-            NoAnswerError: none came in time.
+            NoAnswerError: none arrived in time.
         """
         id_ = self.new_id() if id_ is None else id_
         sender = sender or self.who.caller
@@ -211,7 +221,7 @@ class Talk(Holding):
         to: str | None = None,
         lang: str | None = None,
     ) -> None:
-        """Send an IQ whose answer is waited for later."""
+        """Send an IQ without waiting for its answer."""
         sender = sender or self.who.caller
         to = to or self.target.address
         content = payload if isinstance(payload, str) else encode(payload, "jabber:client")
@@ -230,7 +240,7 @@ class Talk(Holding):
         """Wait for the answer to the IQ ``id_``.
 
         Raises:
-            NoAnswerError: none came in time.
+            NoAnswerError: none arrived in time.
         """
         with anyio.move_on_after(self.timeout if within is None else within):
             while id_ not in self._answers:
@@ -328,16 +338,16 @@ class Talk(Holding):
         return id_
 
     async def send(self, sender: str, xml: str) -> None:
-        """Send a stanza as it is written."""
+        """Send a stanza unchanged."""
         await self._post.send(self, sender, xml)
 
     # -- waiting ---------------------------------------------------------------------------------
 
     async def next(self, where: Where, *, within: float | None = None) -> Received:
-        """Take the first stanza, other than an answer, that ``where`` is true of.
+        """Return the first stanza, other than an answer, for which ``where`` is true.
 
         Raises:
-            BlockedError: none came in time.
+            BlockedError: none arrived in time.
         """
         with anyio.move_on_after(self.timeout if within is None else within):
             while True:
@@ -351,7 +361,7 @@ class Talk(Holding):
         raise BlockedError("The stanza that was waited for did not come in time.")
 
     async def quiet(self, where: Where, seconds: float = SILENCE) -> Received | None:
-        """Wait whether a stanza comes that ``where`` is true of; None if there is silence."""
+        """Wait for a stanza for which ``where`` is true; return None if there is silence."""
         try:
             return await self.next(where, within=min(seconds, self.timeout))
         except BlockedError:

@@ -1,4 +1,4 @@
-"""What the target says of itself: asked once, before the checks."""
+"""The target's information about itself, queried once, before the checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from xep.fluux_agent import NAMESPACE as AGENT
 
 @dataclass
 class Target:
-    """The entity that is judged.
+    """The tested entity.
 
     Attributes:
-        address: where requests go.
-        features: what disco#info lists.
+        address: the address for requests.
+        features: the features in disco#info.
         fields: the values of the form `urn:fluux:agent:0`, by their names.
-        skills: what plays each role.
+        skills: the skill for each role.
         offered: the names of the skills in the caller's view.
     """
 
@@ -36,14 +36,14 @@ class Target:
         return "@" not in self.address
 
     def serves(self, part: str) -> bool:
-        """Whether it lists a part of the protocol, such as ``task``."""
+        """Return whether it announces a part of the protocol, such as ``task``."""
         return f"{AGENT}#{part}" in self.features
 
     def number(self, name: str, otherwise: int) -> int:
-        """A number in the form; ``otherwise`` if it is not there or none."""
+        """Return a number in the form; ``otherwise`` if it is missing or invalid."""
         value = "".join(self.fields.get(name, ())[:1]).strip()
         return int(value) if value.isascii() and value.isdigit() else otherwise
 
     def about(self) -> dict[str, str]:
-        """The form for the head of a report."""
+        """Return the form for the head of a report."""
         return {name: ", ".join(values) for name, values in sorted(self.fields.items())}

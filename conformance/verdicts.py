@@ -1,4 +1,4 @@
-"""From what came of the checks to verdicts on requirements, and from these to profiles."""
+"""Derives verdicts on requirements from the results of checks, and on profiles from these."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -16,12 +16,12 @@ def verdicts(
     claimed: frozenset[str],
     baseline: Mapping[str, str],
 ) -> dict[str, Verdict]:
-    """Judge every requirement.
+    """Derive the verdict on every requirement.
 
     Args:
-        specification: what is asked.
-        selected: the requirements that are judged in this run.
-        results: what came of checks and watches.
+        specification: the requirements.
+        selected: the requirements that are tested in this run.
+        results: the results of checks and watches.
         claimed: the names of the profiles that the target claims.
         baseline: the requirements that are expected to be broken, and why.
     """
@@ -47,9 +47,9 @@ def profiles(
     *,
     strict: bool,
 ) -> dict[str, ProfileStatus]:
-    """Judge every profile by the requirements that belong to it.
+    """Derive the verdict on every profile from its requirements.
 
-    With ``strict`` a SHOULD that is not followed fails a profile too.
+    With ``strict``, a SHOULD that is not followed also fails a profile.
     """
     red = RED | {Status.WARNING} if strict else RED
     return {

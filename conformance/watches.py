@@ -1,4 +1,4 @@
-"""What every stanza from the target is held against, whatever it is sent for."""
+"""Checks that examine every stanza from the target."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ TABLE: Final[Mapping[str, str]] = MappingProxyType(
 """The stanza error of each condition: the table Failures of the specification, Errors."""
 
 _EITHER: Final = frozenset({"remote-server-timeout"})
-"""Stanza errors whose type the table leaves open between wait and cancel."""
+"""Stanza errors for which the table allows both the types wait and cancel."""
 _WITH_RETRY: Final = frozenset({"resource-constraint"})
 _TIMES: Final = ("deadline", "created", "updated", "retain-until")
 _UTC = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -75,7 +75,9 @@ _FOR_PEOPLE: Final = {
 
 
 def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
-    """Return the watches; the target has said that no stanza of its is larger than that."""
+    """Return the watches; `max_stanza_bytes` is the largest stanza that the target announces to
+    send.
+    """
 
     def size(stanza: Received) -> Iterable[Finding]:
         length = len(stanza.xml.encode())
@@ -89,7 +91,8 @@ def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
         confirm = stanza.tree.find(f"{{{CONFIRM}}}confirm")
         if stanza.head.kind != "message" or confirm is None:
             return None
-        # Whoever is asked; a server gives what goes to an account to one of its resources.
+        # In any case the bare JIDs are compared, because a server delivers to one resource of an
+        # account.
         key = ((stanza.head.to or "").partition("/")[0], confirm.get("id", ""))
         said = tostring(confirm, "unicode") + (stanza.body or "")
         before = asked.setdefault(key, said)
@@ -161,7 +164,7 @@ def _table(stanza: Received) -> Iterable[Finding] | None:
         return None
     named = [one for one in conditions if one != "retry"] or conditions
     if "over-quota" not in named and "retry" in conditions and named != ["retry"]:
-        # Beside another condition <retry/> says when to come back; it is a condition only alone.
+        # Beside another condition <retry/> is a hint; it is a condition only when it is alone.
         named = [one for one in named if one != "retry"]
     if len(named) != 1:
         return [Finding("ERR-001", "one condition of #errors", stanza.xml)]
@@ -243,7 +246,7 @@ def _reference(stanza: Received) -> Iterable[Finding] | None:
 
 
 def _spoken(element: Element, lang: str | None) -> Iterator[tuple[Element, str | None]]:
-    """Each element that holds text for people, with the language it is in."""
+    """Yield each element with text for people, and the language of the text."""
     lang = element.get(LANG, lang)
     if element.tag in _FOR_PEOPLE:
         yield element, lang

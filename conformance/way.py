@@ -1,4 +1,4 @@
-"""The way to the target that a command line names: the driver, and who is played through it."""
+"""Creates the driver that the command line selects."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from conformance.options import Options
+from conformance.options import CommandLineOptions
 
 if TYPE_CHECKING:
     from conformance.drivers import Driver
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from conformance.self_test import Site
 
 
-def target_of(options: Options) -> tuple[str, tuple[str, ...]]:
-    """The target, and what of it is judged. Raises click.UsageError."""
+def target_of(options: CommandLineOptions) -> tuple[str, tuple[str, ...]]:
+    """Return the target, and the selected tests. Raises click.UsageError."""
     from conformance.self_test import DOMAIN  # noqa: PLC0415
 
     ways = [one for one in (options.jid, options.component, options.acceptor) if one is not None]
@@ -36,8 +36,8 @@ def target_of(options: Options) -> tuple[str, tuple[str, ...]]:
 
 
 @contextlib.asynccontextmanager
-async def driver_of(options: Options, target: str) -> "AsyncIterator[Driver]":
-    """The driver that reaches the target, for the time of the block. Raises click.UsageError."""
+async def driver_of(options: CommandLineOptions, target: str) -> "AsyncIterator[Driver]":
+    """Yield the driver for the target. Raises click.UsageError."""
     from conformance import self_test  # noqa: PLC0415
 
     if options.self_test and options.acceptor is None:
@@ -56,7 +56,9 @@ async def driver_of(options: Options, target: str) -> "AsyncIterator[Driver]":
         yield _client(options)
 
 
-def _acceptor(options: Options, target: str, secret: str, refused: str | None) -> "AcceptorDriver":
+def _acceptor(
+    options: CommandLineOptions, target: str, secret: str, refused: str | None
+) -> "AcceptorDriver":
     from conformance.drivers.acceptor import AcceptorDriver  # noqa: PLC0415
 
     host, _, port = (options.acceptor or "").rpartition(":")
@@ -77,7 +79,7 @@ def _acceptor(options: Options, target: str, secret: str, refused: str | None) -
     )
 
 
-def _component(options: Options) -> "ComponentDriver":
+def _component(options: CommandLineOptions) -> "ComponentDriver":
     from conformance.drivers.component import ComponentDriver  # noqa: PLC0415
 
     assert options.component is not None
@@ -92,7 +94,7 @@ def _component(options: Options) -> "ComponentDriver":
     )
 
 
-def _client(options: Options) -> "ClientDriver":
+def _client(options: CommandLineOptions) -> "ClientDriver":
     from conformance.drivers.client import Account, ClientDriver, Server  # noqa: PLC0415
 
     assert options.jid is not None
@@ -109,7 +111,7 @@ def _client(options: Options) -> "ClientDriver":
     )
 
 
-def _demo_client(site: "Site", options: Options) -> "ClientDriver":
+def _demo_client(site: "Site", options: CommandLineOptions) -> "ClientDriver":
     from conformance.drivers.client import Account, ClientDriver, Server  # noqa: PLC0415
 
     password = "demo"  # noqa: S105 - `xmpp-agent demo` prints it for everybody, on loopback

@@ -10,7 +10,9 @@ from typing import Final
 
 NAMESPACES: Final = {
     f"urn:fluux:agent:0#{name}": f"{name}.xsd"
-    for name in ("skills", "execute", "confirm", "task", "delegation", "memory", "errors")
+    for name in (
+        *("skills", "execute", "confirm", "task", "delegation", "memory", "provenance", "errors"),
+    )
 }
 """The file of each namespace."""
 

@@ -48,7 +48,7 @@ __all__ = [
 # No deadlines: on a busy machine they only measure the machine.
 _SLOW_IS_FINE = (HealthCheck.too_slow,)
 settings.register_profile(
-    "quick", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE
+    "quick", max_examples=30, deadline=None, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE

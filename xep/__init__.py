@@ -1,1 +1,1 @@
-"""The wire, typed and sans-IO: no sockets, no clocks, no settings."""
+"""The typed XMPP protocol, sans-IO: no sockets, no clocks, no settings."""

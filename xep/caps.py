@@ -13,10 +13,11 @@ NAMESPACE: Final = "http://jabber.org/protocol/caps"
 
 
 class Caps(Payload, frozen=True, kw_only=True):
-    """Inside presence: which answer ``disco#info`` would give (XEP-0115 §4).
+    """The part of presence that identifies the sender's ``disco#info`` answer (XEP-0115 §4).
 
-    ``ver`` names the answer; it is also to be had at the disco node ``node#ver``. Without ``hash``
-    it is the legacy format (§13), which proves nothing. ``ext`` belongs to that format too.
+    ``ver`` identifies the answer, which is also available at the disco node ``node#ver``. Without
+    ``hash`` it is the legacy format (§13), which proves nothing. ``ext`` belongs to that format
+    too.
     """
 
     xml = Name(NAMESPACE, "c")
@@ -30,14 +31,14 @@ class Caps(Payload, frozen=True, kw_only=True):
 def verification_string(
     identities: Iterable[Identity], features: Iterable[Feature], forms: Iterable[Form] = ()
 ) -> str:
-    """The ``ver`` of a ``disco#info`` answer, made with SHA-1 (XEP-0115 §5.1).
+    """Return the ``ver`` of a ``disco#info`` answer, made with SHA-1 (XEP-0115 §5.1).
 
-    The hashed text only separates its parts, it does not quote them: other identities and
-    features can give the same text (§9.3). So what holds a separator is refused here, and a
-    match still says no more than what the entity that was asked says of itself.
+    The hashed text separates its parts without quoting them: other identities and features can give
+    the same text (§9.3). So a part that contains a separator is refused here, and a match still
+    proves no more than what the entity says about itself.
 
     Raises:
-        ValueError: the answer is ill-formed (§5.4), or a part of it holds a separator.
+        ValueError: the answer is ill-formed (§5.4), or a part of it contains a separator.
     """
     parts = [*_identities(identities), *_once("feature", [f.var for f in features])]
     for part in parts:
@@ -86,7 +87,7 @@ def _form(form_type: str, form: Form) -> list[str]:
 
 def _once(what: str, texts: list[str], *, keep_order: bool = False) -> list[str]:
     if len(set(texts)) != len(texts):
-        raise ValueError(f"the answer is ill-formed: it holds a {what} twice")
+        raise ValueError(f"the answer is ill-formed: it contains a {what} twice")
     # "i;octet" (RFC 4790 §9.3) compares octets of UTF-8.
     return texts if keep_order else sorted(texts, key=str.encode)
 

@@ -8,7 +8,7 @@ NAMESPACE: Final = "http://jabber.org/protocol/chatstates"
 
 
 class Active(Payload, frozen=True, kw_only=True):
-    """The sender follows the conversation; stands beside what it says (XEP-0085 §5.1)."""
+    """The sender follows the conversation; sent together with content (XEP-0085 §5.1)."""
 
     xml = Name(NAMESPACE, "active")
 

@@ -6,11 +6,11 @@ from xep.binding import Attr, Child, Flag, Lang, Name, Payload, Text
 from xep.data_forms import Form
 
 NAMESPACE: Final = "http://jabber.org/protocol/commands"
-"""Also the disco node at which commands are items."""
+"""Also the disco node whose items are the commands."""
 
 
 class Actions(Payload, frozen=True, kw_only=True):
-    """What may be done next; ``execute`` is what plain ``execute`` stands for (XEP-0050 §3.4)."""
+    """The allowed next actions; ``execute`` names the default one (XEP-0050 §3.4)."""
 
     xml = Name(NAMESPACE, "actions")
 
@@ -47,37 +47,37 @@ class Command(Payload, frozen=True, kw_only=True):
 
 
 class MalformedAction(Payload, frozen=True, kw_only=True):
-    """The action is not understood: with ``bad-request`` (XEP-0050 §4.4)."""
+    """The action is unknown: with ``bad-request`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "malformed-action")
 
 
 class BadAction(Payload, frozen=True, kw_only=True):
-    """The action cannot be had at this stage: with ``bad-request`` (XEP-0050 §4.4)."""
+    """The action is not possible at this stage: with ``bad-request`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "bad-action")
 
 
 class BadLocale(Payload, frozen=True, kw_only=True):
-    """The language asked for cannot be had: with ``bad-request`` (XEP-0050 §4.4)."""
+    """The requested language is not available: with ``bad-request`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "bad-locale")
 
 
 class BadPayload(Payload, frozen=True, kw_only=True):
-    """The form does not fit: with ``bad-request`` (XEP-0050 §4.4)."""
+    """The form is invalid: with ``bad-request`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "bad-payload")
 
 
 class BadSessionId(Payload, frozen=True, kw_only=True):
-    """There is no such session: with ``bad-request`` (XEP-0050 §4.4)."""
+    """The session never existed: with ``bad-request`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "bad-sessionid")
 
 
 class SessionExpired(Payload, frozen=True, kw_only=True):
-    """The session was there once: with ``not-allowed`` (XEP-0050 §4.4)."""
+    """The session has expired: with ``not-allowed`` (XEP-0050 §4.4)."""
 
     xml = Name(NAMESPACE, "session-expired")
 
@@ -90,4 +90,4 @@ CONDITIONS: Final[tuple[type[Payload], ...]] = (
     BadSessionId,
     SessionExpired,
 )
-"""Every condition, as ``StanzaError.of`` wants to know them."""
+"""All conditions, for ``StanzaError.of``."""

@@ -1,6 +1,7 @@
-"""XEP-0114 Jabber Component Protocol: what may happen when, as a table for each end.
+"""XEP-0114 Jabber Component Protocol: the allowed steps in each state, as a table for each side.
 
-A step that is not in the row of a state is not allowed there. `xep.component_stream` goes by them.
+A step that is not in the row of a state is not allowed there. `xep.component_stream` uses the
+tables.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a stream stands."""
+    """The state of a stream."""
 
     NEW = "nothing was sent"
     OPENING = "our header was sent"
@@ -74,14 +75,14 @@ COMPONENT: Final[Table] = {
     State.NEW: {Step.SEND_HEADER: State.OPENING},
     State.OPENING: {
         Step.RECEIVE_HEADER: State.OPENED,
-        Step.RECEIVE_REFUSAL: State.ENDED,  # the error follows; Prosody does so
+        Step.RECEIVE_REFUSAL: State.ENDED,  # the error follows, for example from Prosody
         **_GIVING_UP,
     },
     State.OPENED: {Step.SEND_HANDSHAKE: State.AUTHENTICATING, **_UNREADY},
     State.AUTHENTICATING: {Step.RECEIVE_HANDSHAKE: State.READY, **_UNREADY},
     **_FROM_READY,
 }
-"""What a component's stream goes through (XEP-0114 §3)."""
+"""The transitions of a component's stream (XEP-0114 §3)."""
 
 ACCEPTOR: Final[Table] = {
     State.NEW: {Step.RECEIVE_HEADER: State.OPENED, Step.SEND_ERROR: State.CLOSED},
@@ -90,4 +91,4 @@ ACCEPTOR: Final[Table] = {
     State.DECIDING: {Step.SEND_HANDSHAKE: State.READY, **_UNREADY},
     **_FROM_READY,
 }
-"""What the server's end goes through."""
+"""The transitions of the server's side."""

@@ -1,8 +1,8 @@
 """XEP-0114 Jabber Component Protocol: the stream between a component and its server.
 
-Two state machines without I/O, one for each end: `ComponentStream` and `AcceptorStream`. Bytes
-that came in go to `receive`, which gives events; every other method gives bytes to send. What the
-peer may not do at a moment, and what we may not, stands in the tables of `xep.component_states`.
+Two state machines without I/O, one for each side: `ComponentStream` and `AcceptorStream`. Pass
+received bytes to `receive`, which returns events; every other method returns bytes to send. The
+tables in `xep.component_states` say what each side may do in each state.
 """
 
 import hashlib
@@ -10,23 +10,27 @@ import hmac
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final, cast
-from xml.etree.ElementTree import Element
-
-import msgspec
 
 from xep.component_states import ACCEPTOR, COMPONENT, State, Step, Table
-from xep.stanza import Incoming
+from xep.stanza_stream import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    StanzaReceived,
+    StreamErrorReceived,
+    StreamFailed,
+    received,
+)
 from xep.stream import (
     STREAM_CLOSE,
     STREAMS,
     Condition,
     ElementReceived,
-    Limits,
     Other,
     ParserOf,
     StanzaSkipped,
     StreamClosed,
     StreamError,
+    StreamLimits,
     StreamOpened,
     encode_header,
 )
@@ -38,32 +42,14 @@ _HANDSHAKE: Final = "{jabber:client}handshake"  # canonical, as the parser gives
 _ERROR: Final = f"{{{STREAMS}}}error"
 
 
-class LocalProtocolError(Exception):
-    """Our side asked for what the stream's state does not allow. Nothing was sent or changed."""
-
-
-class RemoteProtocolError(Exception):
-    """The peer did what the stream's state does not allow, or what it sent is no stream.
-
-    It knows the answer it deserves: `error` says why, and `reply` are the bytes to send, after
-    which the connection is to be closed.
-    """
-
-    def __init__(self, error: StreamError, reply: bytes) -> None:
-        """Wrap the stream error, and what is sent because of it."""
-        super().__init__(str(error))
-        self.error = error
-        self.reply = reply
-
-
 @dataclass(slots=True)
 class HandshakeAccepted:
-    """Component side: the server knows us; from now on stanzas may be sent."""
+    """Component side: the server accepted the handshake; from now on stanzas may be sent."""
 
 
 @dataclass(slots=True)
 class HandshakeReceived:
-    """Acceptor side: a component gave its proof. Answer with `accept()` or `fail(…)`."""
+    """Acceptor side: a component sent its proof. Answer with `accept()` or `fail(…)`."""
 
     domain: str
     """The domain the component asked to serve."""
@@ -71,30 +57,9 @@ class HandshakeReceived:
     """Whether it knows the secret."""
 
 
-# A Struct, because its constructor is written in C.
-class StanzaReceived(msgspec.Struct, gc=False):
-    """A stanza, whole and within the limits."""
-
-    stanza: Incoming
-
-
-@dataclass(slots=True)
-class StreamErrorReceived:
-    """The peer ended the stream and says why. Nothing but `close()` is left to do."""
-
-    error: StreamError
-
-
-@dataclass(slots=True)
-class StreamFailed:
-    """The peer broke the protocol: always the last event. Send `error.reply` and disconnect."""
-
-    error: RemoteProtocolError
-
-
 _STANZAS: Final = frozenset((StanzaReceived,))
 
-Event = (
+ComponentStreamEvent = (
     StreamOpened
     | HandshakeAccepted
     | HandshakeReceived
@@ -107,41 +72,40 @@ Event = (
 
 
 def handshake_digest(stream_id: str, secret: str) -> str:
-    """The proof of the secret: SHA-1 over stream id and secret, in lower-case hex (XEP-0114 §3)."""
+    """Return the proof of the secret: SHA-1 over stream id and secret, in lower-case hex (XEP-0114
+    §3).
+    """
     return hashlib.sha1((stream_id + secret).encode(), usedforsecurity=False).hexdigest()
 
 
-def _received(element: Element, size: int) -> StanzaReceived | ElementReceived:
-    stanza = Incoming(element, size)
-    return ElementReceived(element, size) if stanza.kind is None else StanzaReceived(stanza)
-
-
 class _Stream(ABC):
-    """What both ends have in common."""
+    """The common part of both sides."""
 
-    def __init__(self, table: Table, limits: Limits | None) -> None:
+    def __init__(self, table: Table, limits: StreamLimits | None) -> None:
         self._table = table
-        self._parser = ParserOf(_received, (NAMESPACE,), limits)
+        self._parser = ParserOf(received, (NAMESPACE,), limits)
         self._state = State.NEW
 
     @property
     def state(self) -> State:
-        """Where the stream stands."""
+        """The state of the stream."""
         return self._state
 
-    def receive(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer, however they are cut; give what happened, in order.
+    def receive(self, data: bytes) -> list[ComponentStreamEvent]:
+        """Process bytes from the peer in chunks of any size; return the events, in order.
 
-        It raises nothing: what the peer does wrong is the last event, `StreamFailed`. After that,
-        and after both sides have closed, what comes in is ignored.
+        It raises nothing: a protocol error of the peer is the last event, `StreamFailed`. After
+        that, and after both sides have closed, input is ignored.
         """
-        events: list[Event] = []
+        events: list[ComponentStreamEvent] = []
         if self._state is State.CLOSED:
             return events
         try:
             found = self._parser.receive(data)
             if self._state is State.READY and set(map(type, found)) <= _STANZAS:
-                return cast("list[Event]", found)  # where stanzas change nothing
+                return cast(
+                    "list[ComponentStreamEvent]", found
+                )  # in a state where stanzas change nothing
             for event in found:
                 events.append(self._event(event))  # noqa: PERF401 - what was before an error counts
         except StreamError as error:
@@ -151,7 +115,7 @@ class _Stream(ABC):
         return events
 
     def send(self, stanza: bytes) -> bytes:
-        """Give back one or several encoded stanzas, if they may be sent now.
+        """Return one or several encoded stanzas, if they may be sent now.
 
         Raises `LocalProtocolError` before the handshake is accepted and after `close()`.
         """
@@ -161,8 +125,8 @@ class _Stream(ABC):
     def close(self) -> bytes:
         """Close our direction (RFC 6120 §4.4).
 
-        If the stream was ready the peer's own closing, and stanzas it had sent before, are still
-        received; otherwise all is over. Raises `LocalProtocolError` if there is nothing to close.
+        If the stream was ready, stanzas of the peer and its closing tag are still received;
+        otherwise the stream has ended. Raises `LocalProtocolError` if there is nothing to close.
         """
         self._step(Step.SEND_CLOSE)
         return STREAM_CLOSE
@@ -192,8 +156,8 @@ class _Stream(ABC):
             raise StreamError(condition, f"Unexpected: {step.value}; {self._state.value}.")
         self._state = state
 
-    def _event(self, event: "StanzaReceived | ElementReceived | Other") -> Event:
-        """Turn an event of the parser into one of ours. Raises `StreamError`."""
+    def _event(self, event: "StanzaReceived | ElementReceived | Other") -> ComponentStreamEvent:
+        """Convert an event of the parser into a stream event. Raises `StreamError`."""
         if isinstance(event, StanzaReceived):
             self._step_of_peer(Step.RECEIVE_STANZA)
             return event
@@ -227,24 +191,24 @@ class _Stream(ABC):
     def _header_received(self, header: StreamOpened) -> None: ...
 
     @abstractmethod
-    def _handshake_received(self, proof: str) -> Event: ...
+    def _handshake_received(self, proof: str) -> ComponentStreamEvent: ...
 
     def _failure(self, error: StreamError) -> bytes:
-        """What ends the stream from our side, unless we have ended it already."""
+        """Return the bytes that end the stream from our side, unless we have ended it already."""
         return b"" if self._state is State.CLOSING else error.encode() + STREAM_CLOSE
 
 
 class ComponentStream(_Stream):
-    """The component's end.
+    """The component's side.
 
-    `open()` first; when `receive` leaves it in the state OPENED send `handshake()`; at
+    Call `open()` first; when `receive` leaves it in the state OPENED send `handshake()`; after
     `HandshakeAccepted` it is ready. A wrong secret arrives as `StreamErrorReceived` with
-    `not-authorized`. A server that refuses right behind its header has ended the stream by the
-    time `StreamOpened` is seen, so it is the state that tells what to do, not the event.
+    `not-authorized`. A server that refuses right after its header has ended the stream before the
+    caller sees `StreamOpened`, so decide by the state, not by the event.
     """
 
-    def __init__(self, domain: str, secret: str, limits: Limits | None = None) -> None:
-        """Serve `domain`, proving to know `secret`; `limits` hold for each stanza received."""
+    def __init__(self, domain: str, secret: str, limits: StreamLimits | None = None) -> None:
+        """Serve `domain`, proving knowledge of `secret`; `limits` apply to each received stanza."""
         super().__init__(COMPONENT, limits)
         self._domain = domain
         self._secret = secret
@@ -264,7 +228,7 @@ class ComponentStream(_Stream):
         digest = handshake_digest(self._stream_id, self._secret)
         return f"<handshake>{digest}</handshake>".encode()
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes) -> list[ComponentStreamEvent]:
         """As documented above. Raises `LocalProtocolError` before `open()`: nobody can answer."""
         if self._state is State.NEW:
             raise LocalProtocolError("Nothing can be received before the stream is opened.")
@@ -276,7 +240,7 @@ class ComponentStream(_Stream):
     def _header_received(self, header: StreamOpened) -> None:
         self._stream_id = header.id or ""
 
-    def _handshake_received(self, proof: str) -> Event:
+    def _handshake_received(self, proof: str) -> ComponentStreamEvent:
         return HandshakeAccepted()
 
 
@@ -289,8 +253,8 @@ class AcceptorStream(_Stream):
     seen: answer only in the states OPENED and DECIDING.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        """Wait for a component; `limits` hold for each stanza received."""
+    def __init__(self, limits: StreamLimits | None = None) -> None:
+        """Wait for a component; `limits` apply to each received stanza."""
         super().__init__(ACCEPTOR, limits)
         self._domain = ""
         self._opened = False
@@ -298,7 +262,7 @@ class AcceptorStream(_Stream):
         self._valid = False
 
     def open(self, stream_id: str, secret: str) -> bytes:
-        """Give our header. `stream_id` must be unpredictable and new for each stream.
+        """Return our header. `stream_id` must be unpredictable and new for each stream.
 
         Raises `LocalProtocolError` unless the component's header has just arrived.
         """
@@ -308,7 +272,7 @@ class AcceptorStream(_Stream):
         return encode_header(NAMESPACE, from_=self._domain, id_=stream_id)
 
     def accept(self) -> bytes:
-        """Let the component in.
+        """Accept the component.
 
         Raises `LocalProtocolError` if no handshake was received, or one that is not valid.
         """
@@ -322,12 +286,12 @@ class AcceptorStream(_Stream):
             raise StreamError("host-unknown", "The stream header names no domain in 'to'.")
         self._domain = header.to
 
-    def _handshake_received(self, proof: str) -> Event:
+    def _handshake_received(self, proof: str) -> ComponentStreamEvent:
         self._valid = hmac.compare_digest(proof.encode(), self._proof.encode())
         return HandshakeReceived(self._domain, self._valid)
 
     def close(self) -> bytes:
-        """As documented above; before `open()` it gives a header too, which is then closed."""
+        """As documented above; before `open()` it also returns a header, which is then closed."""
         header = self._late_header()
         return header + super().close()
 
@@ -335,7 +299,9 @@ class AcceptorStream(_Stream):
         return self._late_header() + super()._failure(error)
 
     def _late_header(self) -> bytes:
-        """Our header, if it was not sent: there must be a stream to end (RFC 6120 §4.9.1.2)."""
+        """Return our header, if it was not sent: only an open stream can be ended (RFC 6120
+        §4.9.1.2).
+        """
         if self._opened:
             return b""
         return encode_header(NAMESPACE, from_=self._domain or None)

@@ -13,7 +13,7 @@ from xep.jid import JID
 
 NAMESPACE: Final = "jabber:x:data"
 FORM_TYPE: Final = "FORM_TYPE"
-"""The hidden field that says which fields a form has (XEP-0068 §3)."""
+"""The hidden field that identifies the type of a form (XEP-0068 §3)."""
 
 FieldType = Literal[
     "boolean",
@@ -29,7 +29,7 @@ FieldType = Literal[
 ]
 Value = str | bool | int | float | Decimal | datetime | JID
 V = TypeVar("V", bound=Value)
-Kind: TypeAlias = type[V]
+ValueType: TypeAlias = type[V]
 _NEWLINE = re.compile("\r\n|\r|\n")
 
 
@@ -60,25 +60,25 @@ class Field(Payload, frozen=True, kw_only=True):
     options: Annotated[tuple[Option, ...], Child()] = ()
     validate: Annotated[Validate | None, Child()] = None
 
-    def read(self, kind: Kind[V]) -> V | None:
-        """The only value as ``kind``: str, bool, int, float, Decimal, datetime or JID.
+    def read(self, kind: ValueType[V]) -> V | None:
+        """Return the only value as ``kind``: str, bool, int, float, Decimal, datetime or JID.
 
         None when there is no value, and for all but str when it is empty: both mean that nothing
         was chosen (XEP-0004 §3.6).
 
         Raises:
-            ContentError: there are several values, or it is no ``kind``.
+            ContentError: there are several values, or the value is not a ``kind``.
         """
         if len(self.values) > 1:
             raise ContentError("field", f"{self.var}: expected one value")
         found = self.read_all(kind)
         return found[0] if found else None
 
-    def read_all(self, kind: Kind[V]) -> tuple[V, ...]:
-        """Every value as ``kind``, in order; for all but str empty ones are left out.
+    def read_all(self, kind: ValueType[V]) -> tuple[V, ...]:
+        """Return every value as ``kind``, in order; for all but str empty ones are left out.
 
         Raises:
-            ContentError: one of them is no ``kind``.
+            ContentError: one of them is not a ``kind``.
         """
         conversion = conversion_for(kind)
         assert conversion is not None, kind
@@ -92,7 +92,7 @@ class Field(Payload, frozen=True, kw_only=True):
 
 
 class Reported(Payload, frozen=True, kw_only=True):
-    """The head of a table: which fields each item has (XEP-0004 §3.4)."""
+    """The head of a table: the fields of each item (XEP-0004 §3.4)."""
 
     xml = Name(NAMESPACE, "reported")
 
@@ -108,7 +108,7 @@ class Item(Payload, frozen=True, kw_only=True):
 
 
 class Form(Payload, frozen=True, kw_only=True):
-    """A form to fill in, filled in, given up, or data in the shape of one (XEP-0004 §3.1)."""
+    """A form to fill in, a submitted or cancelled form, or a result (XEP-0004 §3.1)."""
 
     xml = Name(NAMESPACE, "x")
 
@@ -120,27 +120,27 @@ class Form(Payload, frozen=True, kw_only=True):
     items: Annotated[tuple[Item, ...], Child()] = ()
 
     def field(self, var: str) -> Field | None:
-        """The first field of that name."""
+        """Return the first field of that name."""
         return next((field for field in self.fields if field.var == var), None)
 
     @property
     def form_type(self) -> str | None:
-        """What the form is about (XEP-0068 §3); None when it does not say."""
+        """The type of the form (XEP-0068 §3); None if it has none."""
         field = self.field(FORM_TYPE)
         return field.values[0] if field is not None and field.values else None
 
-    def read(self, var: str, kind: Kind[V]) -> V | None:
-        """The value of the field ``var`` as ``kind``; None when there is none.
+    def read(self, var: str, kind: ValueType[V]) -> V | None:
+        """Return the value of the field ``var`` as ``kind``; None when there is none.
 
         Raises:
-            ContentError: it has several values, or it is no ``kind``.
+            ContentError: it has several values, or the value is not a ``kind``.
         """
         field = self.field(var)
         return None if field is None else field.read(kind)
 
 
 def form_type_field(form_type: str) -> Field:
-    """The field that says what a form is about (XEP-0068 §3)."""
+    """Return the field with the type of a form (XEP-0068 §3)."""
     return Field(var=FORM_TYPE, type="hidden", values=(form_type,))
 
 
@@ -151,7 +151,7 @@ def field(
     type: FieldType | None = None,  # noqa: A002 - the XEP's own name for it
     label: str | None = None,
 ) -> Field:
-    """A field with a typed value, or with several of them.
+    """Return a field with a typed value, or with several of them.
 
     A text of several lines becomes one value per line if ``type`` is ``text-multi`` (§3.3).
 

@@ -7,13 +7,14 @@ from xep.binding import Attr, Name, Payload, Text
 
 NAMESPACE: Final = "urn:xmpp:delay"
 LEGACY_TAG: Final = "{jabber:x:delay}x"
-"""What servers and gateways wrote before XEP-0203, and some still do (XEP-0091)."""
+"""The element that servers and gateways used before XEP-0203, and some still do (XEP-0091)."""
 
 
 class Delay(Payload, frozen=True, kw_only=True):
-    """When a stanza was first sent, and who held it back (XEP-0203 §2).
+    """When a stanza was first sent, and which entity delayed it (XEP-0203 §2).
 
-    ``from_`` is kept as it came: an address that RFC 7622 refuses delays no less.
+    ``from_`` is kept unchanged: an address that is invalid by RFC 7622 is no reason to ignore the
+    delay.
     """
 
     xml = Name(NAMESPACE, "delay")

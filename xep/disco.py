@@ -12,7 +12,7 @@ ITEMS: Final = "http://jabber.org/protocol/disco#items"
 
 
 class Identity(Payload, frozen=True, kw_only=True):
-    """What an entity is (XEP-0030 §3.1), such as category ``client``, type ``bot``."""
+    """An identity of an entity (XEP-0030 §3.1), such as category ``client``, type ``bot``."""
 
     xml = Name(INFO, "identity")
 
@@ -23,7 +23,7 @@ class Identity(Payload, frozen=True, kw_only=True):
 
 
 class Feature(Payload, frozen=True, kw_only=True):
-    """A protocol that an entity speaks (XEP-0030 §3.1), usually by its namespace."""
+    """A protocol that an entity supports (XEP-0030 §3.1), usually by its namespace."""
 
     xml = Name(INFO, "feature")
 
@@ -31,10 +31,11 @@ class Feature(Payload, frozen=True, kw_only=True):
 
 
 class InfoQuery(Payload, frozen=True, kw_only=True):
-    """What are you and what can you do (XEP-0030 §3). The answer repeats the ``node`` asked for.
+    """A query for identities and features, and its answer (XEP-0030 §3). The answer repeats the
+    requested ``node``.
 
-    ``forms`` extend the answer (XEP-0128 §2). One that is no form is left out, since what stands
-    beside it is still true; a hash made over the rest (XEP-0115) will then not match.
+    ``forms`` extend the answer (XEP-0128 §2). An invalid one is left out, because the rest is still
+    valid; a hash over the rest (XEP-0115) will then not match.
     """
 
     xml = Name(INFO, "query")
@@ -46,7 +47,7 @@ class InfoQuery(Payload, frozen=True, kw_only=True):
 
 
 class Item(Payload, frozen=True, kw_only=True):
-    """Something that belongs to an entity (XEP-0030 §4.1): an address, or a node at one."""
+    """An item of an entity (XEP-0030 §4.1): an address, or a node at one."""
 
     xml = Name(ITEMS, "item")
 
@@ -56,9 +57,9 @@ class Item(Payload, frozen=True, kw_only=True):
 
 
 class ItemsQuery(Payload, frozen=True, kw_only=True):
-    """What belongs to you (XEP-0030 §4), in pages (XEP-0059).
+    """A query for items, and its answer (XEP-0030 §4), in pages (XEP-0059).
 
-    An item without a usable address cannot be asked anything, so it is left out.
+    An item without a usable address cannot be queried, so it is left out.
     """
 
     xml = Name(ITEMS, "query")

@@ -9,15 +9,15 @@ NAMESPACE: Final = "urn:xmpp:time"
 
 
 class TimeQuery(Payload, frozen=True, kw_only=True):
-    """Asks what time it is at an entity (XEP-0202 §2)."""
+    """Queries the time at an entity (XEP-0202 §2)."""
 
     xml = Name(NAMESPACE, "time")
 
 
 class Time(Payload, frozen=True, kw_only=True):
-    """The answer (XEP-0202 §2): the time in UTC, and how far the entity's own clock is from it.
+    """The answer (XEP-0202 §2): the time in UTC, and the offset of the entity's time zone.
 
-    Either alone says nothing, so both are required.
+    Both are required, because either alone is useless.
     """
 
     xml = Name(NAMESPACE, "time")

@@ -1,4 +1,4 @@
-"""XEP-0428 Fallback Indication: which part of a body is there for clients that lack a feature."""
+"""XEP-0428 Fallback Indication: the part of a body that is for clients that lack a feature."""
 
 from typing import Annotated, Final
 
@@ -17,7 +17,9 @@ class FallbackBody(Payload, frozen=True, kw_only=True):
 
 
 class Fallback(Payload, frozen=True, kw_only=True):
-    """A fallback for the feature of the namespace ``for_``; of everything without a range."""
+    """A fallback for the feature of the namespace ``for_``; without a range it is the
+    whole body.
+    """
 
     xml = Name(NAMESPACE, "fallback")
 
@@ -26,9 +28,9 @@ class Fallback(Payload, frozen=True, kw_only=True):
 
 
 def without_fallback(body: str, fallback: Fallback) -> str:
-    """The body without the ranges of a fallback (XEP-0428 §4).
+    """Return the body without the ranges of a fallback (XEP-0428 §4), which may overlap.
 
-    Raises ValueError: a range is not within the body, or ranges overlap.
+    Raises ValueError: a range is not within the body.
     """
     if not fallback.bodies:
         return ""
@@ -38,8 +40,8 @@ def without_fallback(body: str, fallback: Fallback) -> str:
         (one.start or 0, len(body) if one.end is None else one.end) for one in fallback.bodies
     ]
     for start, end in sorted(ranges):
-        if not at <= start <= end <= len(body):
-            raise ValueError(f"the fallback from {start} to {end} is no range of the body")
+        if not 0 <= start <= end <= len(body):
+            raise ValueError(f"the fallback from {start} to {end} is not a range of the body")
         kept.append(body[at:start])
-        at = end
+        at = max(at, end)
     return "".join((*kept, body[at:]))

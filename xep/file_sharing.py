@@ -11,7 +11,7 @@ URL_DATA: Final = "http://jabber.org/protocol/url-data"
 
 
 class File(Payload, frozen=True, kw_only=True):
-    """What the file is: media type, name, size in bytes, digests (XEP-0446 §3)."""
+    """The metadata of a file: media type, name, size in bytes, digests (XEP-0446 §3)."""
 
     xml = Name(METADATA, "file")
 
@@ -22,7 +22,7 @@ class File(Payload, frozen=True, kw_only=True):
 
 
 class UrlData(Payload, frozen=True, kw_only=True):
-    """A URL at which the file can be had (XEP-0103)."""
+    """A URL of the file (XEP-0103)."""
 
     xml = Name(URL_DATA, "url-data")
 
@@ -30,7 +30,7 @@ class UrlData(Payload, frozen=True, kw_only=True):
 
 
 class Sources(Payload, frozen=True, kw_only=True):
-    """Where the file can be had (XEP-0447 §3.1); ways other than URLs are left out."""
+    """The sources of the file (XEP-0447 §3.1); sources other than URLs are left out."""
 
     xml = Name(NAMESPACE, "sources")
 
@@ -38,7 +38,7 @@ class Sources(Payload, frozen=True, kw_only=True):
 
 
 class FileSharing(Payload, frozen=True, kw_only=True):
-    """One file and where it can be had (XEP-0447 §3.1)."""
+    """One file and its sources (XEP-0447 §3.1)."""
 
     xml = Name(NAMESPACE, "file-sharing")
 

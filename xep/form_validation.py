@@ -8,7 +8,7 @@ NAMESPACE: Final = "http://jabber.org/protocol/xdata-validate"
 
 
 class Range(Payload, frozen=True, kw_only=True):
-    """The least and the greatest value, in the datatype's own spelling (XEP-0122 §3.2.3)."""
+    """The least and the greatest value, as the datatype writes them (XEP-0122 §3.2.3)."""
 
     xml = Name(NAMESPACE, "range")
 
@@ -26,9 +26,9 @@ class ListRange(Payload, frozen=True, kw_only=True):
 
 
 class Validate(Payload, frozen=True, kw_only=True):
-    """What a field's values have to be, as ``xs:integer`` (XEP-0122 §3.1).
+    """The datatype of a field's values, such as ``xs:integer`` (XEP-0122 §3.1).
 
-    At most one of ``basic``, ``open``, ``range`` and ``regex`` is there; none counts as ``basic``.
+    At most one of ``basic``, ``open``, ``range`` and ``regex`` is set; none means ``basic``.
     """
 
     xml = Name(NAMESPACE, "validate")

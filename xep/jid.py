@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 # RFC 7622 §3.2 to §3.4: octets of UTF-8 in each part, after preparation.
 _MAX_OCTETS = 1023
 # Before preparation a part may be longer, because composition (NFC) joins up to four characters
-# into one of three octets. What is longer than this is refused unread, so that time stays bounded.
+# into one of three octets. A longer part is refused unread, so that the time is limited.
 _MAX_CHARACTERS = 2 * _MAX_OCTETS
-# Short texts are what stanzas carry; hostile long ones must not fill the memory by being kept.
+# Stanzas contain short texts; long hostile ones must not fill the memory as cache entries.
 _MAX_CACHED_CHARACTERS = 256
 _CACHE_ENTRIES = 4096
 _LONGEST_REASON = 500
 
-# What PRECIS and IDNA2008 leave as it is. RFC 7622 §3.3.1 takes "&'/:<>@ from the localpart.
+# The characters that PRECIS and IDNA2008 do not change. RFC 7622 §3.3.1 excludes "&'/:<>@ from the
+# localpart.
 _LOCAL = r"[!#-%(-.0-9;=?\[-~]+"
 _LABEL = r"(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _RESOURCE = r"[ -~]+"
@@ -36,7 +37,7 @@ _EXCLUDED_FROM_LOCAL = frozenset("\"&'/:<>@")
 
 
 class JIDError(ValueError):
-    """A text is no JID; the message says which part is wrong and why."""
+    """A text is not a JID; the message says which part is invalid and why."""
 
 
 class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -62,15 +63,15 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @staticmethod
     def parse_delivered(text: str) -> "JID":
-        """Read the `from` of a stanza that a server has delivered, and that is believed.
+        """Parse the `from` of a stanza that a server has delivered.
 
-        Servers prepare addresses by older rules, which keep some accounts and domains apart that
-        RFC 7622 joins. Prosody has U+1C90 and U+10D0 (a Georgian capital and its small letter) as
-        two accounts; ejabberd has `example.com.` and `example.com` as two domains. If they were
-        joined here, one would have the rights and the secrets of the other. So an address is
-        refused unless it is delivered in its prepared form. Two spellings of a domain are taken
-        for one only where the DNS does so, too: U-labels and their A-labels (RFC 5890 §2.3.2.1).
-        A domain that IDNA2003 (RFC 3490) maps to another one, as it does `ß` to `ss`, is refused.
+        RFC 7622 maps some addresses to the same JID that servers distinguish. Prosody has U+1C90
+        and U+10D0 (a Georgian capital and its small letter) as two accounts; ejabberd has
+        `example.com.` and `example.com` as two domains. If they were mapped to one JID here, one
+        would have the rights and the secrets of the other. So an address is refused unless it is
+        delivered in its prepared form. Two spellings of a domain are treated as one only where the
+        DNS does so, too: U-labels and their A-labels (RFC 5890 §2.3.2.1). A domain that IDNA2003
+        (RFC 3490) maps to another one, as it does `ß` to `ss`, is refused.
 
         Raises `JIDError` for that and whenever `parse` does.
         """
@@ -79,7 +80,7 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return _parse_delivered_cached(text)
 
     def __str__(self) -> str:
-        """The canonical text; `JID.parse` of it gives an equal JID."""
+        """Return the canonical text; `JID.parse` of it gives an equal JID."""
         if self.local is None:
             return self.domain if self.resource is None else f"{self.domain}/{self.resource}"
         if self.resource is None:
@@ -104,7 +105,7 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return JID(None, self.domain, None)
 
     def with_resource(self, resource: str) -> "JID":
-        """The same bare address with this resource, which is prepared first.
+        """Return the same bare address with this resource, which is prepared first.
 
         Raises `JIDError` when RFC 7622 §3.4 refuses the resource.
         """
@@ -112,7 +113,7 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def _parse(text: str) -> JID:
-    # The shortcut for nearly every address there is: nothing to map, no part too long.
+    # The fast path for nearly all addresses: nothing to map, no part too long.
     if len(text) <= _MAX_OCTETS and (plain := _PLAIN.fullmatch(text)):
         return JID(*plain.groups())
     return _prepare(text)
@@ -148,7 +149,7 @@ def _parse_delivered(text: str) -> JID:
 
 
 def _refuse_ambiguous(domain: str, prepared: str) -> None:
-    """Refuse a domain that a server may read in another way than it was prepared here."""
+    """Refuse a domain that a server may interpret differently from the preparation here."""
     labels, found = domain.split("."), prepared.split(".")
     if len(labels) == len(found) and all(map(_is_one_label, labels, found)):
         return
@@ -160,7 +161,7 @@ def _refuse_ambiguous(domain: str, prepared: str) -> None:
 
 
 def _is_one_label(label: str, prepared: str) -> bool:
-    """Whether old and new rules make of a label what was prepared here."""
+    """Return whether the old and the new rules map a label to the form prepared here."""
     from encodings.idna import nameprep  # noqa: PLC0415 - only addresses beyond ASCII pay for it
 
     import idna  # noqa: PLC0415 - likewise
@@ -172,7 +173,7 @@ def _is_one_label(label: str, prepared: str) -> bool:
         )
     try:
         return label == prepared == nameprep(label)
-    except UnicodeError:  # it holds what IDNA2003 prohibits
+    except UnicodeError:  # it contains a character that IDNA2003 prohibits
         return False
 
 
@@ -186,11 +187,11 @@ def _prepare_local(text: str) -> str:
     if text.isascii():
         prepared = text.lower()
         if not _ASCII_LOCAL.fullmatch(prepared):
-            _refuse("localpart", text, "holds a space, a control character or one of \"&'/:<>@")
+            _refuse("localpart", text, "contains a space, a control character or one of \"&'/:<>@")
     else:
         prepared = _enforce("UsernameCaseMapped", "localpart", text)
         if not _EXCLUDED_FROM_LOCAL.isdisjoint(prepared):
-            _refuse("localpart", text, "holds one of \"&'/:<>@")
+            _refuse("localpart", text, "contains one of \"&'/:<>@")
     _refuse_length("localpart", text, len(prepared.encode()), _MAX_OCTETS)
     return prepared
 
@@ -201,7 +202,7 @@ def _prepare_resource(text: str) -> str:
     if text.isascii():
         prepared = text
         if not _ASCII_RESOURCE.fullmatch(prepared):
-            _refuse("resourcepart", text, "holds a control character")
+            _refuse("resourcepart", text, "contains a control character")
     else:
         prepared = _enforce("OpaqueString", "resourcepart", text)
     _refuse_length("resourcepart", text, len(prepared.encode()), _MAX_OCTETS)
@@ -224,16 +225,17 @@ def _prepare_domain(text: str) -> str:
 
 
 def _map_domain(text: str) -> str:
-    """Map as RFC 5895 §2 says: lower case, full and half width, NFC, ideographic full stop."""
+    """Map as RFC 5895 §2 requires: lower case, full and half width, NFC, ideographic full stop."""
     mapped = unicodedata.normalize("NFC", "".join(map(_map_character, text)))
-    return mapped.replace("\u3002", ".")  # U+FF0E and U+FF61 have become one of the two by now
+    # U+FF0E and U+FF61 have already been mapped to one of the two
+    return mapped.replace("\u3002", ".")
 
 
 def _map_character(character: str) -> str:
     if unicodedata.decomposition(character).startswith(("<wide>", "<narrow>")):
         character = unicodedata.normalize("NFKC", character)
-    # Case folding leaves what IDNA2008 allows; Cherokee is folded to capitals, so lower case
-    # would be the form that is not allowed.
+    # Case folding keeps the characters that IDNA2008 allows; Cherokee is folded to capitals, so
+    # lower case would be the form that is not allowed.
     return character.lower() if character.casefold() != character else character
 
 
@@ -252,7 +254,7 @@ def _prepare_label(label: str, domain: str) -> str:
 
     try:
         prepared = idna.ulabel(label)
-        idna.alabel(prepared)  # and not more than 63 octets as it stands in the DNS
+        idna.alabel(prepared)  # at most 63 octets in the form of the DNS
     # Not only IDNAError: for unnamed neighbours of a joiner the library lets a ValueError through.
     except ValueError as error:
         _refuse("domainpart", domain, f"has the label {_shorten(label)}: {error}")
@@ -269,7 +271,7 @@ def _prepare_ipv6(text: str) -> str:
         found = ipaddress.IPv6Address(text[1:-1])
     except ValueError as error:
         _refuse("domainpart", text, f"is not an IPv6 address between square brackets: {error}")
-    # One address has one text (RFC 5952 §4, §5), in every version of Python.
+    # An address has one text form (RFC 5952 §4, §5), in every version of Python.
     mapped = found.ipv4_mapped
     return f"[{found.compressed}]" if mapped is None else f"[::ffff:{mapped}]"
 
@@ -286,7 +288,7 @@ def _enforce(profile: str, part: str, text: str) -> str:
         return _profile(profile).enforce(text)
     except UnicodeEncodeError as error:
         reason = error.reason.removeprefix("DISALLOWED/").replace("_", " ")
-        # The library marks either one character or, where the whole is at fault, everything.
+        # The library marks either one character or, if the whole label is invalid, everything.
         marked = error.object[error.start : error.end]
         which = f"U+{ord(marked):04X} " if len(marked) == 1 else ""
         _refuse(part, text, f"is refused by the PRECIS profile {profile}: {which}{reason}")
@@ -300,7 +302,7 @@ def _refuse_length(part: str, text: str, length: int, limit: int) -> None:
 
 
 def _refuse(part: str, text: str, why: str) -> NoReturn:
-    # The libraries quote all of what they refuse.
+    # The libraries quote the whole text that they refuse.
     why = why if len(why) <= _LONGEST_REASON else why[:_LONGEST_REASON] + "..."
     raise JIDError(f"The {part} {_shorten(text)} {why}.") from None
 

@@ -1,14 +1,14 @@
-"""Language tags (BCP 47, RFC 5646), as ``xml:lang`` has them."""
+"""Language tags (BCP 47, RFC 5646), as in ``xml:lang``."""
 
 import re
 from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 64
-"""Characters of the longest tag taken; RFC 5646 §4.4.1 asks for 35 at least."""
+"""The maximum length of a tag; RFC 5646 §4.4.1 requires at least 35."""
 
 # The syntax of RFC 5646 §2.1. Tags that were registered before it and do not follow it
-# (`i-klingon`, `en-GB-oed`, …) have had preferred forms that do for twenty years.
+# (`i-klingon`, `en-GB-oed`, …) have had preferred forms for twenty years.
 _TAG: Final = re.compile(
     r"""(?:
         (?:[a-z]{2,3}(?:-[a-z]{3}){0,3} | [a-z]{4,8})   # language
@@ -24,10 +24,10 @@ _TAG: Final = re.compile(
 
 
 def language_tag(text: str | None) -> str | None:
-    """``text`` if it is a well-formed language tag of at most 64 characters, otherwise None.
+    """Return ``text`` if it is a well-formed language tag of at most 64 characters, otherwise None.
 
-    For what others send: a tag is a hint, so one that is malformed counts as none. It is returned
-    as it was written; RFC 5646 §2.1.1 compares tags without regard to case.
+    For input: a tag is a hint, so a malformed one is ignored. The tag is returned unchanged; RFC
+    5646 §2.1.1 compares tags without regard to case.
     """
     return None if text is None or len(text) > MAX_LENGTH else _well_formed(text)
 

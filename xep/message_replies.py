@@ -8,9 +8,9 @@ NAMESPACE: Final = "urn:xmpp:reply:0"
 
 
 class Reply(Payload, frozen=True, kw_only=True):
-    """Which message is replied to, and who wrote that (XEP-0461 §3).
+    """The message that is replied to, and its author (XEP-0461 §3).
 
-    ``to`` is kept as it came: it may be full or bare, and some clients leave it out.
+    ``to`` is kept unchanged: it may be full or bare, and some clients omit it.
     """
 
     xml = Name(NAMESPACE, "reply")

@@ -8,6 +8,6 @@ NAMESPACE: Final = "urn:xmpp:ping"
 
 
 class Ping(Payload, frozen=True, kw_only=True):
-    """Are you there? The answer is an empty result (XEP-0199 §3)."""
+    """A ping. The answer is an empty result (XEP-0199 §3)."""
 
     xml = Name(NAMESPACE, "ping")

@@ -8,9 +8,9 @@ NAMESPACE: Final = "urn:xmpp:tmp:quick-response"
 
 
 class Response(Payload, frozen=True, kw_only=True):
-    """A text that may be sent back as a message body by one click (XEP-0439 §4.1).
+    """A text that the client sends as a message body after one click (XEP-0439 §4.1).
 
-    What comes back is a plain message: nothing in it says which question it answers.
+    The reply is a plain message: nothing in it says which question it answers.
     """
 
     xml = Name(NAMESPACE, "response")
@@ -21,7 +21,9 @@ class Response(Payload, frozen=True, kw_only=True):
 
 
 class Action(Payload, frozen=True, kw_only=True):
-    """Something that may be chosen by one click; its ``id`` comes back (XEP-0439 §4.2)."""
+    """An action that the user can choose with one click; the client returns its ``id`` (XEP-0439
+    §4.2).
+    """
 
     xml = Name(NAMESPACE, "action")
 

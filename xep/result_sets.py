@@ -9,6 +9,22 @@ from xep.binding import Attr, Child, ContentError, Name, Payload, Text, TextChil
 NAMESPACE: Final = "http://jabber.org/protocol/rsm"
 
 
+PAGE_BYTES: Final = 65_536
+"""Size of an answer with a page, where no limit is smaller."""
+_ENVELOPE_BYTES: Final = 4_096
+
+
+def page_room(max_stanza_bytes: int) -> int:
+    """The bytes of entries that fit into a page, where no stanza may be larger than that.
+
+    The rest is for what holds them: the stanza with its addresses, and the set without its keys.
+    """
+    return max(0, min(PAGE_BYTES, max_stanza_bytes) - _ENVELOPE_BYTES)
+
+
+PAGE_ROOM: Final = page_room(PAGE_BYTES)
+
+
 class First(Payload, frozen=True, kw_only=True):
     """The first key of a page, and its position in the whole set from 0 (XEP-0059 §2.2)."""
 
@@ -19,10 +35,10 @@ class First(Payload, frozen=True, kw_only=True):
 
 
 class ResultSet(Payload, frozen=True, kw_only=True):
-    """Which page is wanted, or which one this is (XEP-0059 §2).
+    """The requested page, or the returned one (XEP-0059 §2).
 
-    A request holds ``max`` with ``after``, ``before`` or ``index``; ``before`` that is present
-    and empty asks for the last page. An answer holds ``first``, ``last`` and ``count``.
+    A request has ``max`` with ``after``, ``before`` or ``index``; an empty ``before`` requests the
+    last page. An answer has ``first``, ``last`` and ``count``.
     """
 
     xml = Name(NAMESPACE, "set")
@@ -37,16 +53,16 @@ class ResultSet(Payload, frozen=True, kw_only=True):
 
 
 def page_bounds(keys: Sequence[str], request: ResultSet | None, limit: int) -> tuple[int, int]:
-    """Where the page asked for starts and stops in ``keys``, at a cost that does not grow with
-    their number.
+    """Return where the requested page starts and stops in ``keys``, at a cost that does not grow
+    with their number.
 
-    A key that has gone since the last page still says where to go on, because the keys are in
+    A key that was deleted since the last page still says where to continue, because the keys are in
     order; so ``item-not-found`` (XEP-0059 §2.4) never happens.
 
     Args:
         keys: every key of the set, each once, sorted by code point.
-        request: what was asked for; None asks for the first page.
-        limit: entries in a page at most, whatever was asked for.
+        request: the request; None requests the first page.
+        limit: the maximum number of entries in a page, regardless of the request.
 
     Raises:
         ContentError: ``max`` or ``index`` is negative, or ``index`` comes with a key.
@@ -63,7 +79,7 @@ def page_bounds(keys: Sequence[str], request: ResultSet | None, limit: int) -> t
         start = min(request.index, len(keys))
         return start, min(start + size, len(keys))
     start = 0 if request.after is None else bisect_right(keys, request.after)
-    # An empty <before/> asks for the last page (§2.5), so it bounds nothing.
+    # An empty <before/> requests the last page (§2.5), so it is no limit.
     stop = len(keys) if not request.before else bisect_left(keys, request.before)
     stop = max(start, stop)
     if request.before is not None:
@@ -72,7 +88,7 @@ def page_bounds(keys: Sequence[str], request: ResultSet | None, limit: int) -> t
 
 
 def page_answer(keys: Sequence[str], start: int, stop: int) -> ResultSet:
-    """The ``<set/>`` that goes with the entries ``keys[start:stop]`` (XEP-0059 §2.2)."""
+    """Return the ``<set/>`` for the entries ``keys[start:stop]`` (XEP-0059 §2.2)."""
     if start >= stop:
         return ResultSet(count=len(keys))
     return ResultSet(

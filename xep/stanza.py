@@ -1,5 +1,6 @@
-"""Stanzas (RFC 6120 §8): what arrives, decoded as far as asked, and what is sent, as XML text."""
+"""Stanzas (RFC 6120 §8): inbound ones are decoded on demand, outbound ones encoded as XML text."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 from xml.etree.ElementTree import Element
@@ -15,13 +16,13 @@ from xep.language import language_tag
 from xep.stanza_error import StanzaError
 
 NAMESPACE: Final = "jabber:client"
-"""The one content namespace that stanzas have above the stream, whatever the stream's own is."""
+"""The only content namespace that stanzas have above the stream, whatever the stream's own is."""
 
-Kind = Literal["iq", "message", "presence"]
+StanzaKind = Literal["iq", "message", "presence"]
 P = TypeVar("P", bound=Payload)
 _Class: TypeAlias = type[P]  # where `type` is an attribute
 
-_KINDS: Final[Mapping[str, Kind]] = {
+_KINDS: Final[Mapping[str, StanzaKind]] = {
     f"{{{NAMESPACE}}}iq": "iq",
     f"{{{NAMESPACE}}}message": "message",
     f"{{{NAMESPACE}}}presence": "presence",
@@ -33,29 +34,29 @@ _HEAD: Final = ("type", "id", "from", "to", _LANG)
 _DEFAULT_TYPES: Final = {"message": "normal", "presence": "available"}
 
 
-# A Struct, because there is one for each stanza: it costs the garbage collector nothing, and is no
-# part of a cycle.
+# A Struct, because there is one for each stanza: the garbage collector does not track it, and it is
+# never part of a cycle.
 class Incoming(msgspec.Struct, gc=False, eq=False):
-    """A stanza as it arrived: its head read, its payloads decoded when asked for.
+    """An inbound stanza: its head is parsed, its payloads are decoded on demand.
 
-    Made of the element and its size alone; the rest is read from the element.
+    Created from the element and its size alone; the rest is read from the element.
 
     Attributes:
-        size: bytes the stanza took on the stream.
+        size: bytes of the stanza on the stream.
         kind: iq, message or presence; None for any other first-level element.
         type: the ``type`` attribute; for a message without one ``normal``, for a presence
             without one ``available``, for an IQ without one the empty string.
         id: the ``id`` attribute.
-        sender: the ``from`` attribute, byte for byte as the server passed it.
+        sender: the ``from`` attribute, byte for byte as the server delivered it.
         to: the ``to`` attribute, likewise.
-        lang: ``xml:lang`` of the stanza; None also for one that is no language tag.
+        lang: ``xml:lang`` of the stanza; None also for an invalid language tag.
         sole_child: the name of the only child, as an IQ get or set must have one (RFC 6120
             §8.2.3); None when there is none or more than one.
     """
 
     _element: Element
     size: int
-    kind: Kind | None = None
+    kind: StanzaKind | None = None
     type: str = ""
     id: str | None = None
     sender: str | None = None
@@ -80,46 +81,61 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
 
     @property
     def payload_names(self) -> list[str]:
-        """Names of the children in Clark notation, ``<error/>`` and the RFC's own left out."""
-        # Compared whole: a namespace may hold a brace, and begin like another one.
+        """Return the names of the children in Clark notation, without ``<error/>`` and those of the
+        RFC.
+        """
+        # The whole name is compared: a namespace may contain a brace, and begin like another one.
         return [each.tag for each in self._element if each.tag.rpartition("}")[0] != _OWN[:-1]]
 
     @property
     def child_names(self) -> list[str]:
-        """Names of all children in Clark notation, the RFC's own among them."""
+        """Return the names of all children in Clark notation, including those of the RFC."""
         return [child.tag for child in self._element]
 
     def texts_of(self, local: str) -> list[str]:
-        """The texts of all children of that name in the stanza's own namespace, one a language."""
+        """Return the texts of all children of that name in the stanza's own namespace, one per
+        language.
+        """
         return [child.text or "" for child in self._element.findall(_OWN + local)]
 
     def sole_payload(self, cls: _Class[P]) -> P:
-        """The only child, decoded as ``cls``; that ``sole_child`` is its name is not checked again.
+        """Return the only child, decoded as ``cls``; the caller has checked its name,
+        ``sole_child``.
 
         Raises:
-            ContentError: it does not fit its declaration.
+            ContentError: it does not match its declaration.
         """
         return cast("P", decoder_for(cls)(self._element[0]))
 
     def sole_decoded(self, decode: Decoder) -> Payload:
-        """As ``sole_payload``, by a decoder that ``decoder_for`` gave once for all stanzas."""
+        """Return the only child, decoded by a decoder from ``decoder_for``."""
         payload: Payload = decode(self._element[0])
         return payload
 
     def payload(self, cls: _Class[P], *, strict: bool = False) -> P | None:
-        """The first child that is a ``cls``; None when there is none.
+        """Return the first child that is a ``cls``; None when there is none.
 
         Raises:
-            ContentError: it is there and does not fit its declaration.
+            ContentError: it does not match its declaration.
         """
         child = self._element.find(cls.xml.tag)
         return None if child is None else decode(cls, child, strict=strict)
 
+    def payloads(self, cls: _Class[P]) -> list[P]:
+        """Return all children that are a ``cls``; those that do not match its declaration are left
+        out.
+        """
+        found = []
+        for child in self._element.findall(cls.xml.tag):
+            with contextlib.suppress(ContentError):
+                found.append(decode(cls, child))
+        return found
+
     def require(self, cls: _Class[P]) -> P:
-        """The first child that is a ``cls``.
+        """Return the first child that is a ``cls``.
 
         Raises:
-            ContentError: it is missing, or does not fit its declaration.
+            ContentError: it is missing, or does not match its declaration.
         """
         found = self.payload(cls)
         if found is None:
@@ -127,7 +143,7 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         return found
 
     def text_of(self, local: str, lang: str | None = None) -> str | None:
-        """The text of a child in the stanza's own namespace, such as ``body`` or ``thread``.
+        """Return the text of a child in the stanza's own namespace, such as ``body`` or ``thread``.
 
         Of several, the one in ``lang`` is preferred, then one without a language, then the first
         (RFC 6121 §5.2.3).
@@ -142,13 +158,13 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         return found[0].text or ""
 
     def error(self, known: tuple[_Class[Payload], ...] = ()) -> StanzaError:
-        """The error that a stanza of type ``error`` carries."""
+        """Return the error of a stanza of type ``error``."""
         return StanzaError.of(self._element.find(_ERROR), known)
 
     def forward(self, *, from_: str | None = None, to: str | None = None) -> str:
-        """The whole stanza as XML text again, for who routes it on (RFC 6120 §10).
+        """Return the whole stanza as XML text again, to route it on (RFC 6120 §10).
 
-        Everything in it stays as it came; ``from_`` and ``to`` replace the addresses where given.
+        Its content does not change; ``from_`` and ``to`` replace the addresses if given.
         """
         given = {"from": from_, "to": to}
         changed = {name: address for name, address in given.items() if address is not None}
@@ -176,7 +192,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a value has no form on the wire."""
+        """Return the XML text. Raises EncodingError when a value cannot be encoded."""
         content = ""
         for name, text in (("subject", self.subject), ("body", self.body), ("thread", self.thread)):
             if text is not None:
@@ -208,7 +224,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a value has no form on the wire."""
+        """Return the XML text. Raises EncodingError when a value cannot be encoded."""
         content = "" if self.show is None else f"<show>{self.show}</show>"
         if self.status is not None:
             content += f"<status>{escape_text(self.status)}</status>"
@@ -226,7 +242,7 @@ class IQ(msgspec.Struct, frozen=True, kw_only=True):
     error: StanzaError | None = None
 
     def encode(self) -> str:
-        """As XML text. Raises EncodingError when a value has no form on the wire."""
+        """Return the XML text. Raises EncodingError when a value cannot be encoded."""
         return _stanza("iq", self, "", () if self.payload is None else (self.payload,))
 
 

@@ -61,25 +61,26 @@ DEFAULT_TYPES: Final[Mapping[Condition, ErrorType]] = {
     "undefined-condition": "cancel",
     "unexpected-request": "wait",
 }
-"""The error type that RFC 6120 §8.3.3 gives to each condition."""
+"""The error type of each condition by RFC 6120 §8.3.3."""
 
 _TYPES = frozenset(get_args(ErrorType))
 _LONGEST = 2000
 
 
 class StanzaError(Exception):
-    """An error that a stanza is answered with: raised by handlers, and by a call whose peer
-    answered with one.
+    """An error answer to a stanza: raised by handlers, and by a call whose peer answered with an
+    error.
 
     Args:
         condition: one of RFC 6120 §8.3.3.
-        text: a sentence for a person; never a traceback, never a secret. It is cut after 2,000
+        text: a sentence for a person, without tracebacks and secrets. It is truncated after 2,000
             characters.
-        type: what the sender may do about it; by default what the RFC gives the condition.
-        application: application-specific conditions (RFC 6120 §8.3.4), such as when to retry.
+        type: what the sender may do about it; by default the type of the condition in the RFC.
+        application: application-specific conditions (RFC 6120 §8.3.4), such as a retry hint.
         lang: ``xml:lang`` of the text.
-        by: who answered, if not the address in ``from``.
+        by: the entity that answered, if not the address in ``from``.
         address: for ``gone`` and ``redirect``, the new address as a URI.
+        beside: what a reply carries beside ``<error/>`` (RFC 6120 §8.3.1).
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class StanzaError(Exception):
         lang: str = "en",
         by: str | None = None,
         address: str | None = None,
+        beside: Payload | None = None,
     ) -> None:
         if len(text) > _LONGEST:  # it may quote what a peer sent, and goes into logs, too
             text = text[:_LONGEST] + "…"
@@ -103,9 +105,10 @@ class StanzaError(Exception):
         self.lang = lang
         self.by = by
         self.address = address
+        self.beside = beside
 
     def encode(self) -> str:
-        """``<error/>`` for a stanza whose namespace is the stream's."""
+        """Return ``<error/>`` for a stanza in the stream's namespace."""
         by = "" if self.by is None else f" by='{escape_attribute(self.by)}'"
         xml = f"<error type='{self.type}'{by}>"
         xml += f"<{self.condition} xmlns='{NAMESPACE}'"
@@ -118,13 +121,14 @@ class StanzaError(Exception):
 
     @classmethod
     def read(cls, text: str, known: tuple[type[Payload], ...] = ()) -> "StanzaError":
-        """Read what `encode` wrote, once it was kept by this program: see `of`."""
-        # It passes none of the checks of a stream; `encode` writes neither DTD nor entity.
+        """Parse the stored result of `encode`; see `of`."""
+        # The text has not passed the checks of a stream, but `encode` writes neither DTD nor
+        # entity.
         return cls.of(fromstring(text), known)  # noqa: S314
 
     @classmethod
     def of(cls, element: Element | None, known: tuple[type[Payload], ...] = ()) -> "StanzaError":
-        """Read ``<error/>``. Whatever is missing or unknown becomes ``undefined-condition``.
+        """Decode ``<error/>``. A missing or unknown condition becomes ``undefined-condition``.
 
         Args:
             element: the ``<error/>`` child, or None when the stanza of type error has none.

@@ -8,13 +8,13 @@ NAMESPACE: Final = "jabber:iq:version"
 
 
 class VersionQuery(Payload, frozen=True, kw_only=True):
-    """Asks which software an entity runs (XEP-0092 §2)."""
+    """Queries the software of an entity (XEP-0092 §2)."""
 
     xml = Name(NAMESPACE, "query")
 
 
 class Version(Payload, frozen=True, kw_only=True):
-    """The answer (XEP-0092 §2): name, version, and the operating system if that may be told."""
+    """The answer (XEP-0092 §2): name, version, and optionally the operating system."""
 
     xml = Name(NAMESPACE, "query")
 

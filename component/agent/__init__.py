@@ -1,1 +1,1 @@
-"""The agent loop: from a message to its answer, by way of a model and its tools. No XML here."""
+"""The agent loop: answers messages with the help of a model and its tools. It never sees XML."""

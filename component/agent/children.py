@@ -1,9 +1,9 @@
-"""Sub-agents: a tool by which an agent lets another one work on a part of what it was asked.
+"""Sub-agents: a tool by which an agent delegates a part of its work to another agent.
 
-A sub-agent has at most the capabilities and skills of the one above it, spends from its budget, and
-has a conversation and a memory of its own. It lives inside the call that spawned it: what cancels
-the turn above cancels it too. It keeps a journal like every turn, so that after a crash the call is
-made again and it goes on where it was.
+A sub-agent has at most the capabilities and skills of its parent, spends from the parent's budget,
+and has its own conversation and memory. It runs within the call that spawned it, so cancelling the
+parent's turn cancels the sub-agent, too. It has a journal like every turn: after a crash the call
+is repeated, and the sub-agent continues where it was interrupted.
 """
 
 import hashlib
@@ -14,14 +14,16 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent.calling import Parked
 from component.agent.engine import Answered, Engine
 from component.agent.profile import Profile
 from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.requests import MessageStarter
 from component.agent.run import Ask
-from component.audit.protocol import Event, Recorder
+from component.agent.tool_calls import Parked
+from component.audit.protocol import AuditEvent, Recorder
 from component.memory.lines import SessionKey
-from component.models.protocol import Tool, ToolCall
+from component.models.messages import ToolCall
+from component.models.protocol import Tool
 from component.policy.narrower import within
 from component.policy.taint import Taint
 from component.settings.agents import Loop
@@ -35,7 +37,7 @@ _WORST: Final[tuple[Taint, ...]] = ("web", "peer", "file", "person")
 
 
 class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a sub-agent is spawned for, and with what."""
+    """The arguments of `spawn_agent`."""
 
     task: Annotated[
         str,
@@ -72,8 +74,8 @@ class Children:
 
     Args:
         engine: runs the turns of sub-agents as well.
-        loop: how deep and how many.
-        recorder: where each is recorded.
+        loop: the settings that limit the depth and number of sub-agents.
+        recorder: records each sub-agent.
     """
 
     def __init__(self, engine: Engine, loop: Loop, recorder: Recorder) -> None:
@@ -91,18 +93,18 @@ class Children:
         )
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
-        """The tool, to who may have sub-agents and is not too deep below somebody already."""
+        """Return the tool if the caller may have sub-agents and is not at the maximum depth."""
         deep = caller.agent.count("/") >= self._loop.depth
         return () if deep or not caller.spawn else (self._tool,)
 
     def together(self, _caller: Caller, _name: str) -> bool:
-        """Sub-agents work beside each other."""
+        """Return True: sub-agents work in parallel."""
         return True
 
     async def call(
         self, caller: Caller, call_id: str, _name: str, arguments: str
     ) -> ToolResult | Waiting:
-        """Let a sub-agent work, or go on."""
+        """Run a sub-agent, or continue it."""
         if not self.offered(caller):
             return ToolResult("Sub-agents are not allowed here.", is_error=True)
         try:
@@ -128,15 +130,15 @@ class Children:
         return self._told(caller, ask, outcome)
 
     def refused(self, caller: Caller, _name: str) -> None:
-        """Record that no sub-agent was made."""
-        self._record(caller, caller.agent, "refused", "what it is to do cannot be read")
+        """Record that a request for a sub-agent was rejected."""
+        self._record(caller, caller.agent, "refused", "the arguments cannot be read")
 
     async def outcome(self, caller: Caller, call: ToolCall, _task: str) -> ToolResult | Waiting:
-        """Let a sub-agent go on whose task is over."""
+        """Continue a sub-agent whose task has ended."""
         return await self.call(caller, call.id, call.name, call.arguments)
 
     async def give_up(self, caller: Caller, call: ToolCall, _task: str | None) -> None:
-        """End a sub-agent, and all that it is at or waits for."""
+        """Stop a sub-agent and the tasks that it waits for."""
         try:
             spawn = msgspec.json.decode(call.arguments, type=Spawn)
         except (ValueError, RecursionError):
@@ -153,11 +155,11 @@ class Children:
         while "/" in above[-1]:
             above.append(above[-1].rpartition("/")[0])
         said = msgspec.structs.replace(
-            caller.incoming,
+            caller.request,
             id=turn,
-            body=spawn.task,
-            msg_id=None,
-            # Who has been shown what strangers wrote may pass on their orders.
+            starter=MessageStarter(caller.request.requester),
+            text=spawn.task,
+            # An agent that has read texts of strangers may pass on their instructions.
             taint=next((one for one in _WORST if one in caller.taints), "person"),
         )
         return Ask(
@@ -165,13 +167,18 @@ class Children:
             key=SessionKey(agent, said.principal),
             profile=_profile(caller, agent, spawn, tuple(above)),
             messages=(said,),
+            starter=said.starter,
             resumed=True,
             may_archive=False,
             paid_by=caller.paid_by or caller.turn,
+            operator=caller.operator,
+            said=caller.said,
         )
 
     def _turn_of(self, caller: Caller) -> anyio.CapacityLimiter:
-        """At most so many sub-agents of one agent work at the same time; others wait."""
+        """Return the limiter of the sub-agents that one agent runs at the same time; others
+        wait.
+        """
         key = (caller.turn, caller.agent)
         limiter = self._at_work.get(key)
         if limiter is None:
@@ -191,10 +198,10 @@ class Children:
 
     def _record(self, caller: Caller, agent: str, outcome: str, detail: str) -> None:
         self._recorder.record(
-            Event(
+            AuditEvent(
                 kind="agent",
                 outcome=outcome,
-                principal=str(caller.incoming.principal),
+                principal=str(caller.request.principal),
                 agent=caller.agent,
                 trace=caller.turn,
                 subject=agent,

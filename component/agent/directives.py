@@ -1,7 +1,7 @@
-"""Reply directives: what a model writes in its answer for us and not for the person.
+"""Reply directives: parts of a model's answer that are for the service and not for the person.
 
-`[[silent]]` says nothing at all, `[[delay:5s]]` says it later (`ms`, `s` or `m`). Anything else in
-double brackets is text, and so is all that stands in code.
+`[[silent]]` sends no answer, `[[delay:5s]]` sends it later (`ms`, `s` or `m`). Anything else in
+double brackets is text, and so is everything in code.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 LONGEST_DELAY_S: Final = 3600.0
-"""Seconds that an answer is held back at most."""
+"""Maximum delay of an answer, in seconds."""
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _CODE_OR_DIRECTIVE: Final = re.compile(
@@ -22,7 +22,7 @@ _CODE_OR_DIRECTIVE: Final = re.compile(
 
 
 class Directed(msgspec.Struct, frozen=True):
-    """An answer without its directives. `delay_s` is in seconds; `silent` says: do not say it."""
+    """An answer without its directives; with `silent` it is not sent."""
 
     text: str
     silent: bool = False
@@ -30,7 +30,7 @@ class Directed(msgspec.Struct, frozen=True):
 
 
 def directed(answer: str) -> Directed:
-    """Take the directives out of an answer. Of several delays the longest counts."""
+    """Remove the directives from an answer. Of several delays the longest counts."""
     if "[[" not in answer:
         return Directed(answer)
     silent, delay_s, found = False, 0.0, False

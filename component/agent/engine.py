@@ -1,7 +1,7 @@
-"""One message in, one answer out: the eight stages of a turn.
+"""Runs turns: from a message to its answer, in eight stages.
 
-Nothing of a turn is kept but in its session's file. Whoever runs one again, after the process was
-killed at whatever point, gets the answer that is written already, or goes on with what is missing.
+A turn is stored only in its session's file. If the process is killed at any point, the next process
+runs the turn again: it returns the stored answer, or does the missing parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,23 +11,27 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import finishes, history, sentences
-from component.agent.asking import Room, request
-from component.agent.calling import Calling, Parked
+from component.agent import finishes, history, journal, sentences
 from component.agent.compaction import Compaction
+from component.agent.fences import Fence
+from component.agent.finishes import Weighed
+from component.agent.injection_check import InjectionCheck
 from component.agent.journal import Sessions
+from component.agent.model_call import ModelCalls
 from component.agent.observer import NoObserver, Observer
 from component.agent.profile import Profile
-from component.agent.protocol import Recall, Scanner, Tools
+from component.agent.prompt_builder import TokenBudget, build_prompt
+from component.agent.protocol import Recall, Recalled, Scanner, Tools
+from component.agent.requests import TurnRequest
 from component.agent.run import Ask, Run
-from component.agent.suspicion import Suspicion
-from component.agent.thinking import Thinking
-from component.agent.witness import Witness
-from component.audit.protocol import Recorder
+from component.agent.tool_calls import Parked, ToolCalls
+from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
-from component.memory.lines import Note, Resulted, Said
+from component.memory.lines import Line, Note, Said
+from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
+    ContentFilteredError,
     ContextOverflowError,
     Model,
     ModelRefusedError,
@@ -43,39 +47,57 @@ _log = structlog.get_logger("component.agent")
 Models: TypeAlias = Callable[[Profile], Model]
 
 _SHORT_WAIT_S: Final = 20.0
-"""Seconds for which a turn waits for a model that says when it can be had; once."""
+"""Maximum number of seconds that a turn waits, once, for a model that says when to retry."""
 _SHORTENED: Final = 3
-"""How often a prompt is made shorter because the model says it is too long."""
+"""How often a prompt is shortened because the model rejected it as too long."""
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The turn is over, and its answer is on disk. `text` may hold directives.
+    """The turn has ended, and its answer is on disk. `text` may contain directives.
 
-    `excused` says that it is a sentence of ours, since the model gave none. `taints` are those of
-    everything that the model was shown.
+    `excused` says that it is a sentence of the service, because the model gave no answer. `taints`
+    are those of everything that the model has read.
     """
 
     text: str
     excused: bool = False
     taints: tuple[Taint, ...] = ()
 
+    @classmethod
+    def of(cls, line: Said) -> "Answered":
+        """Return the answer that a line contains."""
+        return cls(line.told, bool(line.notice and not line.content), line.taints)
+
+
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a turn.
+
+    Attributes:
+        loop: the settings of the loop.
+        history_tokens: see session.history_tokens.
+        max_tokens: maximum number of tokens of an answer.
+        recalled: maximum number of memories shown with a message.
+    """
+
+    loop: Loop
+    history_tokens: int = 8192
+    max_tokens: int = 4096
+    recalled: int = 5
+
 
 class Engine:
     """Runs turns.
 
     Args:
-        models: the model that an agent uses.
+        models: returns the model that an agent uses.
         tools: the skills.
-        builtin: tools of the loop itself, such as those for sub-agents.
         sessions: the conversations on disk.
-        recall: finds memories; None without.
-        scanner: looks for orders in data.
-        budgets: gives leave to spend.
-        record: takes what is to be recorded.
-        loop: the settings that bound a turn.
-        history_tokens: see session.history_tokens.
-        max_tokens: most tokens of an answer.
-        recalled: most memories shown with a message.
+        recall: finds memories; None to use none.
+        scanner: looks for instructions in data.
+        budgets: reserves and charges the cost of calls.
+        record: records events in the audit log.
+        limits: the limits of a turn.
+        observer: counts and traces; None to do neither.
     """
 
     def __init__(
@@ -87,43 +109,53 @@ class Engine:
         scanner: Scanner,
         budgets: Budgets,
         record: Recorder,
-        loop: Loop,
-        builtin: Sequence[Tools] = (),
+        limits: EngineLimits,
         recall: Recall | None = None,
-        history_tokens: int = 8192,
-        max_tokens: int = 4096,
-        recalled: int = 5,
         observer: Observer | None = None,
     ) -> None:
         self.sessions = sessions
         self.observer: Observer = observer or NoObserver()
         self._models = models
         self._recall = recall
-        self._suspicion = Suspicion(scanner)
-        self._witness = Witness(record)
-        self._loop = loop
-        self._room = Room(history_tokens, max_tokens, loop.tool_result_tokens)
-        self._recalled = recalled
-        self._thinking = Thinking(budgets, record, self.observer)
-        self._calling = Calling(tools, builtin, self._suspicion, self._witness, self.observer)
-        self._compaction = Compaction(self._thinking, self._room)
+        self._injection_check = InjectionCheck(scanner, record)
+        self._record = record
+        self._loop = limits.loop
+        self._token_budget = TokenBudget(
+            limits.history_tokens, limits.max_tokens, limits.loop.tool_result_tokens
+        )
+        self._recalled = limits.recalled
+        self._model_calls = ModelCalls(budgets, record, self.observer)
+        self._tool_calls = ToolCalls(
+            tools, (), self._injection_check, self._token_budget, self.observer
+        )
+        self._compaction = Compaction(self._model_calls, self._token_budget)
+
+    @property
+    def model_calls(self) -> ModelCalls:
+        """Calls models, charges budgets, and records calls."""
+        return self._model_calls
 
     def add(self, builtin: Tools) -> None:
-        """Offer more tools of the loop itself: those that need the engine."""
-        self._calling.add(builtin)
+        """Offer more built-in tools, which need the engine."""
+        self._tool_calls.add(builtin)
 
     async def turn(self, ask: Ask) -> Answered | Parked:
-        """Run a turn, or what is left of it.
+        """Run a turn, or the rest of it.
 
-        To be cancelled at will: what was recorded stays, and the turn can be run again. Raises
-        StorageError, after which it can be run again as well.
+        It can be cancelled at any point: stored lines are kept, and the turn can be run again.
+        Raises StorageError, after which it can be run again, too.
         """
         run = self._run(ask)
-        with self.observer.span("invoke_agent", agent=ask.profile.agent, turn=ask.id):
-            await self._session(run)
+        with self.observer.span(
+            "invoke_agent",
+            agent=ask.profile.agent,
+            turn=ask.id,
+            starter=str(ask.starter.__struct_config__.tag),
+        ):
+            await self._open(run)
             written = run.journal.answer()
             if written is not None:
-                return Answered(written.content, taints=written.taints)
+                return Answered.of(written)
             try:
                 return await self._stages(run)
             except BudgetExceededError as stopped:
@@ -131,109 +163,148 @@ class Engine:
             except ContextOverflowError:
                 excuse = sentences.TOO_LONG
             except ModelUnavailableError as error:
-                _log.warning("no model can be had", turn=ask.id, reason=str(error))
+                _log.warning("no model is available", turn=ask.id, reason=str(error))
                 excuse = sentences.NO_MODEL
+            except ContentFilteredError as error:
+                _log.warning("a content filter rejects a turn", turn=ask.id, reason=str(error))
+                excuse = sentences.FILTERED
             except ModelRefusedError as error:
                 _log.error("the model refuses", turn=ask.id, reason=str(error))
                 excuse = sentences.REFUSED
-            return await self.excuse(run, excuse)
+            return await self._excuse(run, excuse)
 
     async def _stages(self, run: Run) -> Answered | Parked:
-        parked = await self._calling.unfinished(run)
+        await self._look_up_memories(run)
+        messages, interrupts = run.ask.messages, run.ask.interrupts
+        if interrupts.more():
+            messages = [*messages, *await interrupts.take()]
+        await self._add_messages(run, messages, recall=True)
+        self._record_notes(run)
+        parked = await self._tool_calls.unfinished(run)
         if parked is not None:
             return parked
-        await self._remember(run)
+        self._tool_calls.offer(run)
         await self._compaction.look(run)
         while True:
-            await self._listen(run)
+            if interrupts.more():
+                await self._add_messages(run, await interrupts.take(), recall=False)
             completion = await self._think(run)
             if completion is None:
-                run.begin_again()  # something was said meanwhile
+                run.discard_retry()  # a message has arrived
                 continue
-            completion = msgspec.structs.replace(completion, text=run.fence.out_of(completion.text))
+            completion = _without_fences(completion, run.fence)
             weighed = finishes.weigh(
                 completion, partial=run.partial, retried=run.retried, tools=not run.closing
             )
             if weighed.again:
                 run.ask_again(weighed)
             elif weighed.calls:
-                parked = await self._calling.call(run, completion, weighed.calls)
+                parked = await self._tool_calls.call(run, completion, weighed.calls)
                 if parked is not None:
                     return parked
             else:
-                return await self._persist(run, weighed.answer, completion.usage)
+                whole = weighed.answer == completion.text
+                parts = journal.opaque_parts(completion) if whole else ()
+                return await self._persist(run, weighed, completion.usage, parts)
 
     # 1: the session.
 
     def _run(self, ask: Ask) -> Run:
-        model = self._models(ask.profile)
-        return Run(ask, model, self.sessions, self._suspicion, self._loop)
+        return Run(ask, self._models(ask.profile), self.sessions, self._loop)
 
-    async def _session(self, run: Run) -> None:
-        ask = run.ask
-        await run.journal.open(
-            self._room.read_tokens,
-            run.model.tokens,
-            may_archive=ask.may_archive and not ask.resumed,
-            resumed=[one.id for one in ask.messages] if ask.resumed else (),
-        )
-        await run.journal.heard(ask.messages)
-        await self._suspicion.look(
-            [
-                line.content
-                for line in run.journal.lines
-                if isinstance(line, Resulted) and line.taint is not None
-            ]
-        )
-        self._witness.heard(run, ask.messages)
-        run.count_rounds()
+    async def _open(self, run: Run) -> None:
+        await run.open(self._token_budget.read(run.model), may_archive=run.ask.may_archive)
 
-    # 2: what is remembered.
+    # 2: messages and memories.
 
-    async def _remember(self, run: Run) -> None:
-        self._calling.offer(run)
-        self._witness.notes(run)
+    async def _add_messages(
+        self, run: Run, messages: Sequence[TurnRequest], *, recall: bool
+    ) -> None:
+        """Store messages that have no line yet, with their context.
+
+        With `recall`, the context of the last one has the memories that match it.
+        """
+        new = run.journal.add_requests(messages)
+        lines: list[Line] = []
+        for one in new:
+            is_last = one is new[-1]
+            recalled = await self._remember(run, one) if recall and is_last else []
+            finding = ""
+            if one.taint not in (None, "person"):
+                finding = await self._injection_check.scan(run, one.text, one.taint)
+            lines.append(run.message_line(one, finding, recalled, notes=is_last))
+        await run.journal.add(lines)
+
+    async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Recalled, str]]:
+        """Return the memories that match a message, each with what the scanner has found in it."""
         if self._recall is None or not self._recalled:
-            return
-        incoming = run.ask.messages[-1]
+            return []
         try:
-            run.recalled = await self._recall.recall(
-                *(run.ask.profile.agent, incoming.principal, incoming.body, self._recalled),
+            recalled = await self._recall.recall(
+                *(run.ask.profile.agent, request.principal, request.text, self._recalled),
                 trace=run.ask.id,
             )
         except StorageError as error:
-            _log.warning("nothing can be recalled", turn=run.ask.id, reason=str(error))
-        for one in run.recalled:
-            self._witness.suspect(run, one.body, one.taint)
-            if one.taint is not None:
-                run.taints.add(one.taint)
+            _log.warning("memories cannot be searched", turn=run.ask.id, reason=str(error))
+            return []
+        texts = [(one.text, one.taint) for one in recalled]
+        findings = await self._injection_check.scan_all(run, texts)
+        return list(zip(recalled, findings, strict=True))
+
+    async def _look_up_memories(self, run: Run) -> None:
+        """Look up the memories of earlier messages, so that the prompt has none that were deleted
+        or changed since.
+        """
+        shown = {
+            (one.key, one.digest)
+            for line in run.journal.shown()
+            if isinstance(line, Said)
+            for one in line.memories
+        }
+        if not shown or self._recall is None:
+            return
+        profile, principal = run.ask.profile, run.ask.messages[-1].principal
+        try:
+            run.memories.update(await self._recall.unchanged(profile.agent, principal, shown))
+        except StorageError as error:
+            _log.warning("memories cannot be read", turn=run.ask.id, reason=str(error))
+
+    def _record_notes(self, run: Run) -> None:
+        """Record which notes on the person the prompt has."""
+        profile = run.ask.profile
+        notes = {"user.md": profile.user, "memory.md": profile.memory}
+        read = [name for name, text in notes.items() if text.strip()]
+        if read:
+            self._record.record(
+                AuditEvent(
+                    kind="memory",
+                    outcome="done",
+                    principal=str(run.ask.key.who),
+                    agent=profile.agent,
+                    trace=run.ask.id,
+                    subject=", ".join(read),
+                    detail="read",
+                )
+            )
 
     # 3 and 4: the prompt, and the model.
-
-    async def _listen(self, run: Run) -> None:
-        """Take in what was said since."""
-        attention = run.ask.attention
-        if attention.more():
-            messages = await attention.take()
-            self._witness.heard(run, messages)
-            await run.journal.heard(messages)
 
     async def _think(self, run: Run) -> Completion | None:
         waited = False
         while True:
             if run.guard.last:
                 run.closing = True
-            asked = request(run, self._room)
+            await self._compaction.fit(run)
+            asked = build_prompt(run, self._token_budget)
             try:
-                completion = await self._thinking.ask(
-                    run.model, asked.request, asked.tokens, run.spender, run.ask.attention
+                completion = await self._model_calls.ask(
+                    run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts
                 )
             except ContextOverflowError:
                 if run.pressure == _SHORTENED:
                     raise
-                run.pressure += 1
-                run.tell(sentences.SHORTENED)
-                await self._compaction.shrink(run, asked.tokens // 2)
+                run.notify(sentences.SHORTENED)
+                await self._compaction.relieve(run, asked.tokens)
             except ModelUnavailableError as error:
                 if waited or error.retry_after_s is None or error.retry_after_s > _SHORT_WAIT_S:
                     raise
@@ -243,47 +314,73 @@ class Engine:
                 run.guard.asked += completion is not None
                 return completion
 
-    # 5 and 6 are in `calling`.
+    # 5 and 6 are in `tool_calls`.
     # 7 and 8: the answer, on disk.
 
     async def _persist(
-        self, run: Run, answer: str, usage: Usage, *, excused: bool = False
+        self,
+        run: Run,
+        weighed: Weighed,
+        usage: Usage,
+        parts: tuple[TextPart | OpaquePart, ...] = (),
     ) -> Answered:
         line = Said(
             role="assistant",
-            content=answer,
+            content=weighed.answer,
+            notice=weighed.notice,
             turn=run.ask.id,
             final=True,
             taints=history.in_order(run.taints),
             tokens_in=usage.tokens_in,
             tokens_out=usage.tokens_out,
             cost_usd=usage.cost_usd,
+            cache_read=usage.cache_read,
+            cache_write=usage.cache_write,
+            reasoning=usage.reasoning,
+            parts=parts,
         )
         await run.journal.add([line], sync=True)
-        return Answered(answer, excused, line.taints)
+        return Answered.of(line)
 
-    async def excuse(self, run: Run, sentence: str) -> Answered:
-        """End a turn with a sentence of ours. Raises StorageError."""
-        return await self._persist(run, sentence, Usage(), excused=True)
+    async def _excuse(self, run: Run, sentence: str) -> Answered:
+        """End a turn with a sentence of the service as its answer. Raises StorageError."""
+        return await self._persist(run, Weighed(notice=sentence), Usage())
 
     async def broke(self, ask: Ask, sentence: str) -> Answered:
-        """End a turn that cannot be run because of a mistake of ours. Raises StorageError."""
+        """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
         run = self._run(ask)
-        await self._session(run)
+        await self._open(run)
         written = run.journal.answer()
-        return await self.excuse(run, sentence) if written is None else Answered(written.content)
+        if written is not None:
+            return Answered.of(written)
+        await self._add_messages(run, ask.messages, recall=False)
+        return await self._excuse(run, sentence)
 
     async def stop(self, ask: Ask) -> int:
-        """End a turn that nobody wants any more: give up its tasks, and leave a note.
+        """Stop a turn: give up its tasks, and add a note for the model.
 
         Returns how many tasks were given up. Raises StorageError.
         """
         ask = msgspec.structs.replace(ask, resumed=True)
         run = self._run(ask)
-        await self._session(run)
+        await self._open(run)
         if run.journal.answer() is not None:
             return 0
-        lines, given_up = await self._calling.give_up(run)
+        await self._add_messages(run, ask.messages, recall=False)
+        lines, given_up = await self._tool_calls.give_up(run)
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
+
+
+def _without_fences(completion: Completion, fence: Fence) -> Completion:
+    """Return a completion without the word of the fences, which is secret."""
+    parts = tuple(
+        [
+            msgspec.structs.replace(part, arguments=fence.without_word(part.arguments))
+            if isinstance(part, ToolCall)
+            else part
+            for part in map_text(completion.parts, fence.out_of)
+        ]
+    )
+    return msgspec.structs.replace(completion, parts=parts)

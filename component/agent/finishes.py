@@ -1,51 +1,57 @@
-"""What a completion amounts to: calls, an answer, or a reason to ask once more."""
+"""Decides what a completion is: calls, an answer, or a reason to ask the model once more."""
 
 import msgspec
 
 from component.agent import prompt, sentences
-from component.models.protocol import Completion, ToolCall
+from component.models.messages import ToolCall
+from component.models.protocol import Completion
 
 
 class Weighed(msgspec.Struct, frozen=True):
     """One of three: `calls` to make, an `answer`, or `again`, a note with which to ask once more.
 
-    `partial` is the answer so far, which the next completion goes on with.
+    `notice` is a sentence of the service that follows the answer, or replaces it. `partial` is the
+    answer so far, which the next completion continues.
     """
 
     calls: tuple[ToolCall, ...] = ()
     answer: str = ""
+    notice: str = ""
     again: str = ""
     partial: str = ""
 
 
 def weigh(completion: Completion, *, partial: str, retried: bool, tools: bool) -> Weighed:
-    """Weigh a completion.
+    """Decide what a completion is.
 
-    `partial` is what an answer that was cut off had before, `retried` whether the model was asked
-    again in this turn, `tools` whether it may call any; if not, this was its last word. What is
-    empty or cut off is asked for once more; then the person gets what there is, or a sentence.
+    `partial` is the beginning of an answer that was cut off, `retried` says whether the model was
+    already asked again in this turn, `tools` whether it may call tools; if not, this was its last
+    completion. If the answer is empty or cut off, the model is asked once more; after that the
+    person gets the incomplete answer, or a sentence of the service.
     """
     text = partial + completion.text
     cut_off = completion.finish == "length"
     calls = completion.tool_calls if tools and completion.finish != "content_filter" else ()
+    said = text if text.strip() else ""
     if calls:
         if not cut_off or all(_whole(call.arguments) for call in calls):
             return Weighed(calls=calls)
         if not retried:
             return Weighed(again=prompt.CUT_CALLS)
-        return Weighed(answer=text if text.strip() else sentences.NO_ROOM)
+        return Weighed(answer=said, notice="" if said else sentences.NO_ROOM)
     if completion.finish == "content_filter":
-        return Weighed(answer=text if text.strip() else sentences.FILTERED)
-    if not text.strip():
+        return Weighed(answer=said, notice="" if said else sentences.FILTERED)
+    if not said:
+        # A model that ends at the limit without a word has used all its tokens for reasoning.
         if not tools:
-            return Weighed(answer=sentences.IN_CIRCLES)
+            return Weighed(notice=sentences.REASONED if cut_off else sentences.NO_ANSWER)
         if not retried:
-            return Weighed(again=prompt.EMPTY)
-        return Weighed(answer=sentences.NO_ROOM if cut_off else sentences.EMPTY)
+            return Weighed(again=prompt.REASONED if cut_off else prompt.EMPTY)
+        return Weighed(notice=sentences.REASONED if cut_off else sentences.EMPTY)
     if cut_off:
         if tools and not partial and not retried:
             return Weighed(again=prompt.CONTINUE, partial=text)
-        return Weighed(answer=f"{text}\n{sentences.CUT_OFF}")
+        return Weighed(answer=text, notice=sentences.CUT_OFF)
     return Weighed(answer=text)
 
 

@@ -1,100 +1,91 @@
-"""Notices when a model goes round in circles. A table of what it called; no clock, no I/O.
+"""Detects when a model repeats itself, by comparing calls and their results. No clock, no I/O.
 
-Rounds are counted, not calls: eight pages fetched at once are one step, fetched one after another
-they are eight.
+A call with a new result is progress, however often its tool is used. A call with the same result as
+before is a repetition; from the third one on the model is warned, each time more explicitly. Only
+the maximum number of model calls ends a turn.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import msgspec
 
-from component.models.protocol import ToolCall
+from component.models.messages import ToolCall
 
-Verdict: TypeAlias = Literal["go on", "tell", "end"]
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """From when on it is a circle; see `Loop` in the settings."""
-
-    max_iterations: int = 50
-    same_tool: int = 8
-    ping_pong: int = 4
-    same_call: int = 3
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """What to do after a round. `pattern` is a sentence on what was seen, for the model."""
-
-    verdict: Verdict
-    pattern: str = ""
-
-
-GO_ON: Final = Judged("go on")
+_PATTERN: Final = (
+    "You have called {name} {times} times with the same arguments and the same result."
+)
+_WARNINGS: Final = (
+    "{pattern} That does not help. Try something different, or answer with what you have.",
+    (
+        "{pattern} You have been warned before. Do not make this call again: use another tool or"
+        " other arguments, or answer the person now and say what is missing."
+    ),
+    (
+        "{pattern} This is warning number {warnings}. Call no tool any more. Answer the person now"
+        " with what you have, and say what you could not do. At most {left} calls of the model are"
+        " left in this turn."
+    ),
+)
 
 
 class Guard:
-    """The rounds of one turn. The first circle is told to the model, the second ends the turn.
+    """The calls of one turn.
+
+    Args:
+        max_iterations: maximum number of model calls.
+        same_call: number of calls with the same arguments and result from which on it warns.
 
     Attributes:
         asked: how often the model was asked.
-        told: whether the model has been told.
+        warnings: how often it was warned.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, max_iterations: int, same_call: int) -> None:
         self.asked = 0
-        self.told = False
-        self._limits = limits
-        # For each round the one tool that it called, or None when it called several.
-        self._tools: list[str | None] = []
-        self._seen: Counter[tuple[str, bytes]] = Counter()
+        self.warnings = 0
+        self._max_iterations = max_iterations
+        self._same_call = same_call
+        self._seen: Counter[tuple[str, bytes, bytes]] = Counter()
 
     @property
     def last(self) -> bool:
-        """Whether the next call of the model is the last one it may have in this turn."""
-        return self.asked + 1 >= self._limits.max_iterations
+        """Whether the next call of the model is the last one that is allowed in this turn."""
+        return self.asked + 1 >= self._max_iterations
 
-    def judge(self, calls: Sequence[ToolCall]) -> Judged:
-        """Take one round of calls, and say whether the turn goes on. `asked` is counted apart."""
-        names = {call.name for call in calls}
-        self._tools.append(names.pop() if len(names) == 1 else None)
-        signatures = {(call.name, canonical(call.arguments)) for call in calls}
-        self._seen.update(signatures)
-        pattern = self._pattern(signatures)
-        if not pattern:
-            return GO_ON
-        if self.told:
-            return Judged("end", pattern)
-        self.told = True
-        return Judged("tell", pattern)
+    def judge(self, calls: Sequence[ToolCall], results: Sequence[str | None]) -> str:
+        """Count the calls of one answer with their results; None for a call without a result yet.
 
-    def _pattern(self, signatures: set[tuple[str, bytes]]) -> str:
-        limits, tools = self._limits, self._tools
-        for name, arguments in sorted(signatures):
-            times = self._seen[name, arguments]
-            if times >= limits.same_call:
-                return f"You have called {name} {times} times with the same arguments."
-        latest = tools[-1]
-        if latest is None:
+        Returns a warning for the model, or an empty string. Callers count `asked` themselves.
+        """
+        made = {
+            (call.name, canonical(call.arguments), _digest(result))
+            for call, result in zip(calls, results, strict=True)
+            if result is not None
+        }
+        self._seen.update(made)
+        repeated = [(self._seen[each], each[0]) for each in made]
+        times, name = max(repeated, default=(0, ""))
+        if times < self._same_call:
             return ""
-        streak = tools[-limits.same_tool :]
-        if len(streak) == limits.same_tool and set(streak) == {latest}:
-            return f"You have called {latest} {limits.same_tool} times in a row."
-        pairs = tools[-2 * limits.ping_pong :]
-        other = tools[-2] if len(tools) > 1 else None
-        if (
-            len(pairs) == 2 * limits.ping_pong
-            and other not in (None, latest)
-            and pairs == [other, latest] * limits.ping_pong
-        ):
-            return f"You have called {other} and {latest} in turn, {limits.ping_pong} times each."
-        return ""
+        self.warnings += 1
+        warning = _WARNINGS[min(self.warnings, len(_WARNINGS)) - 1]
+        return warning.format(
+            pattern=_PATTERN.format(name=name, times=times),
+            warnings=self.warnings,
+            left=max(0, self._max_iterations - self.asked),
+        )
 
 
 def canonical(arguments: str) -> bytes:
-    """Arguments in a form that is the same however they were written, if they are JSON."""
+    """Return arguments in canonical JSON; unchanged if they are not JSON."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted")
     except (msgspec.DecodeError, RecursionError, ValueError):
         return arguments.strip().encode(errors="surrogatepass")
+
+
+def _digest(result: str) -> bytes:
+    return hashlib.blake2b(result.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,36 +1,59 @@
-"""From the lines of a session to the messages that a model is shown.
+"""Converts the lines of a session to the messages of a prompt.
 
-What belongs together is one block: a message, or a model's calls with their results. Blocks are
-dropped or kept whole, so that no result is ever shown without its call.
+Messages that belong together are one block: a message, or a model's calls with their results.
+Blocks are kept or dropped as a whole, so that no result is ever shown without its call.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from component.agent.fences import Fence
 from component.memory.lines import Called, Line, Note, Resulted, Said, Summary
-from component.models.protocol import ChatMessage, ToolCall
+from component.memory.recalled import Recalled
+from component.models.messages import (
+    FilePart,
+    ImagePart,
+    ModelMessage,
+    OpaquePart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResultPart,
+    text_message,
+)
 from component.policy.taint import Taint
 
 Tokens: TypeAlias = Callable[[str], int]
-Scan: TypeAlias = Callable[[str], str | None]
 
 _MESSAGE_TOKENS: Final = 4
-"""What a message takes beside its text, about."""
+"""About how many tokens a message takes in addition to its text."""
+_BYTES_PER_TOKEN: Final = 4
+IMAGE_TOKENS: Final = 1600
+"""About how many tokens providers count for an image, which they scale down."""
 EARLIER: Final = "Earlier in this conversation:"
-NO_RESULT: Final = "Nothing is known of what came of this call."
+FROM_OPERATOR: Final = (
+    "[This is from {operator}, who operates this service, and not from the person. The person gets"
+    " your answer.]"
+)
+NO_RESULT: Final = "The outcome of this call is unknown."
+MEMORIES: Final = "[Memories that may be relevant to this message:]"
+LATE_RESULT: Final = (
+    "[This is from the service, and not from the person: the result of {name}, which was called"
+    " earlier.]"
+)
+TOLD: Final = "[The service has told the person: {notice}]"
 _ORDER: Final[tuple[Taint, ...]] = ("person", "file", "peer", "web")
 
 
 class Block(msgspec.Struct, frozen=True):
     """Messages that stay together.
 
-    `own` ones are of the turn under way; `pinned` ones are kept whatever happens.
+    `own` ones belong to the running turn; `pinned` ones are always kept.
     """
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[ModelMessage, ...]
     tokens: int
     taints: frozenset[Taint] = frozenset()
     own: bool = False
@@ -38,35 +61,41 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """How lines are shown: `count` estimates tokens, `result_tokens` bounds each tool result.
+    """How lines are shown: `count` estimates tokens, `result_tokens` limits each tool result whose
+    line does not say how much of it is shown.
 
-    `turns` are the turn under way and the messages that joined it: what they say is pinned. `made`
-    keeps the blocks of lines, since a turn shows the same ones again and again.
+    `turns` are the running turn and the messages that joined it: their texts are pinned. `memories`
+    are the stored ones, by key and digest; others are not shown any more. `made` caches blocks,
+    since a turn shows the same ones repeatedly.
     """
 
     fence: Fence
-    scan: Scan
     count: Tokens
     result_tokens: int
     turns: Collection[str] = ()
+    memories: Mapping[tuple[str, str], Recalled] = msgspec.field(default_factory=dict)
     made: dict[tuple[int, ...], Block] = msgspec.field(default_factory=dict)
 
 
 def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) -> list[Block]:
-    """Put lines into blocks, oldest first; `summary` stands for what was before them.
+    """Convert lines to blocks, oldest first; `summary` replaces the lines before them.
 
-    The latest result of a call stands at its call, however late it came. A result whose call is
-    not among the lines is left out. The lines have to live as long as the view.
+    The latest result of a call follows its call. A late result stays where its line is, because
+    requests without it have been sent before. Other results whose call is not among the lines are
+    left out. The lines must live as long as the view.
     """
-    results = {(line.turn, line.id): line for line in lines if isinstance(line, Resulted)}
+    results = {
+        (line.turn, line.id): line for line in lines if isinstance(line, Resulted) and not line.late
+    }
     rounds: dict[tuple[str, int], list[Called]] = {}
     for line in lines:
         if isinstance(line, Called):
             rounds.setdefault((line.turn, line.round), []).append(line)
     made = view.made
-    shown = [] if summary is None else [_single(summary, view)]
-    for line in lines:
-        if isinstance(line, Resulted):
+    shown: list[Block] = []
+    earlier: tuple[Line, ...] = () if summary is None else (summary, *summary.requests)
+    for line in (*earlier, *lines):
+        if isinstance(line, Resulted) and not line.late:
             continue
         if not isinstance(line, Called):
             key: tuple[int, ...] = (id(line),)
@@ -86,50 +115,92 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
     return shown
 
 
-def _single(line: Said | Note | Summary, view: View) -> Block:
-    taints: set[Taint] = set()
+def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
     own = not isinstance(line, Summary) and line.turn is not None and line.turn in view.turns
-    pinned = False
-    if isinstance(line, Said):
-        taints.update(line.taints)
-        if line.taint is not None:
-            taints.add(line.taint)
-        pinned = own and line.role == "user"
-        content = line.content
-        if line.role == "user" and line.taint not in (None, "person"):
-            suspicion = view.scan(content)
-            if suspicion is not None:
-                content = view.fence.around(content, str(line.taint), suspicion)
-        message = ChatMessage(line.role, content)
-    elif isinstance(line, Note):
-        message = ChatMessage("system", line.content)
-        pinned = own
+    pinned = own and (isinstance(line, Note | Resulted) or (_is_request(line)))
+    messages: tuple[ModelMessage, ...]
+    match line:
+        case Said(role="user"):
+            messages = (_message(line, view),)
+        case Said():
+            messages = _answer(line)
+        case Note():
+            messages = (text_message("system", line.content),)
+        case Summary():
+            earlier = view.fence.around(line.content, "a summary of what was said earlier")
+            text = f"{EARLIER}\n{earlier}"
+            messages = (text_message("system", f"{text}\n\n{line.context}".rstrip()),)
+        case Resulted():
+            told = f"{LATE_RESULT.format(name=view.fence.value(line.late))}\n"
+            messages = (ModelMessage("user", (TextPart(told), *_result(line, view))),)
+    return _block(messages, taints_of([line]), view.count, own, pinned)
+
+
+def _is_request(line: object) -> bool:
+    return isinstance(line, Said) and line.role == "user"
+
+
+def _message(line: Said, view: View) -> ModelMessage:
+    """Return a message; its context is a separate part before it."""
+    content = line.content
+    if line.finding:
+        content = view.fence.around(content, str(line.taint), line.finding)
+    if line.operator is not None:
+        content = f"{FROM_OPERATOR.format(operator=line.operator)}\n{content}"
+    shown = [
+        view.fence.around(memory.text, memory.taint or "our memory", one.finding)
+        for one in line.memories
+        if (memory := view.memories.get((one.key, one.digest))) is not None
+    ]
+    before = [line.context] if line.context else []
+    if shown:
+        before.append("\n".join([MEMORIES, *shown]))
+    if not before:
+        return text_message("user", content)
+    context = "\n\n".join(before)
+    return ModelMessage("user", (TextPart(f"{context}\n\n"), TextPart(content)))
+
+
+def _answer(line: Said) -> tuple[ModelMessage, ...]:
+    messages = []
+    if line.parts:
+        messages.append(ModelMessage("assistant", line.parts))
+    elif line.content or not line.notice:
+        messages.append(text_message("assistant", line.content))
+    if line.notice:
+        messages.append(text_message("system", TOLD.format(notice=line.notice)))
+    return tuple(messages)
+
+
+def _result(line: Resulted, view: View) -> tuple[TextPart | ImagePart | FilePart, ...]:
+    if line.shown is None:
+        content = truncated(line.content, view.result_tokens, view.count)
     else:
-        taints.update(line.taints)
-        earlier = view.fence.around(line.content, "a summary of what was said earlier")
-        message = ChatMessage("system", f"{EARLIER}\n{earlier}")
-    return _block((message,), taints, view.count, own, pinned)
+        content = shortened(line.content, line.shown)
+    if line.taint is not None or line.late:
+        content = view.fence.around(content, line.taint or "a tool", line.finding)
+    return (TextPart(content), *line.parts)
 
 
 def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: View) -> Block:
     taints: set[Taint] = set()
-    asked = tuple(ToolCall(call.id, call.name, call.arguments) for call in calls)
-    messages = [ChatMessage("assistant", calls[0].text, tool_calls=asked)]
+    answered: list[Part] = []
+    for call in calls:
+        answered += call.before or ((TextPart(call.text),) if call.text else ())
+        answered.append(ToolCall(call.id, call.name, call.arguments))
+    messages = [ModelMessage("assistant", tuple(answered))]
     for call, result in zip(calls, results, strict=True):
-        if result is None:
-            content = NO_RESULT
-        else:
-            content = truncated(result.content, view.result_tokens, view.count)
-            if result.taint is not None:
-                taints.add(result.taint)
-                content = view.fence.around(content, result.taint, view.scan(result.content))
-        messages.append(ChatMessage("tool", content, tool_call_id=call.id))
+        shown = (TextPart(NO_RESULT),) if result is None else _result(result, view)
+        if result is not None and result.taint is not None:
+            taints.add(result.taint)
+        is_error = result is not None and result.is_error
+        messages.append(ModelMessage("tool", (ToolResultPart(call.id, shown, is_error),)))
     own = calls[0].turn in view.turns
     return _block(tuple(messages), taints, view.count, own, pinned=False)
 
 
 def _block(
-    messages: tuple[ChatMessage, ...],
+    messages: tuple[ModelMessage, ...],
     taints: Collection[Taint],
     count: Tokens,
     own: bool,
@@ -139,37 +210,64 @@ def _block(
     return Block(messages, tokens, frozenset(taints), own, pinned)
 
 
-def tokens_of(message: ChatMessage, count: Tokens) -> int:
+def tokens_of(message: ModelMessage, count: Tokens) -> int:
     """About how many tokens a message takes."""
-    tokens = _MESSAGE_TOKENS + (count(message.content) if message.content else 0)
-    for call in message.tool_calls:
-        tokens += _MESSAGE_TOKENS + count(call.name) + count(call.arguments)
-    return tokens
+    return _MESSAGE_TOKENS + sum(_part_tokens(part, count) for part in message.parts)
+
+
+def _part_tokens(part: Part, count: Tokens) -> int:
+    match part:
+        case TextPart(text):
+            return count(text) if text else 0
+        case ToolCall(_, name, arguments):
+            return _MESSAGE_TOKENS + count(name) + count(arguments)
+        case ToolResultPart(_, parts):
+            return sum(_part_tokens(each, count) for each in parts)
+        case OpaquePart(_, data):
+            # Mostly reasoning in words; signatures have fewer tokens than this.
+            return len(bytes(data)) // _BYTES_PER_TOKEN
+        case ImagePart():
+            return IMAGE_TOKENS
+        case FilePart(_, _, data):
+            return len(data) // _BYTES_PER_TOKEN
 
 
 def truncated(text: str, most: int, count: Tokens) -> str:
-    """A text of at most so many tokens: its middle is cut out, and a mark says so."""
+    """Shorten a text to at most so many tokens; a mark replaces its middle."""
+    keep = kept_characters(text, most, count)
+    return text if keep is None else shortened(text, keep)
+
+
+def kept_characters(text: str, most: int, count: Tokens) -> int | None:
+    """Return how many characters `shortened` may keep so that a text has at most so many tokens;
+    None for all of them.
+    """
     tokens = count(text)
     if tokens <= most:
-        return text
+        return None
     keep = len(text) * most // tokens
-    while True:
-        head, tail = keep - keep // 3, keep // 3
-        left_out = len(text) - keep
-        mark = f"\n[… {left_out} characters are left out here …]\n"
-        cut = text[:head] + mark + text[len(text) - tail :]
-        if keep == 0 or count(cut) <= most:
-            return cut
+    while keep and count(shortened(text, keep)) > most:
         keep = keep * 9 // 10
+    return keep
+
+
+def shortened(text: str, keep: int) -> str:
+    """Keep so many characters of a text; a mark replaces its middle."""
+    left_out = len(text) - keep
+    if left_out <= 0:
+        return text
+    tail = keep // 3
+    mark = f"\n[… {left_out} characters are left out here …]\n"
+    return text[: keep - tail] + mark + text[len(text) - tail :]
 
 
 def in_order(taints: Collection[Taint]) -> tuple[Taint, ...]:
-    """Taints as they are written into a line."""
+    """Return taints in the order in which lines store them."""
     return tuple(taint for taint in _ORDER if taint in taints)
 
 
 def taints_of(lines: Collection[Line]) -> set[Taint]:
-    """The taints of everything that these lines hold."""
+    """Return the taints of everything in these lines."""
     found: set[Taint] = set()
     for line in lines:
         if isinstance(line, Said | Summary):

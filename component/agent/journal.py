@@ -1,19 +1,22 @@
-"""The session's file as one turn sees and writes it."""
+"""One turn's view of its session's file."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from component.agent import history
-from component.agent.protocol import Incoming, ToolResult, Waiting
+from component.agent.protocol import ToolResult, Waiting
+from component.agent.requests import TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
+from component.memory.coding import moment
 from component.memory.lines import Called, Line, Resulted, Said, SessionKey, Summary
 from component.memory.sessions import Forgotten, History
-from component.models.protocol import Completion, ToolCall
+from component.models.messages import OpaquePart, TextPart, ToolCall
+from component.models.protocol import Completion
 from component.policy.taint import Taint
 
 
 class Sessions(Protocol):
-    """What the loop asks of the conversations on disk: `component.memory.sessions.Sessions`.
+    """The conversations on disk, as the loop uses them: `component.memory.sessions.Sessions`.
 
     Each raises StorageError.
     """
@@ -21,7 +24,7 @@ class Sessions(Protocol):
     async def open(
         self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
     ) -> History:
-        """Begin with a message; a conversation that was silent for too long is archived first."""
+        """Read the end of a conversation; it is archived first if it was idle for too long."""
 
     async def read(
         self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
@@ -32,44 +35,45 @@ class Sessions(Protocol):
         """Add lines; with `sync` they are on the disk when this returns."""
 
     async def turn(self, key: SessionKey, turn: str) -> Sequence[Line]:
-        """Read the lines of a turn, wherever they are."""
+        """Read the lines of a turn, also from archives."""
 
     async def archive(self, key: SessionKey) -> object | None:
-        """Put a conversation away, so that the next message begins a new one."""
+        """Archive a conversation, so that the next message starts a new one."""
 
     async def forget(self, key: SessionKey) -> Forgotten:
-        """Erase a conversation and what is known of the person."""
+        """Delete a conversation and everything known about the person."""
 
 
 class Journal:
-    """The lines of a conversation, for the time of one turn.
+    """The lines of a conversation, during one turn.
 
     Attributes:
-        summary: stands for what is above `lines`.
-        lines: the end of the conversation, what this turn adds included.
-        tokens: about how many that end had when it was read.
-        ids: the turn, and the messages that it answers too.
+        summary: replaces the lines before `lines`.
+        lines: the end of the conversation, including the lines that this turn adds.
+        left_out: whether there are lines between the summary and these that were not read.
+        ids: the turn, and the messages that joined it.
     """
 
     def __init__(self, sessions: Sessions, key: SessionKey, turn: str) -> None:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
-        self.tokens = 0
+        self.left_out = False
         self.ids: list[str] = [turn]
         self._sessions = sessions
         self._key = key
         self._turn = turn
-        self._above: list[Line] = []  # of this turn, but above `lines` or in an archive
+        self._above: list[Line] = []  # of this turn, but before `lines` or in an archive
 
     async def open(
         self, tokens: int, count: Callable[[str], int], *, may_archive: bool, resumed: Sequence[str]
     ) -> None:
-        """Read the end of the conversation, up to so many tokens, and if the turn is `resumed`
-        whatever these messages have left.
+        """Read the end of the conversation, up to so many tokens, and all lines of the messages in
+        `resumed`.
         """
         read = self._sessions.open if may_archive else self._sessions.read
         found = await read(self._key, tokens=tokens, count=count)
-        self.summary, self.lines, self.tokens = found.summary, list(found.lines), found.tokens
+        self.summary, self.lines = found.summary, list(found.lines)
+        self.left_out = found.left_out
         there = {id(line) for line in self.lines}
         for turn in resumed:
             for line in await self._sessions.turn(self._key, turn):
@@ -77,53 +81,86 @@ class Journal:
                     self._above.append(line)
 
     async def add(self, lines: Sequence[Line], *, sync: bool = False) -> None:
-        """Write lines down. Raises StorageError."""
+        """Append lines to the file. Raises StorageError."""
         if not lines:
             return
         await self._sessions.append(self._key, lines, sync=sync)
         for line in lines:
             if isinstance(line, Summary):
-                del self.lines[: len(self.lines) - line.kept]
-                self.summary = line
+                at = len(self.lines) - line.kept
+                self._above += [one for one in self.lines[:at] if self._is_own(one)]
+                del self.lines[:at]
+                self.summary, self.left_out = line, False
             else:
                 self.lines.append(line)
 
-    async def heard(self, messages: Iterable[Incoming]) -> None:
-        """Write down what was said, of what is not there yet."""
-        known = {
-            line.turn for line in self.shown() if isinstance(line, Said) and line.role == "user"
-        }
-        new: list[Line] = []
-        for one in messages:
-            if one.id not in self.ids:
-                self.ids.append(one.id)
-            if one.id not in known:
-                new.append(
-                    Said(
-                        role="user",
-                        content=one.body,
-                        msg_id=one.msg_id,
-                        sender=str(one.principal),
-                        turn=one.id,
-                        taint=one.taint,
-                    )
-                )
-        await self.add(new)
+    def add_requests(self, messages: Iterable[TurnRequest]) -> list[TurnRequest]:
+        """Add messages to the turn, and return those that have no line yet."""
+        messages = list(messages)
+        self.ids += [one.id for one in messages if one.id not in self.ids]
+        known = {turn_of(line) for line in self.own() if _asks(line)}
+        return [one for one in messages if one.id not in known]
+
+    @property
+    def fence(self) -> str:
+        """The word of the fences in this session; empty if it has none yet."""
+        asked = [line for line in self._said() if line.fence]
+        return asked[-1].fence if asked else ""
+
+    @property
+    def notes(self) -> str:
+        """The digest of the latest notes on the person in the prompt."""
+        found = "" if self.summary is None else self.summary.notes
+        return next((line.notes for line in reversed(self._said()) if line.notes), found)
+
+    def _said(self) -> list[Said]:
+        earlier = () if self.summary is None else self.summary.requests
+        return [line for line in (*earlier, *self.shown()) if isinstance(line, Said)]
 
     def shown(self) -> list[Line]:
-        """What the model is shown: with the beginning of this turn, wherever it stands."""
-        return [*self._above, *self.lines]
+        """Return the lines that the prompt has after the summary. They include the beginning of
+        this turn, unless the summary was made within the turn and replaces it.
+        """
+        covers = self.summary is not None and any(map(self._is_own, self.summary.requests))
+        return [*([] if covers else self._above), *self.lines]
+
+    def said_by_person(self) -> list[str]:
+        """What the person has written in this conversation, of what the model is shown."""
+        return [
+            line.content
+            for line in self._said()
+            if line.role == "user" and line.taint in (None, "person")
+        ]
+
+    def returned(self) -> list[tuple[str, str]]:
+        """What tools have returned that no stranger has written, each with the tool's name, of what
+        the model is shown.
+        """
+        lines = self.shown()
+        names = {(line.turn, line.id): line.name for line in lines if isinstance(line, Called)}
+        return [
+            (names[line.turn, line.id], line.content)
+            for line in lines
+            if isinstance(line, Resulted)
+            and line.task is None
+            and not line.is_error
+            and line.taint in (None, "person")
+            and (line.turn, line.id) in names
+        ]
+
+    def _is_own(self, line: Line) -> bool:
+        return turn_of(line) in self.ids
 
     def own(self) -> list[Line]:
         """The lines of this turn and of the messages that joined it."""
-        return [
-            line
-            for line in (*self._above, *self.lines)
-            if not isinstance(line, Summary) and line.turn in self.ids
-        ]
+        return [line for line in (*self._above, *self.lines) if self._is_own(line)]
+
+    def asked_at(self) -> float | None:
+        """The time at which the latest message of this turn was stored, in seconds since 1970."""
+        return next((moment(line.ts) for line in reversed(self.own()) if _asks(line)), None)
 
     def answer(self) -> Said | None:
-        """The answer of this turn, if it is written already."""
+        """The answer of this turn, if it is already stored."""
         for line in reversed(self.own()):
             if isinstance(line, Said) and line.final and line.turn == self._turn:
                 return line
@@ -137,8 +174,16 @@ class Journal:
                 found.setdefault(line.round, []).append(line)
         return list(found.values())
 
+    def results(self) -> dict[str, str]:
+        """The results of this turn's completed calls, by id."""
+        return {
+            line.id: line.content
+            for line in self.own()
+            if isinstance(line, Resulted) and line.task is None
+        }
+
     def open_calls(self) -> list[tuple[Called, str | None]]:
-        """The calls of this turn that have no result yet, with the task that each waits for."""
+        """The calls of this turn without a result, with the task that each waits for."""
         results = {line.id: line for line in self.own() if isinstance(line, Resulted)}
         return [
             (call, result.task if result is not None else None)
@@ -148,26 +193,31 @@ class Journal:
         ]
 
     def interleaved(self) -> bool:
-        """Whether other messages have come since the last call of this turn."""
+        """Whether another turn, whose prompt had the last call of this one, has run since that
+        call.
+        """
         for line in reversed(self.lines):
             if isinstance(line, Called) and line.turn == self._turn:
                 return False
-            if _asks(line) and isinstance(line, Said) and line.turn not in self.ids:
+            if turn_of(line) is not None and not self._is_own(line):
                 return True
         return False
 
     def taints(self) -> set[Taint]:
-        """Those of everything in this turn and around it."""
+        """The taints of all lines in the prompt."""
         return history.taints_of(self.shown() + ([self.summary] if self.summary else []))
 
 
-def called(
-    turn: str, number: int, completion: Completion, calls: Collection[ToolCall]
-) -> list[Line]:
-    """The lines of a round; what it has cost stands in the first."""
+def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolCall]) -> list[Line]:
+    """Make the lines of a round. `calls` are those of the completion, with their final ids.
+
+    The first line holds all text and the usage. Only an answer with opaque parts needs its parts in
+    order; then each line holds those before its call, and the last one those after it, too.
+    """
     usage = completion.usage
+    before = _parts_before_calls(completion, len(calls))
     lines: list[Line] = []
-    for call in calls:
+    for call, parts in zip(calls, before, strict=True):
         first = not lines
         lines.append(
             Called(
@@ -177,24 +227,71 @@ def called(
                 name=call.name,
                 arguments=call.arguments,
                 text=completion.text if first else "",
+                before=parts,
                 tokens_in=usage.tokens_in if first else 0,
                 tokens_out=usage.tokens_out if first else 0,
                 cost_usd=usage.cost_usd if first else 0.0,
+                cache_read=usage.cache_read if first else 0,
+                cache_write=usage.cache_write if first else 0,
+                reasoning=usage.reasoning if first else 0,
             )
         )
     return lines
 
 
-def resulted(turn: str, call: str, result: ToolResult | Waiting) -> Resulted:
-    """The line of a result, or of what it waits for."""
+def opaque_parts(completion: Completion) -> tuple[TextPart | OpaquePart, ...]:
+    """Return the parts of an answer, without calls, if one of them is opaque; otherwise none."""
+    parts = tuple([part for part in completion.parts if not isinstance(part, ToolCall)])
+    return parts if any(isinstance(part, OpaquePart) for part in parts) else ()
+
+
+def _parts_before_calls(
+    completion: Completion, calls: int
+) -> list[tuple[TextPart | OpaquePart, ...]]:
+    if not opaque_parts(completion):
+        return [()] * calls
+    found: list[list[TextPart | OpaquePart]] = [[]]
+    for part in completion.parts:
+        if not isinstance(part, ToolCall):
+            found[-1].append(part)
+        elif len(found) < calls:
+            found.append([])
+    return [tuple(parts) for parts in found]
+
+
+def resulted(
+    turn: str,
+    call: str,
+    result: ToolResult | Waiting,
+    *,
+    shown: int | None = None,
+    finding: str = "",
+    late: str = "",
+) -> Resulted:
+    """Make the line of a result, or of a task that has it later; see `Resulted` for the
+    arguments.
+    """
     if isinstance(result, Waiting):
         sentence = WAITS_FOR_PERSON if result.question else GOES_ON
         return Resulted(
             turn=turn, id=call, content=sentence.format(task=result.task), task=result.task
         )
     return Resulted(
-        turn=turn, id=call, content=result.content, is_error=result.is_error, taint=result.taint
+        turn=turn,
+        id=call,
+        content=result.content,
+        is_error=result.is_error,
+        taint=result.taint,
+        parts=result.parts,
+        shown=shown,
+        finding=finding,
+        late=late,
     )
+
+
+def turn_of(line: Line) -> str | None:
+    """Return the turn that a line belongs to, if any."""
+    return None if isinstance(line, Summary) else line.turn
 
 
 def _asks(line: Line) -> bool:

@@ -1,4 +1,4 @@
-"""What the loop tells about itself, for metrics and traces. Nobody has to listen."""
+"""The interface for metrics and traces of the loop."""
 
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -8,34 +8,35 @@ from component.models.protocol import Usage
 
 
 class Observer(Protocol):
-    """Counts, measures and traces. Nothing here waits or raises. Seconds throughout."""
+    """Counts, measures and traces. No method waits or raises. Durations are in seconds."""
 
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """A turn is over: answered, silent, delayed, excused, parked, stopped, away,
-        postponed, failed."""
+        """Count a turn that has stopped running: answered, silent, delayed, excused, parked, asked,
+        stopped, away, postponed, failed.
+        """
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """A model was asked: done, dropped, overflow, unavailable, refused, broke."""
+        """Count a call of a model: done, dropped, overflow, unavailable, refused, broke."""
 
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
-        """A tool was called: done, failed, waits, unknown, malformed, storage, broke."""
+        """Count a tool call: done, failed, waits, unknown, malformed, storage, broke."""
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """A part of a trace, for the time of the context: invoke_agent, chat, execute_tool."""
+        """Open a span for the duration of the context: invoke_agent, chat, execute_tool."""
 
 
 class NoObserver:
-    """Nobody listens."""
+    """An observer that does nothing."""
 
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """Nothing is counted."""
+        """Do nothing."""
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Nothing is counted."""
+        """Do nothing."""
 
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
-        """Nothing is counted."""
+        """Do nothing."""
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Nothing is traced."""
+        """Return a span that is not recorded."""
         return NOTHING

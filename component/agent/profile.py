@@ -1,4 +1,4 @@
-"""What the loop knows of an agent: its character, and within what it works."""
+"""The profile of an agent for the loop: its character and its limits."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -10,15 +10,15 @@ from component.settings.llm import Tier
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as it is for one person, for the time of a turn.
+    """An agent as it is for one person, during a turn.
 
-    `agent` is its localpart, or `parent/id` of a sub-agent, `above` the agents above that, the
-    nearest first; `title` is the name that it gives itself. `identity`, `personality` and
+    `agent` is its localpart, or `parent/id` of a sub-agent, `above` the ancestors of a sub-agent,
+    the nearest first; `title` is the name that it gives itself. `identity`, `personality` and
     `instructions` are texts for the model, from the declaration, the workspace or a persona;
-    empty ones have a default. `context` is what it knows of its field, `user` and `memory` are what
-    it keeps in files about the person. `max_iterations` replaces that of the settings, `max_tokens`
-    bounds an answer below theirs. `model_of` names the agent whose own model it uses, if it is none
-    of a tier. `spawn` says whether it may have sub-agents.
+    empty ones have a default. `context` is its knowledge of its field, `user` and `memory` are its
+    notes about the person, in files. `max_iterations` replaces the value of the settings,
+    `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own model it
+    uses instead of that of a tier. `spawn` says whether it may have sub-agents.
     """
 
     agent: str
@@ -43,7 +43,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 class Away(msgspec.Struct, frozen=True):
     """The agent does not answer now: it is paused, killed or unknown. `sentence` says so.
 
-    `begun` is how it is for what it has begun before, if it may finish that.
+    `begun` is its profile for turns that have started before, if it may finish them.
     """
 
     sentence: str
@@ -51,4 +51,4 @@ class Away(msgspec.Struct, frozen=True):
 
 
 Profiles: TypeAlias = Callable[[SessionKey], Awaitable[Profile | Away]]
-"""Finds out how an agent is for a person. Raises StorageError."""
+"""Returns the profile of an agent for a person. Raises StorageError."""

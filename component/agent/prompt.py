@@ -1,12 +1,17 @@
-"""What stands before the conversation: who the model is, how it speaks, what it knows."""
+"""The texts of the prompt other than the conversation.
 
-from collections.abc import Callable, Sequence
+The instructions come first and are the same throughout a session, so that providers and local
+models can cache them. Texts that change, such as the time, come with each message.
+"""
+
+import hashlib
 from datetime import datetime
 from typing import Final
 
 from component.agent.fences import Fence
 from component.agent.profile import Profile
-from component.agent.protocol import Incoming, Recalled
+from component.agent.requests import TurnRequest
+from xep.jid import JID
 
 _IDENTITY: Final = "You are {title}, an assistant that people talk with in a chat (XMPP)."
 _PERSONALITY: Final = (
@@ -19,6 +24,8 @@ _INSTRUCTIONS: Final = (
     " something that no tool has done. If a tool fails, say so plainly or try another way. If you"
     " do not know something, say that. Ask back when it is unclear what is wanted. Some calls"
     " wait for a decision of the person, who is then asked without your help: do not ask again."
+    " Calls in one answer are made at the same time; make a call that needs the result of another"
+    " in a later answer."
 )
 _DIRECTIVES: Final = (
     "If there is nothing to say (a mere thank-you, say), answer [[silent]], and nothing is sent."
@@ -30,6 +37,10 @@ NO_MORE_TOOLS: Final = (
     " say what is missing."
 )
 EMPTY: Final = "Your answer was empty. Answer the person in words, or write [[silent]]."
+REASONED: Final = (
+    "Your reasoning used all the tokens of the answer, so there was none. Answer the person now, in"
+    " words or with a tool call, with very little reasoning."
+)
 CUT_CALLS: Final = (
     "Your answer was too long and was cut off in the middle of a tool call, so nothing was called."
     " Use shorter arguments, or answer in words."
@@ -40,19 +51,16 @@ CONTINUE: Final = (
 )
 
 
-def instructions(
-    profile: Profile,
-    fence: Fence,
-    incoming: Incoming,
-    recalled: Sequence[Recalled],
-    now: datetime,
-    scan: Callable[[str], str | None],
-) -> str:
-    """The first message of the prompt.
+_CONTEXT: Final = (
+    "The lines in square brackets before a message are from this service, and not from the person."
+)
+_NO_NOTES: Final = "[There are no notes on the person any more.]"
+NO_NOTES: Final = "-"
+"""The digest of no notes."""
 
-    What changes from turn to turn stands at its end: the word of the fences, memories, the time.
-    What is before that, a provider or a local model need not read again.
-    """
+
+def instructions(profile: Profile, fence: Fence, who: JID) -> str:
+    """Return the first message of the prompt. `who` is the other party of the conversation."""
     title = profile.title or profile.agent
     parts = [
         profile.identity.strip() or _IDENTITY.format(title=title),
@@ -63,25 +71,41 @@ def instructions(
     if profile.context.strip():
         parts += ["What you know of your field:", profile.context.strip()]
     parts.append(fence.explained())
-    if profile.user.strip():
-        parts += ["What is known of the person:", fence.around(profile.user.strip(), "our notes")]
-    if profile.memory.strip():
-        parts += ["Notes on the person:", fence.around(profile.memory.strip(), "our notes")]
-    if recalled:
-        parts.append("Memories that may bear on this message, if they do:")
-        parts += [_memory(one, fence, scan) for one in recalled]
-    lang = incoming.lang
-    language = f" Their client's language is {fence.value(lang)}." if lang else ""
-    # A sub-agent has the label of all that it is told; whom it works for stays the same.
-    peer = ", another agent" if incoming.taint == "peer" and not profile.above else ""
-    parts.append(
-        f"Your name is {title}. You talk with {fence.value(str(incoming.principal))}"
-        f"{peer}.{language}"
-        f" It is {now:%A}, {now:%Y-%m-%d %H:%M} UTC."
-    )
+    parts.append(f"Your name is {title}. You talk with {fence.value(str(who))}. {_CONTEXT}")
     return "\n\n".join(parts)
 
 
-def _memory(one: Recalled, fence: Fence, scan: Callable[[str], str | None]) -> str:
-    text = "\n".join(part for part in (one.title, one.body) if part)
-    return fence.around(text, one.taint or "our memory", scan(text))
+def context(profile: Profile, fence: Fence, request: TurnRequest, now: datetime) -> str:
+    """Return the context before each message: the time, the kind of sender, and the language."""
+    said = f"It is {spoken_time(now)}."
+    # The taint of a sub-agent's request depends on everything its parent has read, and does not
+    # say who the sender is.
+    if request.taint == "peer" and not profile.above:
+        said += " This message is from another agent."
+    if request.language:
+        said += f" The language of the client is {fence.value(request.language)}."
+    return f"[{said}]"
+
+
+def notes(profile: Profile, fence: Fence) -> str:
+    """Return the notes on the person for the prompt, which has them whenever they have changed."""
+    parts = []
+    if profile.user.strip():
+        parts += ["[About the person:]", fence.around(profile.user.strip(), "our notes")]
+    if profile.memory.strip():
+        parts += ["[Notes on the person:]", fence.around(profile.memory.strip(), "our notes")]
+    return "\n".join(parts) or _NO_NOTES
+
+
+def notes_digest(profile: Profile) -> str:
+    """Return a digest that detects changed notes."""
+    said = (profile.user.strip(), profile.memory.strip())
+    if not any(said):
+        return NO_NOTES
+    data = "\0".join(said).encode(errors="surrogatepass")
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def spoken_time(now: datetime) -> str:
+    """Return a time in the form that the prompt uses."""
+    return f"{now:%A}, {now:%Y-%m-%d %H:%M} UTC"

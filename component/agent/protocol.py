@@ -1,76 +1,52 @@
-"""What the loop is given, and what it asks of other rooms."""
+"""The interfaces of the loop to other packages."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
+from component.agent.requests import Reply, TurnRequest
 from component.memory.recalled import Recalled as Recalled  # noqa: PLC0414 - part of this contract
-from component.models.protocol import Tool, ToolCall
+from component.messages.inbound import ReplyAddress
+from component.models.messages import FilePart, ImagePart, ToolCall
+from component.models.protocol import Tool
 from component.policy.taint import Taint
 from component.settings.llm import Tier
 from xep.jid import JID
-
-
-class Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to an agent.
-
-    `id` names it for us: unique, and what its turn is called. `agent` is the localpart it was sent
-    to, `target` the address of ours as it was written, `requester` the full JID it came from,
-    `principal` the bare one. `taint` says whether a person wrote it; it is None until that is
-    known, which is before its turn. `msg_id`, `type`, `thread` and `lang` are the message's;
-    `chat_states` says that its client shows who is writing.
-    """
-
-    id: str
-    agent: str
-    principal: JID
-    requester: JID
-    target: JID
-    body: str
-    taint: Taint | None = None
-    msg_id: str | None = None
-    type: Literal["chat", "normal"] = "chat"
-    thread: str | None = None
-    lang: str | None = None
-    chat_states: bool = False
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said to the one who wrote `to`; `id` is the same if it is said again."""
-
-    id: str
-    to: Incoming
-    body: str
 
 
 class Voice(Protocol):
     """Sends what an agent says."""
 
     def say(self, reply: Reply) -> bool:
-        """Put it on its way, in order; False if there is no stream now. Never waits."""
+        """Queue a reply, in order; False if there is no stream now. Never waits."""
 
-    def composing(self, to: Incoming, on: bool) -> None:
-        """Show, where a client can, that an answer is being written (XEP-0085)."""
+    def composing(self, to: ReplyAddress, on: bool) -> None:
+        """Show in clients that support it whether an answer is being written (XEP-0085)."""
 
     def waits(self) -> bool:
-        """Whether something is on its way that would be lost if this process ended now."""
+        """Whether a queued reply would be lost if this process ended now."""
 
     async def sent(self) -> None:
-        """Wait until nothing is that was said before."""
+        """Wait until all replies that are queued now would not be lost."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """On whose behalf, and within what, a tool is called.
+    """The caller of a tool: on whose behalf it is called, and the limits of the call.
 
-    `agent` is the agent or sub-agent that calls, `capabilities` the patterns of what it may touch,
-    `skills` those of the names it is offered. `turn` is the turn, which is the trace too. `taints`
-    are those of everything the model has been shown in this conversation. `paid_by` is the turn
-    whose budget it all counts against, `spawn` whether the agent may have sub-agents, `tier` the
-    kind of model it uses, `model_of` the agent whose own it uses instead.
+    `request` is the request of the turn, `agent` the agent or sub-agent that calls, `capabilities`
+    are the patterns of its capabilities, `skills` those of the names of its skills. `turn` is the
+    id of the turn and of the trace. `taints` are those of everything that the model has read in
+    this conversation. `paid_by` is the turn whose budget pays, `spawn` says whether the agent may
+    have sub-agents, `tier` is the kind of model that it uses, `model_of` the agent whose own model
+    it uses instead. `operator` is the operator who started the turn, if one did.
+
+    If one of the taints is untrusted, `said` has the person's messages in this conversation, and
+    `results` the results of tools in it that no stranger has written, each with the name of its
+    tool; both as far as the model sees them.
     """
 
-    incoming: Incoming
+    request: TurnRequest
     agent: str
     turn: str
     capabilities: tuple[str, ...] = ("*",)
@@ -80,53 +56,59 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     spawn: bool = True
     tier: Tier = "standard"
     model_of: str = ""
+    operator: str = ""
+    said: tuple[str, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What came of a call, as a text for the model."""
+    """The result of a call: a text for the model, and images or files."""
 
     content: str
     is_error: bool = False
     taint: Taint | None = None
+    parts: tuple[ImagePart | FilePart, ...] = ()
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The call goes on as a task: it needs a person, or takes long."""
+    """The call continues as a task, because it needs a person or takes long."""
 
     task: str
     question: bool = False
 
 
 class Tools(Protocol):
-    """The skills, as a model sees them; each call goes the road of an execute request."""
+    """The skills, as a model sees them; each call is handled as an execute request."""
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
-        """The tools that a model may be offered for this caller. Never waits."""
+        """Return the tools for the model of this caller. Never waits."""
 
     def together(self, caller: Caller, name: str) -> bool:
-        """Whether calls of this tool may run beside others of the same round."""
+        """Whether calls of this tool have no effects that other calls of the same answer could see,
+        so that they may run in parallel.
+        """
 
     async def call(
         self, caller: Caller, call_id: str, name: str, arguments: str
     ) -> ToolResult | Waiting:
-        """Call a tool, or learn what became of that very call.
+        """Call a tool, or return the outcome of an identical call.
 
-        A repetition with the same turn and `call_id` does nothing twice. Everything that can be
-        wrong, with the arguments or the skill, is a result for the model. Raises StorageError.
+        A repetition with the same turn and `call_id` has no further effects. Errors in the
+        arguments, and failures of the skill, are results for the model. Raises StorageError.
         """
 
     def refused(self, caller: Caller, name: str) -> None:
-        """Record that a call was not made: no such tool is offered, or its arguments cannot be
-        read. Never waits.
+        """Record that a call was not made, because the tool is not offered or its arguments cannot
+        be read. Never waits.
         """
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
-        """What became of a task that a call goes on as. Raises StorageError."""
+        """Return the outcome of the task as which a call continues. Raises StorageError."""
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
-        """A call is no longer wanted: end what it goes on as, which is `task` if that is known.
+        """Cancel a call that is no longer wanted, and its task, which is `task` if it is known.
 
-        One that nobody waits for any more may be under way all the same. Raises StorageError.
+        A call without a known task may still be running. Raises StorageError.
         """
 
 
@@ -136,14 +118,23 @@ class Recall(Protocol):
     async def recall(
         self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
     ) -> Sequence[Recalled]:
-        """The memories of one principal (and those shared with it) that bear on these words.
+        """Return the memories of one principal (and those shared with it) that match these words.
 
         `trace` is the turn.
         """
 
+    async def unchanged(
+        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], Recalled]:
+        """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
+        unchanged. Raises StorageError.
+        """
+
 
 class Scanner(Protocol):
-    """Looks for attempts to give the model orders through data."""
+    """Looks for instructions to the model that are hidden in data."""
 
     def scan(self, text: str) -> str | None:
-        """What is suspicious about a text, in a few words, or None. Never waits."""
+        """Return what is suspicious about a text, in a few words, or None. It is called in several
+        worker threads at the same time.
+        """

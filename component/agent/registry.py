@@ -1,16 +1,20 @@
-"""The agents that are declared, each with an identity and a state that outlive the process."""
+"""The declared agents, each with a persistent identity and state.
+
+Instances on one database share the states. A change is written only if the stored state still
+permits it, so no instance overwrites the change of another one, and a killed agent stays killed.
+"""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.audit.protocol import Event, Recorder
+from component.audit.protocol import AuditEvent, Recorder
 from component.settings.agents import AgentEntry
 from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
@@ -18,15 +22,16 @@ from component.storage.errors import StorageError
 _log = structlog.get_logger("component.agent")
 
 State = Literal["created", "active", "idle", "paused", "killed"]
-"""Declared and never written to; written to lately; not lately; answers nobody for the time being;
-ended for good."""
+"""created: has never received a message. active: has received one lately. idle: has received none
+lately. paused: does not answer for now. killed: never answers again.
+"""
 
 _ID_BYTES: Final = 16
 _AT_WORK: Final[frozenset[State]] = frozenset(("created", "active", "idle"))
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as it is now. `id` is its persistent identity; times are UTC."""
+    """The current state of an agent. `id` is its persistent identity; times are UTC."""
 
     id: str
     name: str
@@ -37,20 +42,20 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentError(Exception):
-    """An agent's state cannot be changed so: one sentence for the one who asked."""
+    """A change of an agent's state is not possible; the text is a sentence for the requester."""
 
 
 class Agents:
-    """Every agent of the component, by localpart.
+    """All agents of the component, by localpart.
 
     Args:
-        entries: as they are declared.
-        storage: where identities and states are kept.
-        recorder: where changes are recorded.
-        stopped: is told the localpart of an agent that was killed, to end what it is at, and all
-            its sub-agents.
+        entries: the declarations of the agents.
+        storage: stores identities and states.
+        recorder: records changes.
+        stopped: is called with the localpart of an agent that was killed, here or by another
+            instance, to stop its work and all its sub-agents.
         idle_s: seconds without a message after which an agent is idle.
-        now: the time.
+        now: returns the current time.
     """
 
     def __init__(
@@ -73,34 +78,48 @@ class Agents:
         self._touched = anyio.Event()
 
     async def load(self) -> None:
-        """Learn the states, and give every new agent its identity. Raises StorageError."""
+        """Read the states, and give every new agent an identity. Raises StorageError."""
         now = self._now()
         new = {name: secrets.token_hex(_ID_BYTES) for name in self.entries}
 
-        def op(database: Database) -> list[tuple[str, str, State, int, int]]:
+        def op(database: Database) -> list[_Row]:
             for name, fresh in new.items():
                 database.execute(
                     "INSERT INTO agents (id, name, state, created, changed)"
                     " VALUES (?, ?, 'created', ?, ?) ON CONFLICT (name) DO NOTHING",
                     (fresh, name, _milliseconds(now), _milliseconds(now)),
                 )
-            rows = database.execute("SELECT id, name, state, created, changed FROM agents")
-            return [(str(r[0]), str(r[1]), r[2], int(r[3]), int(r[4])) for r in rows.fetchall()]
+            if database.dialect == "sqlite":
+                # There is no other process, and this one has received no messages yet.
+                database.execute("UPDATE agents SET state = 'idle' WHERE state = 'active'")
+            return _rows(database)
 
         for identity, name, state, created, changed in await self._storage.write(op):
             if name in self.entries:
                 self._known[name] = AgentState(
                     id=identity,
                     name=name,
-                    # Nobody has written to it in this life of the process.
-                    state="idle" if state == "active" else state,
+                    state=state,
                     created=_time(created),
                     changed=_time(changed),
                     description=self.entries[name].description,
                 )
+                if state == "active":  # the instance that set this may be gone
+                    self._last[name] = anyio.current_time()
+
+    async def reload(self, subjects: Collection[str] | None = None) -> None:
+        """Read the states of these agents again, or of all for None. Raises StorageError."""
+        if not self._known:
+            return  # `load` was not called yet
+        for _, name, state, _, changed in await self._storage.read(_rows):
+            if subjects is None or name in subjects:
+                self._learn(name, state, _time(changed))
+        for name in self._last.keys() & (self._last if subjects is None else set(subjects)):
+            if self._known[name].state == "idle":
+                await self._keep(name, "active")  # idle on another instance, but active here
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Let agents become idle, until cancelled."""
+        """Set agents to idle when they are due, until cancelled."""
         task_status.started()
         while True:
             due = min(self._last.values(), default=None)
@@ -115,98 +134,123 @@ class Agents:
                 if self._known[name].state == "active":
                     await self._keep(name, "idle")
 
-    # What others ask.
+    # Queries.
 
     def list(self) -> Sequence[AgentState]:
-        """Every agent, in the order in which they are declared."""
+        """Return all agents, in the order of their declarations."""
         return [self._known[name] for name in self.entries if name in self._known]
 
     def get(self, name: str) -> AgentState | None:
-        """An agent by its localpart."""
+        """Return an agent by its localpart."""
         return self._known.get(name)
 
     def away(self, name: str) -> str | None:
-        """Why an agent does not answer, as a sentence; None if it does."""
+        """Return why an agent does not answer, as a sentence; None if it answers."""
         known = self._known.get(name)
         if known is None:
             return "There is no such agent."
         match known.state:
             case "paused":
-                return "I am paused for the time being; ask again later."
+                return "I am paused at the moment. Please try again later."
             case "killed":
-                return "I was shut down for good, and do not answer any more."
+                return "I was shut down permanently and no longer answer."
         return None
 
-    async def heard(self, name: str) -> None:
-        """Somebody has written to an agent."""
+    async def message_received(self, name: str) -> None:
+        """Note that an agent has received a message."""
         known = self._known.get(name)
         if known is None or known.state not in _AT_WORK:
             return
         if known.state != "active":
             await self._keep(name, "active")
-        # Not before: what is not active yet does not become idle.
-        self._last[name] = anyio.current_time()
-        self._touched.set()
+        # Only now, because an agent that is not active cannot become idle.
+        if self._known[name].state == "active":
+            self._last[name] = anyio.current_time()
+            self._touched.set()
 
-    # What admins do.
+    # Commands of admins.
 
     async def pause(self, name: str, by: str) -> AgentState:
-        """It finishes what it is at, and then answers nobody. Raises AgentError, StorageError."""
-        self._in(name, _AT_WORK, "cannot be paused")
-        return await self._change(name, "paused", by)
+        """Let an agent finish its running work and answer nobody. Raises AgentError,
+        StorageError.
+        """
+        return await self._change(name, "paused", _AT_WORK, "cannot be paused", by)
 
     async def resume(self, name: str, by: str) -> AgentState:
-        """It answers again. Raises AgentError, StorageError."""
-        self._in(name, frozenset(("paused",)), "cannot be resumed")
-        return await self._change(name, "idle", by)
+        """Let an agent answer again. Raises AgentError, StorageError."""
+        return await self._change(name, "idle", frozenset(("paused",)), "cannot be resumed", by)
 
     async def kill(self, name: str, by: str) -> AgentState:
-        """It ends for good, with all it is at and its sub-agents. Raises AgentError, StorageError.
+        """End an agent permanently, with its work and its sub-agents. Raises AgentError,
+        StorageError.
 
-        Its memory stays on disk. To begin anew, declare an agent of another name.
+        Its memory stays on disk. To start again, declare an agent with another name.
         """
-        self._in(name, _AT_WORK | {"paused"}, "cannot be killed")
-        found = await self._change(name, "killed", by)
-        self._stopped(name)
-        return found
+        return await self._change(name, "killed", _AT_WORK | {"paused"}, "cannot be killed", by)
 
-    def _in(self, name: str, states: frozenset[State], sentence: str) -> None:
-        known = self._known.get(name)
-        if known is None:
+    async def _change(
+        self, name: str, state: State, before: frozenset[State], sentence: str, by: str
+    ) -> AgentState:
+        if name not in self._known:
             names = ", ".join(self.entries)
             raise AgentError(f"There is no agent called {name!r}; there are: {names}.")
-        if known.state not in states:
-            raise AgentError(f"{name} {sentence}: it is {known.state}.")
-
-    async def _change(self, name: str, state: State, by: str) -> AgentState:
-        await self._write(name, state)
+        if not await self._write(name, state, before):
+            raise AgentError(f"{name} {sentence}: it is {self._known[name].state}.")
         self._recorder.record(
-            Event(kind="agent", outcome=state, principal=by, agent=name, subject=name)
+            AuditEvent(kind="agent", outcome=state, principal=by, agent=name, subject=name)
         )
         return self._known[name]
 
     async def _keep(self, name: str, state: State) -> None:
-        """Change what is nobody's decision; a disk that refuses is no reason not to answer."""
+        """Change the state automatically; the agent answers even if the storage fails."""
         try:
-            await self._write(name, state)
+            await self._write(name, state, _AT_WORK)
         except StorageError as error:
-            _log.warning("the state of an agent is not kept", agent=name, reason=str(error))
-            self._know(name, state, self._now())
+            _log.warning("the state of an agent cannot be stored", agent=name, reason=str(error))
+            self._learn(name, state, self._now())
 
-    async def _write(self, name: str, state: State) -> None:
+    async def _write(self, name: str, state: State, before: frozenset[State]) -> bool:
+        """Change the state if it is one of these, and read the new one. Returns whether it
+        changed.
+        """
         now = self._now()
+        allowed = ", ".join(f"'{one}'" for one in sorted(before))
 
-        def op(database: Database) -> None:
-            database.execute(
-                "UPDATE agents SET state = ?, changed = ? WHERE name = ?",
+        def op(database: Database) -> tuple[bool, State, int]:
+            done = database.execute(
+                "UPDATE agents SET state = ?, changed = ?"  # noqa: S608 - constant states
+                f" WHERE name = ? AND state IN ({allowed})",
                 (state, _milliseconds(now), name),
             )
+            row = database.execute(
+                "SELECT state, changed FROM agents WHERE name = ?", (name,)
+            ).fetchone()
+            assert row is not None, "`load` has inserted the row"
+            return done.rowcount > 0, row[0], int(row[1])
 
-        await self._storage.write(op)
-        self._know(name, state, now)
+        changed, found, at = await self._storage.write(op)
+        self._learn(name, found, _time(at))
+        return changed
 
-    def _know(self, name: str, state: State, now: datetime) -> None:
-        self._known[name] = msgspec.structs.replace(self._known[name], state=state, changed=now)
+    def _learn(self, name: str, state: State, changed: datetime) -> None:
+        known = self._known.get(name)
+        if known is None or known.state == state:
+            return
+        if known.state == "killed":
+            return  # permanent; the other state was read earlier
+        self._known[name] = msgspec.structs.replace(known, state=state, changed=changed)
+        if state not in _AT_WORK:
+            self._last.pop(name, None)
+        if state == "killed":
+            self._stopped(name)
+
+
+_Row: TypeAlias = tuple[str, str, State, int, int]
+
+
+def _rows(database: Database) -> list[_Row]:
+    found = database.execute("SELECT id, name, state, created, changed FROM agents").fetchall()
+    return [(str(row[0]), str(row[1]), row[2], int(row[3]), int(row[4])) for row in found]
 
 
 def _milliseconds(time: datetime) -> int:

@@ -1,4 +1,4 @@
-"""A turn while it is under way: what it was asked, and what it has come to."""
+"""A running turn: its requests and its state."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
@@ -9,129 +9,190 @@ import msgspec
 from component.agent import prompt
 from component.agent.fences import Fence
 from component.agent.finishes import Weighed
-from component.agent.guard import Guard, Limits
-from component.agent.history import View
+from component.agent.guard import Guard
+from component.agent.history import View, in_order
 from component.agent.journal import Journal, Sessions
+from component.agent.model_call import InterruptSource, NoInterrupts
 from component.agent.observer import Observer
 from component.agent.profile import Profile
-from component.agent.protocol import Caller, Incoming, Recalled, Scanner, Tools
-from component.agent.thinking import Attention, Undivided
+from component.agent.protocol import Caller, Recalled, Tools
+from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.toolbox import Toolbox
 from component.budget.protocol import Spender
-from component.memory.lines import SessionKey, Summary
-from component.models.protocol import ChatMessage, Model, ToolCall
+from component.memory.lines import Said, SessionKey, ShownMemory, Summary
+from component.models.messages import ModelMessage, ToolCall, text_message
+from component.models.protocol import Model
+from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.settings.agents import Loop
 
 
-def _unheard(_sentence: str) -> None:
+def _ignore(_sentence: str) -> None:
     pass
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn is asked.
+    """The input of a turn.
 
-    `id` names the turn; it is that of the first of its `messages`, which are answered together.
-    `resumed` says that it may have begun before. `attention` brings what is said meanwhile,
-    `notice` takes a short sentence for the person. `may_archive` lets a session that was silent
-    for too long begin anew; `held` are other turns of it that wait for something. `paid_by` is the
-    turn whose budget this one's calls count against, if not its own.
+    `id` identifies the turn; it is the id of the first of its `messages`, which are answered
+    together. `starter` is what starts it now, `resumed` says that it may have started before.
+    `interrupts` reports messages that arrive meanwhile, `notice` sends a short sentence to the
+    person. `may_archive` permits archiving a session that was idle for too long; `held` are the
+    parked turns of the session. `paid_by` is the turn whose budget pays, if not its own.
+    `operator` is the operator who started the parent turn, if one did. `said`
+    are the person's messages in the parent's conversation.
     """
 
     id: str
     key: SessionKey
     profile: Profile
-    messages: Sequence[Incoming]
+    messages: Sequence[TurnRequest]
+    starter: Starter
     resumed: bool = False
-    attention: Attention = Undivided()
-    notice: Callable[[str], None] = _unheard
+    interrupts: InterruptSource = NoInterrupts()
+    notice: Callable[[str], None] = _ignore
     may_archive: bool = True
     held: Collection[str] = ()
     paid_by: str | None = None
+    operator: str = ""
+    said: tuple[str, ...] = ()
 
 
 class Run:
-    """The state of one turn, of which nothing outlives it.
+    """The state of one running turn. None of it is stored.
 
     Attributes:
-        taints: those of everything the model has been shown.
-        closing: whether the model may call no more tools.
-        retried: whether it was asked again for an answer that was empty or cut off.
-        partial: what there is of an answer that was cut off.
-        pressure: how often the prompt had to be made shorter.
-        rounds: how many rounds of calls there were.
+        taints: those of everything that the model has read.
+        closing: whether the model may not call tools any more.
+        retried: whether the model was asked again, after an answer that was empty or cut off.
+        partial: the beginning of an answer that was cut off.
+        pressure: how often the model has rejected the prompt as too long.
+        most: maximum number of tokens of the conversation since then; None before.
+        rounds: the number of rounds of calls.
+        memories: the memories in the prompt that are still stored unchanged, by key and digest.
     """
 
-    def __init__(
-        self, ask: Ask, model: Model, sessions: Sessions, scanner: Scanner, loop: Loop
-    ) -> None:
+    def __init__(self, ask: Ask, model: Model, sessions: Sessions, loop: Loop) -> None:
         profile = ask.profile
         self.ask = ask
         self.model = model
         self.journal = Journal(sessions, ask.key, ask.id)
         self.fence = Fence()
-        self.guard = Guard(
-            Limits(
-                max_iterations=profile.max_iterations or loop.max_iterations,
-                same_tool=loop.same_tool,
-                ping_pong=loop.ping_pong,
-                same_call=loop.same_call,
-            )
+        self.guard = Guard(profile.max_iterations or loop.max_iterations, loop.same_call)
+        request = ask.messages[0]
+        self.spender = Spender(
+            (profile.agent, *profile.above),
+            request.principal,
+            ask.paid_by or ask.id,
+            request.payer,
+            request.budget_usd,
         )
-        self.spender = Spender((profile.agent, *profile.above), ask.key.who, ask.paid_by or ask.id)
-        self.recalled: Sequence[Recalled] = ()
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
         self.closing = False
         self.retried = False
         self.partial = ""
         self.pressure = 0
+        self.most: int | None = None
         self.rounds = 0
         self.toolbox: Toolbox
         self._has_tools = False
-        self._scanner = scanner
+        self.memories: dict[tuple[str, str], Recalled] = {}
         self._again = ""
-        self._told = False
+        self._notified = False
         self._view: View | None = None
         self._view_below: Summary | None = None
         self._instructions = ""
 
-    def count_rounds(self) -> None:
-        """Let the guard see the rounds of calls that are on record."""
-        rounds = self.journal.rounds()
+    async def open(self, tokens: int, *, may_archive: bool) -> None:
+        """Read the session, up to so many tokens, and the lines of the turn. Raises
+        StorageError.
+        """
+        ask, resumed = self.ask, self.ask.resumed
+        await self.journal.open(
+            tokens,
+            self.model.tokens,
+            may_archive=may_archive and not resumed,
+            resumed=[one.id for one in ask.messages] if resumed else (),
+        )
+        self.fence = Fence(self.journal.fence)
+        rounds, results = self.journal.rounds(), self.journal.results()
         self.rounds = self.guard.asked = len(rounds)
         for calls in rounds:
-            judged = self.guard.judge([ToolCall(c.id, c.name, c.arguments) for c in calls])
-            self.closing = self.closing or judged.verdict == "end"
+            made = [ToolCall(call.id, call.name, call.arguments) for call in calls]
+            self.guard.judge(made, [results.get(call.id) for call in calls])
+
+    def message_line(
+        self,
+        request: TurnRequest,
+        finding: str,
+        recalled: Sequence[tuple[Recalled, str]],
+        *,
+        notes: bool,
+    ) -> Said:
+        """Make the line of a message, including its context in the prompt.
+
+        `finding` is what the scanner has found in it, `recalled` the memories that match it. With
+        `notes`, the context has the notes on the person if they have changed.
+        """
+        profile, fence = self.ask.profile, self.fence
+        shown = [prompt.context(profile, fence, request, datetime.fromtimestamp(time(), UTC))]
+        digest = prompt.notes_digest(profile)
+        changed = notes and digest != (self.journal.notes or prompt.NO_NOTES)
+        if changed:
+            shown.append(prompt.notes(profile, fence))
+        self.memories.update(((one.key, one.digest), one) for one, _ in recalled)
+        taints = {one.taint for one, _ in recalled if one.taint is not None}
+        self.taints |= taints
+        return Said(
+            role="user",
+            content=request.text,
+            msg_id=request.msg_id,
+            sender=str(request.principal) if isinstance(request.starter, MessageStarter) else None,
+            operator=request.operator,
+            turn=request.id,
+            taint=request.taint,
+            taints=in_order(taints),
+            context="\n\n".join(shown),
+            memories=tuple(
+                [
+                    ShownMemory(one.key, one.digest, len(one.text), finding)
+                    for one, finding in recalled
+                ]
+            ),
+            notes=digest if changed else "",
+            fence=fence.word,
+            finding=finding,
+        )
 
     def open_toolbox(self, skills: Tools, builtin: Sequence[Tools], observer: Observer) -> None:
-        """See which tools are offered, once in a turn."""
+        """Collect the tools that are offered, once in a turn."""
         if not self._has_tools:
             self.toolbox = Toolbox(skills, builtin, self.caller(), observer)
             self._has_tools = True
 
     def caller(self) -> Caller:
-        """On whose behalf tools are called now."""
+        """Return the caller of the turn's tools, with the current taints."""
         profile = self.ask.profile
+        untrusted = not self.taints <= TRUSTED
         return Caller(
-            incoming=self.ask.messages[0],
+            request=self.ask.messages[0],
             agent=profile.agent,
             turn=self.ask.id,
             paid_by=self.ask.paid_by or self.ask.id,
             spawn=profile.spawn,
             tier=profile.tier,
             model_of=profile.model_of,
+            operator=self.ask.operator or self.ask.messages[0].operator or "",
             capabilities=profile.capabilities,
             skills=profile.skills,
             taints=frozenset(self.taints),
+            said=(*self.ask.said, *self.journal.said_by_person()) if untrusted else (),
+            results=tuple(self.journal.returned()) if untrusted else (),
         )
 
-    def scan(self, text: str) -> str | None:
-        """What is suspicious about a text."""
-        return self._scanner.scan(text)
-
     def view(self, result_tokens: int) -> View:
-        """How lines are shown; the same one as long as nothing about that changes, and none of the
-        lines has gone into a summary.
+        """Return how lines are shown; the same object until that changes or lines are
+        summarised.
         """
         ids, summary = tuple(self.journal.ids), self.journal.summary
         view = self._view
@@ -140,46 +201,40 @@ class Run:
             or summary is not self._view_below
             or (view.turns, view.result_tokens) != (ids, result_tokens)
         ):
-            view = View(self.fence, self.scan, self.model.tokens, result_tokens, ids)
+            view = View(self.fence, self.model.tokens, result_tokens, ids, memories=self.memories)
             self._view, self._view_below = view, summary
         return view
 
     def instructions(self) -> str:
-        """The first message of the prompt, the same throughout the turn."""
+        """Return the first message of the prompt."""
         if not self._instructions:
-            self._instructions = prompt.instructions(
-                self.ask.profile,
-                self.fence,
-                self.ask.messages[-1],
-                self.recalled,
-                datetime.fromtimestamp(time(), UTC),
-                self.scan,
-            )
+            profile, who = self.ask.profile, self.ask.key.who
+            self._instructions = prompt.instructions(profile, self.fence, who)
         return self._instructions
 
-    def tell(self, sentence: str) -> None:
-        """Give the person a short notice, once in a turn."""
-        if not self._told:
-            self._told = True
+    def notify(self, sentence: str) -> None:
+        """Send the person a short notice, once in a turn."""
+        if not self._notified:
+            self._notified = True
             self.ask.notice(sentence)
 
     def ask_again(self, weighed: Weighed) -> None:
-        """The next call of the model is to mend the last answer."""
+        """Let the next call of the model correct the last answer."""
         self.retried = True
         self.partial = weighed.partial
         self._again = weighed.again
 
-    def begin_again(self) -> None:
-        """What the last answer lacked does not matter any more."""
+    def discard_retry(self) -> None:
+        """Discard the request to correct the last answer."""
         self.partial = self._again = ""
 
-    def notes(self) -> list[ChatMessage]:
-        """What stands at the end of the prompt, for this call of the model only."""
+    def notes(self) -> list[ModelMessage]:
+        """Return the messages at the end of the prompt that are only for this call of the model."""
         notes = []
         if self.partial:
-            notes.append(ChatMessage("assistant", self.partial))
+            notes.append(text_message("assistant", self.partial))
         if self._again:
-            notes.append(ChatMessage("system", self._again))
+            notes.append(text_message("system", self._again))
         if self.closing:
-            notes.append(ChatMessage("system", prompt.NO_MORE_TOOLS))
+            notes.append(text_message("system", prompt.NO_MORE_TOOLS))
         return notes

@@ -1,51 +1,59 @@
-"""What the loop itself says to people. Plain sentences, without internals."""
+"""Fixed texts of the agent loop, for people and for the model."""
 
 from typing import Final
 
 NO_MODEL: Final = (
-    "I cannot think right now: my language model cannot be reached. Your message is kept; write"
-    " again in a while."
+    "I can't reach my language model right now. Your message is saved; please write again later."
 )
 REFUSED: Final = (
-    "I cannot answer: my language model does not take my requests. That is for my operator to"
-    " mend. Your message is kept."
+    "I can't answer, because my language model rejects my requests. My operator has"
+    " to fix that. Your message is saved."
 )
 TOO_LONG: Final = (
-    "This conversation is too long for my language model, even shortened. /new begins a new one."
+    "This conversation is too long for my language model, even when shortened. Send"
+    " /new to start a new one."
 )
-SHORTENED: Final = "[This conversation has become long; I go on with a shortened view of it.]"
-STILL_AT_IT: Final = "This takes a while. I go on as soon as it is done."
+SHORTENED: Final = (
+    "[This conversation has become long. From here on I see a shortened version of it.]"
+)
+STILL_AT_IT: Final = "This is taking a while. I'll answer as soon as it is done."
 TOO_MANY: Final = (
-    "You have {count} messages waiting here, and I can keep no more. Write again when I have"
-    " answered some."
+    "You have {count} messages waiting here, which is the maximum. Please write"
+    " again when I have answered some of them."
 )
 NO_DISK: Final = (
-    "I cannot write down what we say: my disk refuses. Your message is kept, and I answer as"
-    " soon as that is mended."
+    "I can't save this conversation, because my storage is temporarily unavailable."
+    " Your message is not lost: I'll answer as soon as the storage is back."
 )
-BROKE: Final = "Something went wrong here, and I have no answer. It was written down to be mended."
-EMPTY: Final = "I have no answer to that. Try to say it in other words."
-FILTERED: Final = "The provider of my language model does not let me answer that."
-NO_ROOM: Final = "My answer became too long and was cut off. Ask for a part of it."
+BROKE: Final = "Something went wrong, and I have no answer. The error has been logged."
+EMPTY: Final = "I have no answer to that. Please try to rephrase it."
+FILTERED: Final = "The provider of my language model does not allow me to answer that."
+NO_ROOM: Final = "My answer became too long and was cut off. Please ask for a part of it."
+REASONED: Final = (
+    "I thought about that for so long that there was no room left for an answer. Please ask for"
+    " less at once."
+)
 CUT_OFF: Final = "[… the answer was too long and is cut off here]"
-IN_CIRCLES: Final = "I was going round in circles and have stopped. Try to ask in another way."
+NO_ANSWER: Final = (
+    "I reached the limit for one request before I had an answer. Please ask for a part of it, or"
+    " write again to go on."
+)
 STOPPED: Final = "Stopped."
 NOTHING_TO_STOP: Final = "There is nothing to stop."
 
 # For the model, kept in the history.
-STOPPED_NOTE: Final = "The person has stopped this turn. Do not go on with it unless asked to."
+STOPPED_NOTE: Final = (
+    "The person has stopped this turn. Do not continue it unless you are asked to."
+)
 STOPPED_CALL: Final = "The person has stopped this before it was done; it may have had effects."
 WAITS_FOR_PERSON: Final = (
-    "This waits for the person, who has been asked; it goes on as task {task}. The result will"
-    " stand here."
+    "This waits for the person, who has been asked; it continues as task {task}. The result will"
+    " be here."
 )
-GOES_ON: Final = "This takes long and goes on as task {task}. The result will stand here."
+GOES_ON: Final = "This takes long and continues as task {task}. The result will be here."
 UNAVAILABLE: Final = "The tool cannot be reached now."
 LATE: Final = (
-    "What was called earlier ({names}) has just ended, and its result stands at the call. Other"
-    " messages came between. The request was {request}. Go on with that now."
+    "The calls that you made earlier ({names}) have just ended; their results are above. Other"
+    " messages came in between. It is now {now}. The request was {request}. Continue with it now."
 )
-LOOP: Final = (
-    "{pattern} That leads nowhere. Try something different, or answer with what you have; if it"
-    " goes on, this turn ends."
-)
+RESUMED: Final = "The tasks that this turn waited for have ended. It is now {now}."

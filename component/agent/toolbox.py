@@ -1,4 +1,4 @@
-"""The tools of a turn: the skills, and what the loop itself has, offered as one."""
+"""The tools of a turn: the skills and the built-in tools of the loop."""
 
 from collections.abc import Sequence
 from time import monotonic
@@ -11,7 +11,8 @@ import structlog
 from component.agent.observer import Observer
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
 from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
-from component.models.protocol import Tool, ToolCall
+from component.models.messages import ToolCall
+from component.models.protocol import Tool
 from component.storage.errors import StorageError
 
 _log = structlog.get_logger("component.agent")
@@ -20,7 +21,7 @@ _NAMES_SHOWN: Final = 20
 
 
 class Toolbox:
-    """The tools that one caller is offered, at one moment.
+    """The tools that one caller is offered.
 
     A built-in tool of the loop comes before a skill of the same name.
     """
@@ -47,33 +48,43 @@ class Toolbox:
     async def round(
         self, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
     ) -> list[ToolResult | Waiting]:
-        """Call the tools of one answer: at once if all of them agree to that, otherwise in order.
+        """Call the tools of one answer; the results are in the order of the calls.
 
-        `again` says that these calls were made before, so that they are asked about even if the
+        Calls without effects run in parallel. Calls with effects are made in order, each after the
+        end of the previous one, and none after one that raised.
+
+        `again` says that these calls were made before; then their outcomes are queried even if the
         tools are not offered any more. Raises StorageError.
         """
-        results: list[ToolResult | Waiting | StorageError] = []
-        if len(calls) > 1 and all(self._together(caller, call) for call in calls):
-            results = [ToolResult("")] * len(calls)
+        results: list[ToolResult | Waiting | StorageError | None] = [None] * len(calls)
 
-            async def one(at: int) -> None:
-                results[at] = await self._one(caller, calls[at], again)
+        async def one(at: int) -> None:
+            results[at] = await self._one(caller, calls[at], again)
 
-            async with anyio.create_task_group() as group:
-                for at in range(len(calls)):
+        async def in_order(places: Sequence[int]) -> None:
+            for at in places:
+                await one(at)
+                if isinstance(results[at], StorageError):
+                    return
+
+        effects = []
+        async with anyio.create_task_group() as group:
+            for at, call in enumerate(calls):
+                if self._together(caller, call, again):
                     group.start_soon(one, at)
-        else:
-            for call in calls:
-                results.append(await self._one(caller, call, again))
-                if isinstance(results[-1], StorageError):
-                    break
+                else:
+                    effects.append(at)
+            await in_order(effects)
         for result in results:
             if isinstance(result, StorageError):
                 raise result
-        return [result for result in results if not isinstance(result, StorageError)]
+        return [one for one in results if isinstance(one, ToolResult | Waiting)]
 
-    def _together(self, caller: Caller, call: ToolCall) -> bool:
-        return call.name in self._sources and self.source(call.name).together(caller, call.name)
+    def _together(self, caller: Caller, call: ToolCall, again: bool) -> bool:
+        source = self._sources.get(call.name)
+        if source is None:
+            return not again  # a call of an unknown tool is an immediate error
+        return source.together(caller, call.name)
 
     async def _one(
         self, caller: Caller, call: ToolCall, again: bool
@@ -94,8 +105,8 @@ class Toolbox:
         except StorageError as error:
             outcome = "storage"
             return error
-        except Exception:  # noqa: BLE001 - a broken tool is the model's to hear of, like any failure
-            _log.exception("a tool broke", tool=call.name, turn=caller.turn)
+        except Exception:  # noqa: BLE001 - a broken tool is a result for the model, like any failure
+            _log.exception("a tool failed", tool=call.name, turn=caller.turn)
             return ToolResult("The tool is broken; this was written down.", is_error=True)
         else:
             if isinstance(result, Waiting):

@@ -1,14 +1,19 @@
-"""The table `turns`: messages that are not answered yet. A row is there until the answer is said.
+"""The table `turns`: unanswered requests. A row is deleted when its answer is sent.
 
 These are functions of a `Database`, for `Storage.read` and `Storage.write`.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from component.agent.protocol import Incoming
+from component.agent.requests import MessageStarter, TurnRequest
+from component.agent.turn import Outcome
 from component.memory.lines import SessionKey
+from component.messages.inbound import Conversation, ReplyAddress
+from component.policy.taint import Taint
+from component.storage import waiters
 from component.storage.database import Database
 from xep.jid import JID
 
@@ -16,8 +21,8 @@ from xep.jid import JID
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a row waits for.
 
-    `joined` is the turn by which it is answered, `until` a time to say an answer (milliseconds
-    since 1970, UTC), `tasks` those that have to end first.
+    `joined` is the turn that answers the request, `until` the time at which an answer is due (in
+    milliseconds since 1970, UTC), `tasks` are tasks of which one has to end first.
     """
 
     joined: str | None = None
@@ -26,87 +31,174 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A message that is not answered yet."""
+    """An unanswered request."""
 
-    incoming: Incoming
+    request: TurnRequest
     wait: Wait | None
 
 
+class _EarlierRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as earlier releases wrote it into a row."""
+
+    id: str
+    agent: str
+    principal: JID
+    requester: JID
+    target: JID
+    body: str
+    taint: Taint | None = None
+    msg_id: str | None = None
+    type: Literal["chat", "normal"] = "chat"
+    thread: str | None = None
+    lang: str | None = None
+    chat_states: bool = False
+
+    def request(self) -> TurnRequest:
+        return TurnRequest(
+            id=self.id,
+            starter=MessageStarter(self.requester, self.msg_id),
+            conversation=Conversation(
+                JID(self.agent, self.target.domain), self.principal, thread=self.thread
+            ),
+            principal=self.principal,
+            reply_to=ReplyAddress(
+                to=str(self.requester),
+                from_=self.target,
+                type=self.type,
+                thread=self.thread,
+                shows_states=self.chat_states,
+            ),
+            text=self.body,
+            taint=self.taint,
+            language=self.lang,
+        )
+
+
 _encode = msgspec.json.Encoder().encode
-_incoming = msgspec.json.Decoder(Incoming).decode
+_request = msgspec.json.Decoder(TurnRequest).decode
+_earlier = msgspec.json.Decoder(_EarlierRow).decode
 _wait = msgspec.json.Decoder(Wait).decode
 
 
-def insert(db: Database, home: str, key: SessionKey, incoming: Incoming) -> bool:
-    """Add a message to a session. False if it is there already.
+def encoded(request: TurnRequest) -> str:
+    """Encode a request for the column `message`."""
+    return _encode(request).decode()
 
-    Rows of one home are ordered by `created`, so no two have the same.
+
+def decoded(text: str) -> TurnRequest:
+    """Decode the column `message`, also that of earlier releases."""
+    try:
+        return _request(text)
+    except msgspec.ValidationError:
+        return _earlier(text).request()
+
+
+def insert(database: Database, home: str, request: TurnRequest) -> bool:
+    """Insert a request; False if it is already there.
+
+    Rows of one home are ordered by `created`, which is unique.
     """
-    (latest,) = db.execute("SELECT max(created) FROM turns WHERE home = ?", (home,)).fetchone() or (
-        None,
-    )
-    created = db.now if latest is None else max(db.now, latest + 1)
-    added = db.execute(
+    (latest,) = database.execute(
+        "SELECT max(created) FROM turns WHERE home = ?", (home,)
+    ).fetchone() or (None,)
+    created = database.now if latest is None else max(database.now, latest + 1)
+    added = database.execute(
         "INSERT INTO turns VALUES (?, ?, ?, ?, 'queued', NULL, ?) ON CONFLICT (id) DO NOTHING",
-        (incoming.id, home, key_text(key), _encode(incoming).decode(), created),
+        (request.id, home, key_text(request.session), encoded(request), created),
     )
     return added.rowcount == 1
 
 
-def of_home(db: Database, home: str) -> list[Row]:
-    """All rows of a home, oldest first."""
-    found = db.execute(
+def revise(database: Database, request: TurnRequest) -> None:
+    """Replace a request whose turn has not started."""
+    database.execute("UPDATE turns SET message = ? WHERE id = ?", (encoded(request), request.id))
+
+
+def of_home(database: Database, home: str) -> list[Row]:
+    """Return all rows of a home, oldest first."""
+    found = database.execute(
         "SELECT message, waiting FROM turns WHERE home = ? ORDER BY created, id", (home,)
     )
     return [_row(*row) for row in found.fetchall()]
 
 
-def of_turn(db: Database, home: str, turn: str) -> list[Row]:
-    """The row of a turn and those of the messages that joined it, oldest first."""
-    found = db.execute(
+def of_turn(database: Database, home: str, turn: str) -> list[Row]:
+    """Return the row of a turn and those of the messages that joined it, oldest first."""
+    found = database.execute(
         "SELECT message, waiting FROM turns WHERE home = ?"
         " AND session = (SELECT session FROM turns WHERE id = ?) ORDER BY created, id",
         (home, turn),
     )
     rows = [_row(*row) for row in found.fetchall()]
-    return [row for row in rows if turn in (row.incoming.id, row.wait and row.wait.joined)]
+    return [row for row in rows if turn in (row.request.id, row.wait and row.wait.joined)]
 
 
-def sessions(db: Database, home: str) -> set[SessionKey]:
-    """The sessions of a home in which something is not answered yet: under way, parked or said
-    soon.
-    """
-    found = db.execute("SELECT DISTINCT session FROM turns WHERE home = ?", (home,))
+def sessions(database: Database, home: str) -> set[SessionKey]:
+    """Return the sessions of a home with unanswered requests."""
+    found = database.execute("SELECT DISTINCT session FROM turns WHERE home = ?", (home,))
     return {_key(text) for (text,) in found.fetchall()}
 
 
 def _row(message: str, waiting: str | None) -> Row:
-    return Row(_incoming(message), None if waiting is None else _wait(waiting))
+    return Row(decoded(message), None if waiting is None else _wait(waiting))
 
 
-def wait(db: Database, turns: Sequence[str], wait: Wait) -> None:
-    """Write down what rows wait for."""
+def wait(database: Database, turns: Sequence[str], wait: Wait) -> None:
+    """Record what rows wait for."""
     state = "running" if wait.joined is not None else "parked"
     for turn in turns:
-        db.execute(
+        database.execute(
             "UPDATE turns SET state = ?, waiting = ? WHERE id = ?",
             (state, _encode(wait).decode(), turn),
         )
 
 
-def delete(db: Database, turns: Sequence[str]) -> None:
-    """They are answered."""
+def conclude(database: Database, turn: str, outcome: Outcome) -> None:
+    """Record how a turn ended, before its row is deleted, and wake the task that waits for it."""
+    waiters.lock_turn(database, turn)
+    database.execute(
+        "INSERT INTO turn_outcomes (turn, kind, text, at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (turn) DO NOTHING",
+        (turn, outcome.kind, outcome.text, database.now),
+    )
+    waiters.wake_tasks(database, turn)
+
+
+def standing(
+    database: Database, home: str, turn: str
+) -> Outcome | Literal["here", "waiting", "elsewhere"] | None:
+    """Return the outcome of a turn, if `conclude` recorded it. Otherwise return where it is: `here`
+    if it runs or waits to run, `waiting` if it waits for tasks or a time, `elsewhere` if it belongs
+    to another data directory. None if there is no such turn.
+    """
+    ended = database.execute(
+        "SELECT kind, text FROM turn_outcomes WHERE turn = ?", (turn,)
+    ).fetchone()
+    if ended is not None:
+        return Outcome(*ended)
+    row = database.execute("SELECT home, state FROM turns WHERE id = ?", (turn,)).fetchone()
+    if row is None:
+        return None
+    if row[0] != home:
+        return "elsewhere"
+    return "waiting" if row[1] == "parked" else "here"
+
+
+def forget_outcome(database: Database, turn: str) -> None:
+    """Delete the outcome of a turn whose task has ended."""
+    database.execute("DELETE FROM waiters WHERE task = ?", (turn,))
+    database.execute("DELETE FROM turn_outcomes WHERE turn = ?", (turn,))
+
+
+def delete(database: Database, turns: Sequence[str]) -> None:
+    """Delete the rows of answered requests."""
     for turn in turns:
-        db.execute("DELETE FROM turns WHERE id = ?", (turn,))
-
-
-def key_of(incoming: Incoming) -> SessionKey:
-    """The session of a message."""
-    return SessionKey(incoming.agent, incoming.principal)
+        database.execute("DELETE FROM turns WHERE id = ?", (turn,))
+        waiters.forget(database, turn)
 
 
 def key_text(key: SessionKey) -> str:
-    """A session as a row has it; no name of an agent holds a space."""
+    """Encode a session for the column `session`; names of agents contain no space."""
     return f"{key.agent} {key.who}"
 
 

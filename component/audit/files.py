@@ -1,4 +1,4 @@
-"""The files of the record: their names, and what the last of them ends with."""
+"""The files of the audit log: their names, and how to read them from the end."""
 
 import os
 import re
@@ -11,25 +11,25 @@ import msgspec
 from component.audit.lines import Link, Sealed, read_line
 
 DIRECTORY: Final = "audit"
-"""Where they are in the data directory."""
+"""The directory of the files, within the data directory."""
 _NAME: Final = re.compile(r"audit-(\d{12,})\.jsonl")
 _BLOCK: Final = 65536
 
 
 def name_of(seq: int) -> str:
-    """The name of the file that begins with this line: the order of names is that of the chain."""
+    """The name of the file that begins with this line; names sort in the order of the chain."""
     return f"audit-{seq:012}.jsonl"
 
 
 def first_of(path: Path) -> int:
     """The number of the first line of a file, by its name."""
     found = _NAME.fullmatch(path.name)
-    assert found is not None, f"{path} is none of the record"
+    assert found is not None, f"{path} is not a file of the audit log"
     return int(found[1])
 
 
 def files_in(directory: Path) -> list[Path]:
-    """The files of the record, the oldest first. Raises OSError, but not if there is none."""
+    """The files of the audit log, the oldest first; empty without a directory. Raises OSError."""
     try:
         found = [path for path in directory.iterdir() if _NAME.fullmatch(path.name)]
     except FileNotFoundError:
@@ -38,10 +38,10 @@ def files_in(directory: Path) -> list[Path]:
 
 
 class End(msgspec.Struct, frozen=True):
-    """What a file ends with.
+    """The end of a file.
 
-    `last` is the last line that has its own hash, None if the file has no such line; it ends at
-    byte `size`. `rest` are the bytes after it: what a write left that did not come to its end.
+    `last` is the last line whose hash matches, None if the file has no such line; it ends at
+    byte `size`. `rest` are the bytes after it, which an interrupted write has left.
     """
 
     last: Sealed | None
@@ -50,12 +50,12 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def link(self) -> Link | None:
-        """Where the chain goes on after the file."""
+        """The link with which the chain continues after the file."""
         return None if self.last is None else Link(self.last.line.seq, self.last.hash)
 
 
 def end_of(path: Path) -> End:
-    """What a file ends with, read from its end. Raises OSError."""
+    """Read the end of a file, backwards. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         end = size
@@ -69,7 +69,7 @@ def end_of(path: Path) -> End:
 
 
 def lines_backwards(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last one first, without their line breaks. Raises OSError."""
+    """Yield the lines of a file, the last one first, without line breaks. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         for _, raw, whole in _backwards(file.fileno(), size):
@@ -78,10 +78,10 @@ def lines_backwards(path: Path) -> Iterator[bytes]:
 
 
 def _backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Each line with the byte where it starts, and whether it has its line break."""
+    """Yield each line with the byte where it starts, and whether it has a line break."""
     whole = False
     held: list[bytes] = []
-    """Pieces of the line whose start is still to be found, the last one first."""
+    """Pieces of the line whose start is not found yet, the last one first."""
     at = size
     while at > 0:
         begin = max(0, at - _BLOCK)

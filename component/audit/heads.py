@@ -1,4 +1,4 @@
-"""How far the record has come, kept in the database: so a record that is shorter is noticed."""
+"""The last line of the audit log, stored in the database so that a truncated log is detected."""
 
 import platform
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from component.storage.database import Database
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What the database knows of a record.
+    """The state of an audit log as stored in the database.
 
-    `chain` is its name, drawn at random; `place` is the machine and the directory where it was
-    written; `link` its last line then. Several records share a PostgreSQL database.
+    `chain` is its random name, `place` the machine and directory where it was written, `link` its
+    last line at that time. A PostgreSQL database can be shared by several audit logs.
     """
 
     chain: str
@@ -23,12 +23,12 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def place_of(directory: Path) -> str:
-    """Where a record is written."""
+    """The machine and directory where an audit log is written."""
     return f"{platform.node()}:{directory.resolve()}"
 
 
 def put_head(database: Database, head: Head) -> None:
-    """Keep how far a record has come; never less than before."""
+    """Store the last line of an audit log, unless a later one is stored."""
     database.execute(
         "INSERT INTO audit_heads (chain, place, seq, hash, changed) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (chain) DO UPDATE SET place = excluded.place, seq = excluded.seq,"
@@ -38,7 +38,7 @@ def put_head(database: Database, head: Head) -> None:
 
 
 def heads_in(database: Database) -> tuple[bool, Sequence[Head]]:
-    """Whether other instances share the database, and what it knows of all records."""
+    """Whether other instances can share the database, and the heads of all audit logs in it."""
     found = database.execute(
         "SELECT chain, place, seq, hash FROM audit_heads ORDER BY changed DESC, chain"
     ).fetchall()
@@ -47,7 +47,7 @@ def heads_in(database: Database) -> tuple[bool, Sequence[Head]]:
 
 
 def own_head(found: tuple[bool, Sequence[Head]], chain: str | None, directory: Path) -> Head | None:
-    """What is known of the record in `directory`, which calls itself `chain` if it says so."""
+    """The head of the audit log in `directory`, whose name is `chain` if that is known."""
     shared, heads = found
     for head in heads:
         if head.chain == chain:

@@ -1,6 +1,6 @@
-"""The files as they are written: appended, synced, begun anew by size and day.
+"""Writes the files of the audit log: appends, syncs, rotates by size and day.
 
-Everything here blocks, and is used by one thread at a time.
+All functions block, and are called by one thread at a time.
 """
 
 import os
@@ -16,18 +16,18 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class Journal:
-    """Appends to the record.
+    """Appends to the audit log.
 
-    What is appended is on disk when the method returns. After an error the file counts for as much
-    as before: the next attempt writes over what was written in part. It also opens the file anew,
-    because what a failed sync has left is not known.
+    Appended lines are on disk when the method returns. After an error, the valid size of the file
+    is unchanged: the next attempt overwrites partly written lines. It also reopens the file,
+    because the state after a failed sync is unknown.
 
     Args:
-        directory: where the files are; it exists.
-        path: the file to go on with, None to begin one.
-        size: how much of it counts.
-        day: the day of it, as lines have it.
-        max_bytes: from what size on a new file is begun.
+        directory: the existing directory of the files.
+        path: the file to continue, None to start one.
+        size: its valid size in bytes.
+        day: its day, in the format of lines.
+        max_bytes: the size at which a new file is started.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Journal:
         self._descriptor: int | None = None
 
     def append(self, lines: bytes, first: int, day: str) -> bool:
-        """Write lines, of which the first has the number `first`; return if that began a file.
+        """Write lines, the first with the number `first`; return whether that started a file.
 
         Raises StorageError.
         """
@@ -65,7 +65,7 @@ class Journal:
             return begins
 
     def close(self) -> None:
-        """Give the file back; another `append` opens it again."""
+        """Close the file; the next `append` opens it again."""
         self._close()
 
     def _begin(self, path: Path, day: str) -> None:
@@ -75,7 +75,7 @@ class Journal:
 
     def _write(self, lines: bytes) -> None:
         if self._descriptor is None:
-            assert self._path is not None, "a file was begun"
+            assert self._path is not None, "a file was started"
             self._descriptor = os.open(self._path, _CREATE, 0o600)
         at, left = self._size, memoryview(lines)
         while left:
@@ -91,7 +91,7 @@ class Journal:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have it on disk that files were made in it or taken from it. Raises OSError."""
+    """Sync a directory after files were created in or removed from it. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -101,17 +101,17 @@ def sync_directory(directory: Path) -> None:
 
 @contextmanager
 def failing(directory: Path) -> Iterator[None]:
-    """Turn what the disk does to us into a StorageError."""
+    """Convert errors of the file system to StorageError."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
         raise StorageError(
-            f"The record cannot be written: {directory} is a file and should be a directory. Move"
-            " it away."
+            f"The audit log cannot be written: {directory} is a file and should be a directory."
+            " Move it away."
         ) from error
     except OSError as error:
         raise StorageError(
-            f"The record in {directory} cannot be written: {error.strerror or error}. Free some"
-            f" space there, or mend the disk and the permissions; `{DIRECTORY}` is part of the data"
+            f"The audit log in {directory} cannot be written: {error.strerror or error}. Free some"
+            f" space, or check the disk and the permissions; `{DIRECTORY}` is part of the data"
             " directory."
         ) from error

@@ -1,9 +1,9 @@
-"""The text of the record: one line an event, each with the hash of the one before.
+"""The format of the audit log: one line per event, each with the hash of the previous one.
 
-The rule, for whoever verifies it with a program of their own (docs/audit.md has one): a line is a
-JSON object whose last member is `hash`. Take the member away, with its comma, and the SHA-256 of
-the bytes that are left is its value. `prev` is the hash of the line before, and 64 zeros in the
-first line; `seq` counts from 1. No other form of the JSON is needed, because the very bytes count.
+For those who verify it with their own program (docs/audit.md has one): a line is a JSON object
+whose last member is `hash`. Its value is the SHA-256 of the line's bytes without this member and
+its comma. `prev` is the hash of the previous line, or 64 zeros in the first line; `seq` counts from
+1. The JSON need not be canonical, because the hash covers its exact bytes.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 
 GENESIS: Final = "0" * 64
-"""What the first line has for the hash of the one before."""
+"""`prev` of the first line."""
 _LONGEST: Final = 4096
-"""Bytes of a line beyond which its texts are cut."""
+"""The length of a line, in bytes, above which its texts are cut."""
 _LONGEST_TEXT: Final = 400
 _TAIL: Final = re.compile(rb',"hash":"([0-9a-f]{64})"}')
 TAIL_BYTES: Final = len(',"hash":""}') + 64
@@ -28,7 +28,7 @@ _TEXTS: Final = ("principal", "agent", "trace", "subject", "task", "detail")
 
 
 class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A line of the record without its hash; `time` is RFC 3339, UTC, in milliseconds."""
+    """A line without its hash; `time` is RFC 3339, UTC, in milliseconds."""
 
     seq: int
     time: str
@@ -44,7 +44,7 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A line as it was read. `matches` says whether it has the hash of its own content."""
+    """A line that was read. `matches` says whether its hash is that of its content."""
 
     line: Line
     hash: str
@@ -52,7 +52,7 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """How far a chain has come: the number of its last line, and its hash."""
+    """The end of a chain: the number and the hash of its last line."""
 
     seq: int = 0
     hash: str = GENESIS
@@ -63,7 +63,7 @@ _decode: Final = msgspec.json.Decoder(Line).decode
 
 
 class Chain:
-    """Makes lines of events. About 1.5 µs each, most of it SHA-256."""
+    """Encodes events as lines, in about 1.5 µs each, most of it SHA-256."""
 
     def __init__(self, last: Link = Link()) -> None:  # noqa: B008 - it is frozen
         self.seq = last.seq
@@ -71,18 +71,18 @@ class Chain:
         self._line = Line(seq=0, time="", kind="", outcome="")
         self._ms = -1
 
-    def add(self, times: Sequence[int], events: Sequence[Event]) -> bytes:
-        """The lines of events; `times` are theirs, in nanoseconds since 1970."""
+    def add(self, times: Sequence[int], events: Sequence[AuditEvent]) -> bytes:
+        """Encode events; `times` are their times, in nanoseconds since 1970."""
         line, encode, sha256, ms = self._line, _encode, hashlib.sha256, self._ms
         seq, link = self.seq, self.hash
         pieces: list[bytes] = []
-        before: Event | None = None
+        before: AuditEvent | None = None
         same = b""
         for ns, event in zip(times, events, strict=True):
             seq += 1
             now = ns // 1_000_000
             if event is before and now == ms and same:
-                # Bursts are often of one kind: nothing else in such a line is new.
+                # Bursts often repeat one event: only number and hash of such a line are new.
                 content = b'{"seq":%d%b%b"' % (seq, same, link.encode())
                 link = sha256(content + b"}").hexdigest()
                 pieces.append(b'%b,"hash":"%b"}\n' % (content, link.encode()))
@@ -118,7 +118,7 @@ class Chain:
 
     @property
     def last(self) -> Link:
-        """Where the next line goes on."""
+        """The link that the next line continues."""
         return Link(self.seq, self.hash)
 
 
@@ -128,13 +128,13 @@ def _shortened(line: Line) -> Line:
 
 
 def _cut(text: str) -> str:
-    # A surrogate alone is no text that UTF-8 could hold.
+    # UTF-8 cannot encode an unpaired surrogate.
     text = text[: 4 * _LONGEST_TEXT].encode("utf-8", "replace").decode()
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
 
 
 def timestamp(ms: int) -> str:
-    """A time in milliseconds since 1970 as lines have it."""
+    """Convert milliseconds since 1970 to the format of lines."""
     return f"{_second(ms // 1000)}.{ms % 1000:03}Z"
 
 
@@ -144,7 +144,7 @@ def _second(seconds: int) -> str:
 
 
 def read_line(raw: bytes) -> Sealed | None:
-    """Read a line, given without its line break; None if it is none of a record."""
+    """Parse a line, given without its line break; None if it is not a line of an audit log."""
     tail = _TAIL.fullmatch(raw, max(0, len(raw) - TAIL_BYTES))
     if tail is None:
         return None

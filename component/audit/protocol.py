@@ -1,37 +1,40 @@
-"""What rooms tell the record. Lower than all of them, so that each can."""
+"""The events of the audit log, and the interface for recording them.
+
+This module imports no other package, so that every package can record events.
+"""
 
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-Kind: TypeAlias = Literal[
-    "start",  # the service, an agent, a sub-agent: begun or ended
-    "policy",  # somebody was refused, by whatever rule
-    "capability",  # an agent was held against what a skill needs
-    "execute",  # a skill was asked for by a caller
-    "tool-call",  # a skill was asked for by a model
-    "confirmation",  # somebody was asked, or has decided
+EventKind: TypeAlias = Literal[
+    "start",  # the service, an agent or a sub-agent was started or stopped
+    "policy",  # somebody was refused, by any rule
+    "capability",  # those of a skill were approved, revoked, or compared with those of a caller
+    "execute",  # a caller requested a skill
+    "tool-call",  # a model called a skill
+    "confirmation",  # a person was asked, or has decided
     "memory",  # a memory was read, written or erased
     "model",  # a model was called
     "budget",  # a call was stopped, or a threshold passed
     "agent",  # an agent's state was changed
     "admin",  # a command of an admin or operator
-    "taint",  # tainted data was held against what it was to reach
-    "injection",  # the scanner has found something
-    "record",  # the record itself: opened, closed, mended, or what was removed from it
+    "taint",  # a flow rule was applied to tainted data
+    "injection",  # the scanner found something
+    "record",  # the audit log itself was opened, closed or repaired, or lines were removed
 ]
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """One thing that was done or decided.
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """One action or decision.
 
     `outcome` is one word: done, failed, refused, accepted, asked, approved, denied, allowed …
-    `principal` is a bare JID, `agent` an agent of ours, `trace` joins what belongs together (a
-    turn, a task), `subject` is what it is about (a skill, a key, a model), `detail` one short
-    sentence. None holds a secret or the content of what was said.
+    `principal` is a bare JID, `agent` an agent of this service, `trace` the id shared by related
+    events (of a turn or a task), `subject` what the event is about (a skill, a key, a model),
+    `detail` one short sentence. None contains a secret or the content of a message.
     """
 
-    kind: Kind
+    kind: EventKind
     outcome: str
     principal: str = ""
     agent: str = ""
@@ -42,12 +45,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fa
 
 
 class Recorder(Protocol):
-    """Takes events; each is chained in the order they come."""
+    """Accepts events, and chains them in the order in which they arrive."""
 
-    def record(self, event: Event) -> None:
-        """Record it, on the thread of the event loop. Never waits and never raises.
+    def record(self, event: AuditEvent) -> None:
+        """Record an event, on the thread of the event loop. Never waits and never raises.
 
-        It is on disk soon, together with others.
+        The event is written soon, together with others.
         """
 
     async def settled(self) -> None:
@@ -55,10 +58,10 @@ class Recorder(Protocol):
 
 
 class NoRecord:
-    """A record that keeps nothing, where none is wanted."""
+    """A recorder that discards events, where no audit log is wanted."""
 
-    def record(self, event: Event) -> None:
-        """Forget it."""
+    def record(self, event: AuditEvent) -> None:
+        """Discard the event."""
 
     async def settled(self) -> None:
-        """Nothing waits."""
+        """Return immediately: no event waits."""

@@ -1,4 +1,4 @@
-"""Looking for lines of the record, in files of any size."""
+"""Search for lines of the audit log, in files of any size."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +18,9 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines: those that have all of what is given.
+    """Selects the lines that match all given members.
 
-    `since` and `until` are times as lines have them; `until` is not included.
+    `since` and `until` are times in the format of lines; `until` is exclusive.
     """
 
     kind: str | None = None
@@ -38,7 +38,7 @@ class _Matcher:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._wanted = [(name, text) for name in _TEXTS if (text := getattr(query, name))]
-        # What is not in the bytes needs not to be read as JSON.
+        # A line without these bytes need not be parsed as JSON.
         self._needles = [
             f'"{name}":'.encode() + msgspec.json.encode(text) for name, text in self._wanted
         ]
@@ -60,7 +60,7 @@ class _Matcher:
 
 
 def latest(directory: Path, query: Query) -> Iterator[Line]:
-    """Lines that match, the latest first. Raises OSError."""
+    """Yield the lines that match, the latest first. Raises OSError."""
     matches = _Matcher(query)
     for path in reversed(files_in(directory)):
         begun = began(path)
@@ -75,7 +75,7 @@ def latest(directory: Path, query: Query) -> Iterator[Line]:
 
 
 def earliest(directory: Path, query: Query) -> Iterator[Line]:
-    """Lines that match, the earliest first. Raises OSError."""
+    """Yield the lines that match, the earliest first. Raises OSError."""
     matches = _Matcher(query)
     files = files_in(directory)
     starts = [began(path) for path in files]
@@ -95,7 +95,7 @@ def earliest(directory: Path, query: Query) -> Iterator[Line]:
 def follow(
     directory: Path, query: Query, wait: Callable[[float], None] = time.sleep
 ) -> Iterator[Line]:
-    """Lines that match as they are written from now on, without an end. Raises OSError."""
+    """Yield matching lines as they are written from now on, indefinitely. Raises OSError."""
     matches = _Matcher(query)
     files = files_in(directory)
     path = files[-1] if files else None
@@ -115,8 +115,8 @@ def follow(
 
 
 def moment(text: str, now: datetime | None = None) -> str:
-    """A time as lines have it, of `2026-03-01`, `2026-03-01T12:00:00+01:00`, or `30m` for so long
-    ago (s, m, h and d).
+    """Convert a time such as `2026-03-01` or `2026-03-01T12:00:00+01:00`, or a time before now such
+    as `30m` (s, m, h and d), to the format of lines.
 
     Raises ValueError, whose text is a sentence.
     """
@@ -129,14 +129,14 @@ def moment(text: str, now: datetime | None = None) -> str:
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"{text!r} is no time: write 2026-03-01, 2026-03-01T12:00:00Z, or 30m, 12h, 7d for so"
-            " long ago."
+            f"{text!r} is not a valid time: write 2026-03-01, 2026-03-01T12:00:00Z, or 30m, 12h, 7d"
+            " for a time before now."
         ) from None
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03}Z"
 
 
 def _grown(path: Path, at: int) -> tuple[int, list[bytes]]:
-    """What was added to a file, in whole lines, and where it ends."""
+    """The whole lines that were added to a file after byte `at`, and where they end."""
     with path.open("rb") as file:
         file.seek(at)
         added = file.read()

@@ -1,4 +1,4 @@
-"""The record of a running service: takes events without waiting, and has them on disk soon."""
+"""The audit log of a running service: accepts events without waiting, and writes them soon."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,38 +15,39 @@ from component.audit.files import DIRECTORY
 from component.audit.heads import Head, heads_in, own_head, place_of, put_head
 from component.audit.lines import Chain, Link, timestamp
 from component.audit.opening import Opened, open_record
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.retention import old_files, removal_of, remove
 from component.storage import Storage, StorageError
 
 _log = structlog.get_logger("component.audit")
 
 _GATHER_S: Final = 0.02
-"""For so long events are gathered: at most fifty times a second is the disk waited for."""
+"""How long events are collected, which limits syncs to fifty a second."""
 _PATIENCE_S: Final = 1.0
-"""For so long what ran at once and may run again waits for others: to wake up for the disk costs
-far more than to run it."""
+"""How long the event of a repeatable skill that ran without a task waits for others: waking up for
+the disk costs far more than running such a skill."""
 _ENOUGH: Final = 4096
-"""So many do not wait for more."""
+"""This many events are written without waiting for more."""
 _ANCHOR_S: Final = 1.0
 _SLICE: Final = 256
-"""Lines made between two looks at what else there is to do: about half a millisecond."""
+"""Lines encoded between two checkpoints of the event loop: about half a millisecond."""
 _TOGETHER: Final = 16_384
-"""Lines that are written at a time, at most."""
+"""Maximum number of lines written at a time."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 _LAST_ATTEMPTS: Final = 3
 
 
 class AuditOptions(msgspec.Struct, frozen=True):
-    """How the record is kept.
+    """Options of the audit log.
 
     Attributes:
-        on_failure: refuse new work when the disk takes no more, or lose events and say how many.
+        on_failure: refuse new work while the disk cannot be written, or lose events and record how
+            many.
         keep_days: days after which files are removed; 0 for never.
-        max_file_bytes: from what size on a new file is begun.
-        most_waiting: events that wait for the disk at the same time, before one of the two.
-        version: of this release, as the record says it.
+        max_file_bytes: the size at which a new file is started.
+        most_waiting: maximum number of events that wait for the disk, before `on_failure` applies.
+        version: the version of this release, to be recorded.
     """
 
     on_failure: Literal["refuse", "continue"] = "refuse"
@@ -57,7 +58,7 @@ class AuditOptions(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """How the record is: events written and lost, those that wait, and for how many seconds."""
+    """Statistics: events written, lost and waiting, and how many seconds the oldest has waited."""
 
     written: int
     lost: int
@@ -69,14 +70,14 @@ class Figures(msgspec.Struct, frozen=True):
 class Audit:
     """Implements `component.audit.protocol.Recorder`; made by `Audit.open`.
 
-    What is recorded waits for hundredths of a second and is then written and synced together; that
-    a skill ran at once, which may run again, waits up to a second. What was recorded before is on
-    disk after `settled`. The database learns once a second how far that is, by which a record that
-    was cut off is found out (`heads`).
+    Events wait for hundredths of a second and are then written and synced together; events of
+    repeatable skills that ran without a task wait up to a second. `settled` waits until earlier
+    events are on disk. Once a second the number of the last line is stored in the database, so
+    that a truncated log is detected (`heads`).
 
-    Nothing is lost in silence. While the disk refuses, events wait in memory and are tried again;
-    when there are too many, `full` says why nothing new can be taken on, or they are counted and
-    the record says how many there were.
+    No event is lost silently. While the disk cannot be written, events wait in memory and writing
+    is retried; when there are too many, `full` says why no new work is accepted, or further events
+    are counted and the log records how many were lost.
     """
 
     def __init__(self, opened: Opened, storage: Storage, options: AuditOptions) -> None:
@@ -92,12 +93,12 @@ class Audit:
         self._anchored = opened.link.seq
         self._begun_at = opened.link.seq
         self._promised = opened.link.seq
-        """The number that the last event has or will have that waits no more to be made a line."""
-        self._waiting: list[Event] = []
+        """The number of the last event that has been taken from the queue to be encoded."""
+        self._waiting: list[AuditEvent] = []
         self._times: list[int] = []
-        """When each of them came, in nanoseconds: pairs would keep the garbage collector busy."""
+        """The time of each event, in nanoseconds; pairs would burden the garbage collector."""
         self._made = b""
-        """Lines that are made and not yet on disk."""
+        """Encoded lines that are not yet on disk."""
         self._made_at = (0, "")
         self._since_ns = 0
         self._most = options.most_waiting
@@ -108,7 +109,7 @@ class Audit:
         self._failure: str | None = None
         self._put_off = False
         self._begun = False
-        """Whether a file was begun, and nobody has looked since what is too old."""
+        """Whether a file was started since old files were last removed."""
         self._asleep = False
         self._wake = anyio.Event()
         self._hurry = anyio.Event()
@@ -120,9 +121,9 @@ class Audit:
     @classmethod
     @asynccontextmanager
     async def open(cls, storage: Storage, options: AuditOptions) -> "AsyncIterator[Audit]":
-        """Open the record of a data directory for the time of the context.
+        """Open the audit log of a data directory for the duration of the context.
 
-        `run` is to run meanwhile. At the end all that waits is written, and the record is closed.
+        The caller runs `run` meanwhile. At the end, waiting events are written.
         Raises StorageError.
         """
         heads = await storage.read(heads_in)
@@ -131,7 +132,7 @@ class Audit:
         )
         for event in opened.news:
             if event.outcome != "opened":
-                _log.warning(f"the record was {event.outcome}", reason=event.detail)
+                _log.warning(f"the audit log was {event.outcome}", reason=event.detail)
         audit = cls(opened, storage, options)
         try:
             yield audit
@@ -139,10 +140,10 @@ class Audit:
             with anyio.CancelScope(shield=True):
                 await audit._close()
 
-    # -- what rooms use --------------------------------------------------------------------------
+    # -- for other packages ----------------------------------------------------------------------
 
-    def record(self, event: Event) -> None:
-        """Record it, on the thread of the event loop. Never waits and never raises."""
+    def record(self, event: AuditEvent) -> None:
+        """Record an event, on the thread of the event loop. Never waits and never raises."""
         waiting = self._waiting
         if self._loses and len(waiting) >= self._most:
             self._lost_since = self._lost_since or time_ns()
@@ -159,27 +160,27 @@ class Audit:
     async def settled(self) -> None:
         """Wait until everything recorded so far is on disk.
 
-        Raises StorageError if the disk refuses: it is tried again all the same.
+        Raises StorageError if the disk cannot be written; writing is retried all the same.
         """
         last = self._promised + len(self._waiting)
         while self._written.seq < last:
             await self._commit(raising=True)
 
     def full(self) -> str | None:
-        """Why no new work can be taken on now, as a sentence for whoever asks; None if it can."""
+        """Why no new work is accepted now, as a sentence for the requester; None if it is."""
         if len(self._waiting) < self._most or self._loses:
             return None
-        return "What is done here cannot be recorded at the moment; try again later."
+        return "Requests cannot be recorded in the audit log at the moment; try again later."
 
     async def known(self) -> Sequence[Link]:
-        """The lines of the record that the database knows. Raises StorageError."""
+        """The lines that are known from the database. Raises StorageError."""
         found = await self._storage.read(heads_in)
         head = own_head(found, self._name, self.directory)
         return () if head is None else (head.link,)
 
     @property
     def figures(self) -> Figures:
-        """How the record is."""
+        """Statistics of the audit log."""
         since = self._since_ns or (self._times[0] if self._times else 0)
         return Figures(
             written=self._written.seq - self._begun_at,
@@ -194,10 +195,10 @@ class Audit:
         """The last line that is on disk."""
         return self._written
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Have events on disk soon, until cancelled."""
+        """Write events until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._anchoring)
             task_status.started()
@@ -215,7 +216,7 @@ class Audit:
                 self._hurry = anyio.Event()
                 await self._commit(raising=False)
                 if not self._anchored:
-                    # The database knows of a record from its first lines on, whenever it is copied.
+                    # So the database knows the log early, in case it is copied.
                     await self._guarded(self._anchor)
                 if self._begun:
                     self._begun = False
@@ -224,7 +225,7 @@ class Audit:
 
     async def _close(self) -> None:
         self._retell_lost()
-        self.record(Event(kind="record", outcome="closed"))
+        self.record(AuditEvent(kind="record", outcome="closed"))
         for _ in range(_LAST_ATTEMPTS):
             await self._commit(raising=False)
             if not self._waiting and not self._made:
@@ -232,14 +233,14 @@ class Audit:
             await anyio.sleep(_FIRST_WAIT_S)
         else:
             left = self.figures.waiting
-            _log.error("the end of the record is lost", events=left, reason=self._failure)
+            _log.error("the end of the audit log is lost", events=left, reason=self._failure)
         await self._guarded(self._anchor)
         await to_thread.run_sync(self._journal.close, limiter=self._thread)
 
     # -- the disk --------------------------------------------------------------------------------
 
     async def _commit(self, *, raising: bool) -> None:
-        """Write and sync what waits. Raises StorageError only if that is wanted."""
+        """Write and sync waiting events. Raises StorageError only if `raising` is set."""
         async with self._committing:
             with anyio.CancelScope(shield=True):
                 await self._make_lines()
@@ -259,13 +260,13 @@ class Audit:
                 self._made = b""
                 self._since_ns = 0
         if begun and before.seq:
-            # In the log of the system it is out of reach of whoever can write here.
-            _log.info("a file of the record is begun", after=before.seq, hash=before.hash)
+            # A process that can write these files cannot change the log of the system.
+            _log.info("a new audit log file is started", after=before.seq, hash=before.hash)
         self._begun = self._begun or begun
         self._went_well()
 
     async def _make_lines(self) -> None:
-        """Make lines of what waits, unless there are some that could not be written."""
+        """Encode waiting events, unless there are encoded lines that could not be written."""
         if self._made or not self._waiting:
             return
         taken, self._waiting = self._waiting[:_TOGETHER], self._waiting[_TOGETHER:]
@@ -282,9 +283,9 @@ class Audit:
 
     def _failed(self, error: StorageError) -> None:
         if self._failure is None:
-            then = "counted and lost" if self._loses else "too many for new work to be taken on"
+            then = "counted and lost" if self._loses else "too many, and then new work is refused"
             _log.error(
-                "the record cannot be written; events wait in memory until they are " + then,
+                "the audit log cannot be written; events wait in memory until they are " + then,
                 reason=str(error),
                 at_most=self._most,
             )
@@ -293,7 +294,7 @@ class Audit:
     def _went_well(self) -> None:
         if self._failure is not None:
             self._failure = None
-            _log.info("the record is written again", waiting=len(self._waiting))
+            _log.info("the audit log is written again", waiting=len(self._waiting))
         self._retell_lost()
 
     def _retell_lost(self) -> None:
@@ -303,17 +304,24 @@ class Audit:
         since, self._lost_since = self._lost_since, 0
         self._lost_before += lost
         detail = f"{lost} events since {timestamp(since // 1_000_000)} were not recorded: too many"
-        self.record(Event(kind="record", outcome="lost", detail=f"{detail} waited for the disk."))
+        self.record(
+            AuditEvent(kind="record", outcome="lost", detail=f"{detail} waited for the disk.")
+        )
 
     async def _retire(self) -> None:
-        """Remove what is too old, once it is on disk that it was."""
+        """Remove files that are too old, after the removal is recorded on disk.
+
+        They must be too old both by the wall clock, which lines contain, and by a clock that does
+        not jump; otherwise a wrong clock could remove the audit log.
+        """
         if not self._options.keep_days:
             return
+        steady = await self._storage.read(lambda database: database.steady)
         files, last = await to_thread.run_sync(
             old_files,
             self.directory,
             self._options.keep_days,
-            time_ns() // 1_000_000,
+            min(time_ns() // 1_000_000, steady),
             limiter=self._thread,
         )
         if last is not None:
@@ -337,12 +345,15 @@ class Audit:
         self._anchored = link.seq
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what can be done later as well; the first refusal of several is told."""
+        """Do work that can be postponed; log the first failure of several in a row."""
         try:
             await work()
         except StorageError as error:
             if not self._put_off:
-                _log.warning("the record is kept, what belongs to it waits", reason=str(error))
+                _log.warning(
+                    "maintenance of the audit log is postponed; events are still written",
+                    reason=str(error),
+                )
             self._put_off = True
         else:
             self._put_off = False

@@ -1,4 +1,4 @@
-"""Refusals of strangers, of whom there may be a flood: the first one, and then how many."""
+"""Rate-limited recording of refusals: the first one, then the number of the others."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -6,22 +6,22 @@ from typing import Final
 
 import anyio
 
-from component.audit.protocol import Event, Recorder
+from component.audit.protocol import AuditEvent, Recorder
 
 _WINDOW_S: Final = 60.0
 _MOST: Final = 1000
-"""Principals that are told apart at a time; the others are counted together."""
+"""Maximum number of principals counted separately; the others are counted together."""
 
 
 class Refusals:
-    """Records who was refused altogether, once a minute for each and what for.
+    """Records refusals, once a minute for each principal and reason.
 
-    What follows in the same minute is counted, and recorded when it is over. A thousand are told
-    apart; of more only the number is recorded.
+    Further refusals in the same minute are counted, and their number is recorded at its end. Up to
+    a thousand pairs are counted separately, all others together.
 
     Args:
-        recorder: the record.
-        clock: seconds that only go forward.
+        recorder: the audit log.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, recorder: Recorder, clock: Callable[[], float] = monotonic) -> None:
@@ -33,9 +33,9 @@ class Refusals:
         self._begun = anyio.Event()
 
     def refused(self, principal: str, why: str, subject: str = "") -> None:
-        """Somebody was refused for a reason, which is one of few; `subject` is what for."""
+        """Record a refusal. `why` is one of a few reasons; `subject` is the thing requested."""
         if self._clock() >= self._until:
-            self.tell()
+            self.record_counts()
             self._until = self._clock() + _WINDOW_S
             self._begun.set()
         key = (principal, why)
@@ -45,7 +45,7 @@ class Refusals:
         elif len(self._counts) < _MOST:
             self._counts[key] = 0
             self._recorder.record(
-                Event(
+                AuditEvent(
                     kind="policy",
                     outcome="refused",
                     principal=principal,
@@ -56,28 +56,28 @@ class Refusals:
         else:
             self._others += 1
 
-    def tell(self) -> None:
-        """Record what was only counted."""
+    def record_counts(self) -> None:
+        """Record the counts."""
         counts, self._counts = self._counts, {}
         others, self._others = self._others, 0
         for (principal, why), count in counts.items():
             if count:
                 detail = f"{why}; {count} more within a minute"
                 self._recorder.record(
-                    Event(kind="policy", outcome="refused", principal=principal, detail=detail)
+                    AuditEvent(kind="policy", outcome="refused", principal=principal, detail=detail)
                 )
         if others:
-            detail = f"{others} more within a minute, of others than the {_MOST} that are named"
-            self._recorder.record(Event(kind="policy", outcome="refused", detail=detail))
+            detail = f"{others} more within a minute, of principals other than the {_MOST} recorded"
+            self._recorder.record(AuditEvent(kind="policy", outcome="refused", detail=detail))
 
     async def run(self) -> None:
-        """Record counts when their minute is over, until cancelled."""
+        """Record the counts at the end of each minute, until cancelled."""
         try:
             while True:
                 await self._begun.wait()
                 self._begun = anyio.Event()
                 await anyio.sleep(max(0.0, self._until - self._clock()))
-                self.tell()
+                self.record_counts()
                 self._until = 0.0
         finally:
-            self.tell()
+            self.record_counts()

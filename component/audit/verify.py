@@ -1,4 +1,4 @@
-"""Whether the record is whole: what was changed, removed, moved, put in or cut off, and where."""
+"""Verify the audit log: find lines that were changed, removed, moved, inserted or cut off."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ _AGAIN_S: Final = 0.2
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong: in which file, in which line of it, at which number of the chain."""
+    """A problem, with its file, the line in the file, and the number in the chain."""
 
     what: What
     file: str
@@ -28,10 +28,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record was found to be.
+    """The result of a verification.
 
     `first` and `last` are numbers of lines, `since` and `until` their times, `hash` that of the
-    last one. `notes` say what is no fault and good to know.
+    last one. `notes` are remarks that are not problems.
     """
 
     lines: int = 0
@@ -46,25 +46,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 def verify(directory: Path, known: Sequence[Link] = (), after: int = 0) -> Verdict:
-    """Verify the record in a directory.
+    """Verify the audit log in a directory.
 
     Args:
-        directory: where its files are.
-        known: lines that are known from elsewhere: the database, a log, a paper.
-        after: what is wrong up to this number is known and left out.
+        directory: the directory of its files.
+        known: lines that are known from elsewhere, such as the database or a log.
+        after: problems up to this number are ignored.
 
-    Raises OSError: a file cannot be read.
+    Raises OSError if a file cannot be read.
     """
     return _Walk(known, after).through(directory)
 
 
 class _Walk:
-    """One pass through all lines, which remembers nothing but the last one."""
+    """One pass through all lines, which remembers only the last one."""
 
     def __init__(self, known: Sequence[Link], after: int) -> None:
         self._known = {link.seq: link.hash for link in known if link.seq}
@@ -108,21 +108,21 @@ class _Walk:
                 self._found(
                     "torn" if last else "changed",
                     self._link.seq + 1,
-                    "has no end. It is what a write that was cut short leaves, or somebody has cut"
-                    " it; the next start of the service takes it out and records that."
+                    "is incomplete. An interrupted write has left it, or somebody has cut it; the"
+                    " next start of the service moves it out of the log and records that."
                     if last
-                    else "has no end, and a file follows.",
+                    else "is incomplete, and another file follows.",
                 )
                 return
             self._line(read_line(raw[:-1]), named=first_of(path) if self._number == 1 else None)
         if not begun and not last:
             self._number = 0
-            self._found("removed", self._link.seq + 1, "is empty, and a file follows.")
+            self._found("removed", self._link.seq + 1, "is empty, and another file follows.")
 
     def _line(self, sealed: Sealed | None, named: int | None) -> None:
         if sealed is None:
-            # The next one will say how many are missing if it is more than this one.
-            self._found("changed", self._link.seq + 1, "is no line of a record.")
+            # If more lines are missing, the next one shows how many.
+            self._found("changed", self._link.seq + 1, "is not a line of an audit log.")
             self._link = Link(self._link.seq + 1, "")
             return
         seq, expected = sealed.line.seq, self._link.seq + 1
@@ -130,29 +130,35 @@ class _Walk:
             self._found("changed", seq, "does not have the hash of its content: it was changed.")
         elif self._first is None:
             if seq == 1 and sealed.line.prev != GENESIS:
-                self._found("changed", seq, "is not the beginning that it says it is.")
+                self._found("changed", seq, "has the number 1, but is not the start of a chain.")
         elif seq > expected:
             self._found("removed", seq, f"follows line {self._link.seq}: {_missing(expected, seq)}")
         elif seq < expected:
             self._found(
                 "moved",
                 seq,
-                f"follows line {self._link.seq}: it was moved, repeated or put in, or lines were"
-                " taken from before it.",
+                f"follows line {self._link.seq}: it was moved, repeated or inserted, or lines"
+                " before it were removed.",
             )
         elif self._link.hash and sealed.line.prev != self._link.hash:
             self._found(
                 "changed",
                 seq,
-                f"does not follow from line {self._link.seq}: one of the two was changed or put"
-                " in.",
+                f"does not follow from line {self._link.seq}: one of the two was changed or"
+                " inserted.",
             )
         if named is not None and named != seq and sealed.matches:
-            self._found("moved", seq, f"is the first of a file that should begin with {named}.")
+            self._found(
+                "moved", seq, f"is the first line of a file that should begin with {named}."
+            )
         if self._known.pop(seq, sealed.hash) != sealed.hash:
-            self._found("changed", seq, "is another than the one that is known from elsewhere.")
+            self._found("changed", seq, "differs from the one that is known from elsewhere.")
         if (sealed.line.kind, sealed.line.outcome) == ("record", "broken") and sealed.matches:
-            self._found("noticed", seq, f"says what a start of the service found: {_said(sealed)}")
+            self._found(
+                "noticed",
+                seq,
+                f"reports a problem that the service found at a start: {_said(sealed)}",
+            )
         removed = removed_by(sealed.line) if sealed.matches else None
         if removed is not None:
             self._removed[removed.seq] = removed.hash
@@ -169,14 +175,14 @@ class _Walk:
         self._file, self._number = files[0].name, 1
         if self._removed.get(before) == first.line.prev:
             self._notes.append(
-                f"It goes back to line {first.line.seq} of {first.line.time}: what was before is"
-                " older than it is to be kept, and that it was removed is recorded."
+                f"The log begins with line {first.line.seq} of {first.line.time}: older lines were"
+                " removed by keep_days, which is recorded."
             )
         else:
             self._found(
                 "removed",
                 first.line.seq,
-                f"is the first one: {_missing(1, first.line.seq)}",
+                f"is the first line: {_missing(1, first.line.seq)}",
                 at_start=True,
             )
 
@@ -188,7 +194,7 @@ class _Walk:
                 self._found(
                     "cut off",
                     seq,
-                    f"is the last one, and line {seq} is known to have been on disk:"
+                    f"is the last line, but line {seq} is known to have been on disk:"
                     f" {_missing(last + 1, seq + 1)}",
                 )
             elif seq < first:
@@ -198,7 +204,7 @@ class _Walk:
         where = f"{self._file}:{self._number}" if self._number else self._file
         sentence = f"{where} (line {seq if what != 'cut off' else self._link.seq}) {rest}"
         if not self._file:
-            sentence = f"No file of the record is there, and line {seq} is known to have been."
+            sentence = f"There are no files, but line {seq} is known to have been on disk."
         found = Finding(what=what, file=self._file, line=self._number, seq=seq, sentence=sentence)
         self._findings.insert(0 if at_start else len(self._findings), found)
 
@@ -210,14 +216,14 @@ def _missing(first: int, beyond: int) -> str:
 
 
 def _said(sealed: Sealed) -> str:
-    return sealed.line.detail or "it does not say what."
+    return sealed.line.detail or "no details are recorded."
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while raw := file.readline(_LONGEST_LINE):
             if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
-                # More than a line can be: whatever it is, it is one, and it is wrong.
+                # Too long for a valid line: treated as one invalid line.
                 while (more := file.readline(_LONGEST_LINE)) and not more.endswith(b"\n"):
                     pass
                 raw = raw[:16] + (b"\n" if more else b"")
@@ -230,10 +236,10 @@ def verify_beside(
     after: int = 0,
     wait: Callable[[float], None] = time.sleep,
 ) -> Verdict:
-    """Verify a record that a service may be writing at this moment; the rest is as for `verify`.
+    """Verify an audit log that a service may be writing; otherwise like `verify`.
 
-    A last line without its end is looked at again, and so is everything when a file is removed by
-    its age meanwhile.
+    If the last line is incomplete, or an old file is removed meanwhile, the log is verified
+    again.
     """
     left = _ATTEMPTS
     while True:

@@ -1,1 +1,1 @@
-"""What may be spent on models, and what was."""
+"""Budgets for language models, and their usage."""

@@ -1,6 +1,6 @@
-"""What was spent, as the database keeps it."""
+"""The usage of budgets in the database."""
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -8,31 +8,54 @@ from component.budget.protocol import Scope
 from component.storage.database import Database
 
 TASKS: Final = "tasks"
-"""What stands in the place of the day where a task is counted, which may last longer than one."""
+"""Replaces the day in the row of a task, which may last longer than a day."""
 
 _MOST_TOKENS: Final = 2**62
 
 Key: TypeAlias = tuple[str, Scope, str]
-"""The day, and whose it is."""
-More: TypeAlias = tuple[int, float, int]
-"""Tokens, US dollars and calls."""
+"""The day, and the budget."""
+
+
+class More(NamedTuple):
+    """Tokens, US dollars and calls; of the tokens those read from a cache, and of reasoning."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    calls: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    def plus(self, other: "More") -> "More":
+        """Return the sum of both."""
+        return More(
+            self.tokens + other.tokens,
+            self.usd + other.usd,
+            self.calls + other.calls,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one has spent."""
+    """The usage of one budget."""
 
     key: Key
-    tokens: int
-    usd: float
-    calls: int
+    spent: More
+
+
+_SUMS: Final = "tokens, usd, calls, cached, reasoning"
+
+
+def _more(tokens: int, usd: float, calls: int, cached: int, reasoning: int) -> More:
+    return More(int(tokens), float(usd), int(calls), int(cached), int(reasoning))
 
 
 def rows_of(database: Database, day: str) -> list[Row]:
-    """What was spent on a day, most first."""
+    """Return the usage of a day, the highest first."""
     return [
-        Row((day, scope, of), int(tokens), float(usd), int(calls))
-        for scope, of, tokens, usd, calls in database.execute(
-            "SELECT scope, subject, tokens, usd, calls FROM spending WHERE day = ?"
+        Row((day, scope, of), _more(*sums))
+        for scope, of, *sums in database.execute(
+            f"SELECT scope, subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " ORDER BY usd DESC, tokens DESC, scope, subject",
             (day,),
         ).fetchall()
@@ -40,11 +63,12 @@ def rows_of(database: Database, day: str) -> list[Row]:
 
 
 def open_tasks(database: Database) -> list[Row]:
-    """What turns have spent that are not over."""
+    """Return the usage of turns that have not ended."""
     return [
-        Row((TASKS, "task", of), int(tokens), float(usd), int(calls))
-        for of, tokens, usd, calls in database.execute(
-            "SELECT subject, tokens, usd, calls FROM spending WHERE day = ? AND scope = 'task'"
+        Row((TASKS, "task", of), _more(*sums))
+        for of, *sums in database.execute(
+            f"SELECT subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
+            " AND scope = 'task'"
             " AND subject IN (SELECT id FROM turns)",
             (TASKS,),
         ).fetchall()
@@ -52,19 +76,24 @@ def open_tasks(database: Database) -> list[Row]:
 
 
 def add(database: Database, key: Key, more: More) -> More:
-    """Add to what is on disk; what is there then. Tokens stay below 2^63, as the column does."""
+    """Add to the stored usage; return the sum. Tokens stay below 2^63, like the column."""
     database.execute(
-        "INSERT INTO spending (day, scope, subject, tokens, usd, calls) VALUES (?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO spending (day, scope, subject, {_SUMS})"  # noqa: S608 - ours
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (day, scope, subject) DO UPDATE SET tokens = excluded.tokens + CASE"
         " WHEN spending.tokens > ? THEN ? ELSE spending.tokens END,"
-        " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls",
+        " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls,"
+        " cached = spending.cached + excluded.cached,"
+        " reasoning = spending.reasoning + excluded.reasoning",
         (*key, *more, _MOST_TOKENS, _MOST_TOKENS),
     )
     found = database.execute(
-        "SELECT tokens, usd, calls FROM spending WHERE day = ? AND scope = ? AND subject = ?", key
+        f"SELECT {_SUMS} FROM spending"  # noqa: S608 - ours
+        " WHERE day = ? AND scope = ? AND subject = ?",
+        key,
     ).fetchone()
     assert found is not None, "it was written just now"
-    return int(found[0]), float(found[1]), int(found[2])
+    return _more(*found)
 
 
 def forget(database: Database, key: Key) -> None:

@@ -30,9 +30,10 @@ def agent_toml(values: Mapping[str, str]) -> str:
 def _table(table: Table, values: Mapping[str, str]) -> str:
     parts: list[str] = []
     if table.name:
-        # A table that is not commented out would be an entry of its own.
+        # A table that is not commented out would create an entry.
         mark = "# " if table.repeated or table.optional else ""
-        # Where any of several names can stand, one does: so the line is right without its mark.
+        # Where several names are possible, one is used: so the line is valid when it is
+        # uncommented.
         header = table.header.replace("…", _ONE_OF_SEVERAL)
         parts.append(f"{_comment(table.description)}\n{mark}{header}")
     if table.like is not None:

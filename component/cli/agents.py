@@ -1,22 +1,32 @@
-"""`xmpp-agent agents` and `xmpp-agent budget`: the agents, and what is spent on models."""
+"""`xmpp-agent agents` and `xmpp-agent budget`: the agents, and the cost of models."""
 
 import click
 
 from component.cli.operator import command_of
 from component.commands.agents import AGENTS, BUDGET, KILL_AGENT, PAUSE_AGENT, RESUME_AGENT
+from component.commands.tell import TELL
 
 
 @click.group()
 def agents() -> None:
-    """See the agents, and let them pause, go on, or end.
+    """List agents, give them instructions, and pause, resume or shut them down.
 
-    While the service runs on the same data directory, these go through it. Otherwise they work on
-    the storage, and hold from the next start on.
+    If the service is running on the same data directory, it executes these commands. Otherwise they
+    change the database and take effect when the service starts.
     """
 
 
 agents.add_command(
     command_of(AGENTS, "list", "xmpp-agent agents list\nxmpp-agent agents list --json")
+)
+agents.add_command(
+    command_of(
+        TELL,
+        "tell",
+        'xmpp-agent agents tell assistant "Sum up this week." --for juliet@example.com\n'
+        'xmpp-agent agents tell assistant "Sum up." --for juliet@example.com --budget total --wait',
+        options=("for",),
+    )
 )
 agents.add_command(command_of(PAUSE_AGENT, "pause", "xmpp-agent agents pause researcher"))
 agents.add_command(command_of(RESUME_AGENT, "resume", "xmpp-agent agents resume researcher"))
@@ -25,8 +35,8 @@ agents.add_command(
         KILL_AGENT,
         "kill",
         "xmpp-agent agents kill researcher\nxmpp-agent agents kill --yes researcher",
-        asks="{name} ends for good: what it is at is stopped, it answers nobody any more, and it"
-        " cannot be resumed. Its memory stays on disk.\nKill {name}?",
+        asks="This shuts {name} down permanently: its current work is stopped, it no longer"
+        " answers, and it cannot be resumed. Its memory stays on disk.\nKill {name}?",
     )
 )
 

@@ -1,4 +1,4 @@
-"""`xmpp-agent audit`: look into the record and verify it, whether the service runs or not."""
+"""`xmpp-agent audit`: searches and verifies the audit log, whether or not the service runs."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -22,20 +22,20 @@ _KINDS = (
     *("budget", "agent", "admin", "taint", "injection", "record"),
 )
 _FILTERS: tuple[tuple[str, str, str], ...] = (
-    ("--principal", "JID", "Only lines about this bare JID."),
-    ("--agent", "NAME", "Only lines about this agent."),
-    ("--outcome", "WORD", "Only lines with this outcome, such as refused."),
-    ("--subject", "NAME", "Only lines about this skill, key or model."),
-    ("--trace", "ID", "Only lines of this turn or task."),
-    ("--task", "ID", "Only lines about this task."),
+    ("--principal", "JID", "Only entries about this bare JID."),
+    ("--agent", "NAME", "Only entries about this agent."),
+    ("--outcome", "WORD", "Only entries with this outcome, such as refused."),
+    ("--subject", "NAME", "Only entries about this skill, memory key or model."),
+    ("--trace", "ID", "Only entries of this turn or task."),
+    ("--task", "ID", "Only entries about this task."),
 )
 
 
 @click.group()
 def audit() -> None:
-    """See what was done and decided, and verify that the record is whole.
+    """Search the audit log, and verify that it is complete and unchanged.
 
-    These read the files of the record in the data directory, whether the service runs or not.
+    These commands read the log files in the data directory, whether or not the service is running.
     """
 
 
@@ -46,34 +46,36 @@ def _json_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, about in reversed(_FILTERS):
         function = click.option(name, metavar=metavar, help=about)(function)
-    kinds = click.option("--kind", type=click.Choice(_KINDS), help="Only lines of this kind.")
+    kinds = click.option("--kind", type=click.Choice(_KINDS), help="Only entries of this kind.")
     return kinds(function)
 
 
-@audit.command(short_help="Verify that the record is whole.")
+@audit.command(short_help="Verify that the log is complete and unchanged.")
 @config_option
 @_json_option("Print JSON.")
 @click.option(
     "--known",
     metavar="NUMBER:HASH",
     multiple=True,
-    help="A line that is known from elsewhere, such as what an earlier verify printed.",
+    help="Number and hash of an entry that must be in the log, as printed by an earlier verify.",
 )
 @click.option(
     "--after",
     metavar="NUMBER",
     type=click.IntRange(min=0),
     default=0,
-    help="Leave out what is wrong up to this line, because it is known.",
+    help="Ignore problems up to this entry, because they are known.",
 )
-@click.option("--files-only", is_flag=True, help="Do not ask the database how far it came.")
+@click.option(
+    "--files-only", is_flag=True, help="Do not read the number of the last entry from the database."
+)
 def verify(
     config: Path, as_json: bool, known: tuple[str, ...], after: int, files_only: bool
 ) -> None:
-    """Verify that nothing was changed, removed, moved, put in or cut off.
+    """Verify that no entry was changed, removed, moved or inserted.
 
-    What is wrong is named with its file and its number, and the exit code is 1. How far the record
-    was written is known from the database, and from --known.
+    Each problem is listed with its file and entry number, and the exit code is 1. The last entry
+    that must exist is known from the database and from --known.
 
     \b
     Examples:
@@ -105,7 +107,7 @@ def verify(
 
 @audit.command()
 @config_option
-@_json_option("Print JSON, one object a line.")
+@_json_option("Print JSON, one object per line.")
 @_filters
 @click.option(
     "-n",
@@ -114,11 +116,11 @@ def verify(
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="How many of the last lines.",
+    help="Number of entries to show.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new entries and show them.")
 def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str | None) -> None:
-    """Show the last lines of the record.
+    """Show the latest entries.
 
     \b
     Examples:
@@ -142,12 +144,17 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
 
 @audit.command()
 @config_option
-@_json_option("Print JSON, one object a line.")
+@_json_option("Print JSON, one object per line.")
 @_filters
-@click.option("--since", metavar="TIME", help="Only from 2026-03-01T12:00:00Z, or 30m, 7d ago on.")
-@click.option("--until", metavar="TIME", help="Only before this time.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most so many lines.")
-@click.option("--newest-first", is_flag=True, help="The latest line first.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Only entries since this time, such as"
+    " 2026-03-01T12:00:00Z, or 30m or 7d for so long ago.",
+)
+@click.option("--until", metavar="TIME", help="Only entries before this time.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Maximum number of entries.")
+@click.option("--newest-first", is_flag=True, help="Show the latest entry first.")
 def query(
     config: Path,
     as_json: bool,
@@ -157,7 +164,7 @@ def query(
     newest_first: bool,
     **filters: str | None,
 ) -> None:
-    """Find lines of the record: those that have all of what is given.
+    """Find the entries that match all options.
 
     \b
     Examples:
@@ -172,7 +179,7 @@ def query(
     find = latest if newest_first else earliest
     if not _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json):
         # On stderr, so that a program that counts lines counts none.
-        click.echo("No line of the record has all of that.", err=True)
+        click.echo("No entry matches.", err=True)
 
 
 def _directory(settings: "Settings") -> Path:
@@ -188,15 +195,15 @@ def _link(text: str) -> "Link":
     is_hash = len(digest) == 64 and all(char in "0123456789abcdef" for char in digest)
     if not (number.isascii() and number.isdecimal() and is_hash):
         raise click.UsageError(
-            f"--known {text!r} is no line: give its number and its hash, such as 12:9f86d0…, 64"
-            " digits of it."
+            f"--known {text!r} is not valid: give the number and the hash of an entry, such as"
+            " 12:9f86d0… (64 hexadecimal digits)."
         )
     return Link(int(number), digest)
 
 
 _FILES_ONLY: Final = (
-    "How far the record was written is known there. With --files-only what can be told from the"
-    " files is verified: a tail that was cut off would not be noticed."
+    "The number of the last entry is stored there. With --files-only, only the files are"
+    " verified; missing entries at the end of the log are then not detected."
 )
 
 
@@ -218,7 +225,8 @@ def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
         raise _unreadable(directory, error) from None
     if head is None and there:
         raise Fault(
-            f"There is a record in {directory}, and the database knows nothing of it, or is gone.",
+            f"There is an audit log in {directory}, but the database has no entry for it, or the"
+            " database is missing.",
             _FILES_ONLY,
         )
     return [] if head is None else [head.link]
@@ -226,8 +234,8 @@ def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
 
 def _unreadable(directory: Path, error: OSError) -> Fault:
     return Fault(
-        f"The record in {directory} cannot be read: {error.strerror or error}. Run this as the user"
-        " of the service."
+        f"The audit log in {directory} cannot be read: {error.strerror or error}. Run this"
+        " command as the user that runs the service."
     )
 
 
@@ -243,7 +251,7 @@ def _time(name: str, text: str | None) -> str | None:
 
 
 def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> int:
-    """Print lines as they come; returns how many there were."""
+    """Print lines as they arrive; return their number."""
     import msgspec  # noqa: PLC0415
 
     printed = 0
@@ -251,20 +259,20 @@ def _print(lines: "Iterable[Line]", directory: Path, *, as_json: bool) -> int:
         for line in lines:
             printed += 1
             if as_json:
-                line.prev = ""  # is left out then
+                line.prev = ""  # omitted in this case
                 click.echo(msgspec.json.encode(line).decode())
             else:
-                click.echo(_said(line))
+                click.echo(_line_text(line))
     except KeyboardInterrupt:
-        pass  # how following ends
+        pass  # the end of following
     except BrokenPipeError:
-        raise  # click ends quietly when nobody reads any more
+        raise  # click exits quietly when the reader has closed the pipe
     except OSError as error:
         raise _unreadable(directory, error) from None
     return printed
 
 
-def _said(line: "Line") -> str:
+def _line_text(line: "Line") -> str:
     colour = "red" if line.outcome in _BAD else "yellow" if line.outcome in _WARNING else "green"
     parts = [
         click.style(f"{line.time[:23].replace('T', ' ')}", dim=True),
@@ -282,7 +290,7 @@ def _said(line: "Line") -> str:
 
 
 def _shown(text: str) -> str:
-    # What a terminal would act on comes from others, and is shown instead.
+    # Control characters come from strangers, so they are shown instead of sent to the terminal.
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
@@ -290,11 +298,12 @@ def _show_verdict(verdict: "Verdict", directory: Path) -> None:
     for note in verdict.notes:
         click.echo(note)
     if verdict.whole and not verdict.lines:
-        click.echo(f"There is no record in {directory} yet.")
+        click.echo(f"There is no audit log in {directory} yet.")
     elif verdict.whole:
         files = "1 file" if verdict.files == 1 else f"{verdict.files} files"
         click.echo(
-            f"{click.style('The record is whole', fg='green')}: {verdict.lines} lines in"
+            f"{click.style('The audit log is complete and unchanged', fg='green')}:"
+            f" {verdict.lines} entries in"
             f" {files}, from {verdict.since} to {verdict.until}."
         )
         click.echo(f"The last one is {verdict.last}:{verdict.hash}")
@@ -303,8 +312,9 @@ def _show_verdict(verdict: "Verdict", directory: Path) -> None:
         for each in verdict.findings:
             click.echo(f"{mark} {_shown(each.sentence)}", err=True)
         click.echo(
-            f"The record in {directory} is not whole. Keep the files as they are, and compare them"
-            " with a backup or with what was sent elsewhere. What is known can be left out:"
+            f"The audit log in {directory} is incomplete or was changed. Keep the files"
+            " unchanged, and compare them with a backup or with entries that were sent elsewhere."
+            " To ignore the problems that you know:"
             f" --after {verdict.findings[-1].seq}.",
             err=True,
         )

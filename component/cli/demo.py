@@ -1,10 +1,10 @@
-"""`xmpp-agent demo`: a server, the component and a client on this machine, and what they say."""
+"""`xmpp-agent demo`: a server, the component and a client on this machine, and their stanzas."""
 
 import errno
-import importlib.util
 import secrets
 import signal
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,10 @@ import click
 from component.cli.frame import Fault
 
 if TYPE_CHECKING:
-    from component.devserver.server import DevServer
-    from component.devserver.visitor import Visitor
     from component.settings import Settings
     from component.settings.llm import LLM
+    from demo_server.server import DemoServer
+    from demo_server.visitor import Visitor
 
 _HOST = "localhost"
 _ADDRESS = "127.0.0.1"
@@ -31,13 +31,13 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End after the show instead of staying up.")
+@click.option("--once", is_flag=True, help="Exit after the demonstration.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=5222,
     show_default=True,
-    help="Port for clients; if it is taken, a free one.",
+    help="Port for clients. If it is in use, the demo chooses a free one.",
 )
 @click.option(
     "--backend",
@@ -49,16 +49,25 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 @click.option(
     "--fixtures",
     is_flag=True,
-    help="Offer the skills of the conformance kit too, for who judges them: without a model.",
+    help="Also offer the test skills of the conformance kit. No language model is used.",
 )
-@click.option("--no-model", is_flag=True, help="Leave out the language model.")
+@click.option("--no-model", is_flag=True, help="Do not use a language model.")
 @click.option(
     "--model-url",
     metavar="URL",
-    help="Talk with the model at this address instead of the small one that comes along: any that"
-    " speaks OpenAI's interface and needs no key, such as http://localhost:11434/v1 of Ollama.",
+    help="Use the model at this URL instead of the small bundled one. It must be compatible with"
+    " the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
 )
-@click.option("--model", metavar="NAME", help="What that model is called there.")
+@click.option("--model", metavar="NAME", help="Name of the model at --model-url.")
+@click.option(
+    "--skills",
+    "own",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="Offer the skills of this Python file, or the skill of this directory, and show nothing"
+    " else. A change of the directory is offered at once. May be repeated.",
+)
 def demo(
     once: bool,
     port: int,
@@ -67,90 +76,91 @@ def demo(
     no_model: bool,
     model_url: str | None,
     model: str | None,
+    own: tuple[Path, ...],
 ) -> None:
-    """See it all work, with a server of its own, on this machine alone.
+    """Run a demonstration on this machine, with a built-in XMPP server.
 
-    A client discovers the agent's skills and executes them: at once, as a task that tells how it
-    goes, after a question to confirm, and by form. Then somebody talks with its language model, a
-    very small one on this machine, which uses the skills. The XML is shown both ways. Then it
-    stays up, so that you can log in with a client of your own, and talk.
+    A client discovers the agent's skills and executes them: with an immediate result, as a task
+    that reports its progress, after a confirmation, and with a form. A schedule fires and its
+    result arrives. Then a person chats with a very small language model on this machine, which uses
+    the skills. The demo shows the XML that is sent and received. Then it keeps running, so that you
+    can log in with your own client and chat with the agent.
 
     \b
     Examples:
       xmpp-agent demo
       xmpp-agent demo --once | less
       xmpp-agent demo --model-url http://localhost:11434/v1 --model llama3.2
+      xmpp-agent demo --no-model --skills ./weather
     """
     if (model_url is None) != (model is None):
-        raise click.UsageError("--model-url and --model belong together.")
-    if not all(importlib.util.find_spec(name) for name in ("trustme", "scramp")):
-        raise Fault(
-            "The demo's own server needs two packages more: "
-            "pip install 'xmpp-agent-component[demo]'"
-        )
+        raise click.UsageError("--model-url and --model must be given together.")
     import anyio  # noqa: PLC0415 - --help needs none of it
 
     from component import logs  # noqa: PLC0415
-    from component.devserver.visitor import VisitError  # noqa: PLC0415
+
+    try:
+        from demo_server.visitor import VisitError  # noqa: PLC0415
+    except ImportError as error:  # the message says how to install the extra
+        raise Fault(str(error)) from None
 
     logs.configure("warning", "human")
     llm = None if no_model or fixtures else _llm(model_url, model)
     interrupted = False
     try:
-        anyio.run(_show, once, port, fixtures, llm, backend=backend)
+        anyio.run(_show, once, port, fixtures, llm, own, backend=backend)
     except* KeyboardInterrupt:
-        interrupted = True  # the show takes long enough for somebody to have seen what they wanted
+        interrupted = True  # the demo takes long enough that the user may have seen enough
     except* VisitError:
-        # An interrupt may hit the server in this process, and its visitors are the first to notice.
+        # An interrupt may hit the server in this process, and its clients notice it first.
         if not interrupted:
             raise
     except* BrokenPipeError:
-        # Whoever reads has had enough; click ends quietly when it is told without the group.
+        # The reader has closed the pipe; click exits quietly if the error is not in a group.
         raise BrokenPipeError(errno.EPIPE, "nobody reads any more") from None
     if interrupted:
         raise click.Abort
 
 
-async def _show(once: bool, port: int, fixtures: bool, llm: "LLM | str | None") -> None:
-    """Show it all. A text instead of a model says why there is none."""
+async def _show(
+    once: bool, port: int, fixtures: bool, llm: "LLM | str | None", own: Sequence[Path]
+) -> None:
+    """Run all scenes, or none with skills of the user. A text instead of a model says why there is
+    none.
+    """
     import anyio  # noqa: PLC0415
 
-    from component.cli import demo_scenes as scenes  # noqa: PLC0415
+    from component.cli.demo_own_skills import names_of, with_skills  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
-    from component.cli.demo_talk import talk  # noqa: PLC0415
-    from component.devserver.server import DevServer  # noqa: PLC0415
     from component.service import Service  # noqa: PLC0415
+    from demo_server.server import DemoServer  # noqa: PLC0415
 
+    names = names_of(own)
     secret = secrets.token_urlsafe(16)
-    server = DevServer(
+    server = DemoServer(
         _HOST,
         _ADDRESS,
         c2s_port=_free_or_any(port),
-        accounts={"juliet": _PASSWORD, "mallory": _PASSWORD, "you": _PASSWORD},
+        accounts=dict.fromkeys(("juliet", "mallory", "nurse", "you"), _PASSWORD),
         components={_COMPONENT: secret},
     )
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-demo-") as directory:
         async with server, anyio.create_task_group() as tasks:
             talks = None if isinstance(llm, str) else llm
-            service = Service(_settings(server, secret, Path(directory), fixtures, talks))
+            settings = _settings(server, secret, Path(directory), fixtures, talks)
+            service = Service(with_skills(settings, own, names))
             await tasks.start(service.run)
             with anyio.fail_after(10):
                 await service.established.wait()
-            title(f"A server for {_HOST} and the component {_COMPONENT} are up.")
-            async with _visitor(server, "juliet") as juliet:
-                await scenes.short_requests(juliet, _HOST, _COMPONENT)
-                await scenes.a_task(juliet, _COMPONENT)
-                await scenes.a_confirmation(juliet, _COMPONENT)
-                await scenes.a_form(juliet, _COMPONENT)
-            async with _visitor(server, "mallory") as mallory:
-                await scenes.a_stranger(mallory, _COMPONENT)
-            if isinstance(llm, str):
-                title("No language model")
-                note(llm)
-            elif llm is not None:
-                title(f"In plain words, with the language model {llm.model or _SMALL}")
-                async with _visitor(server, "juliet") as juliet:
-                    await talk(juliet, _COMPONENT)
+            title(f"A server for {_HOST} and the component {_COMPONENT} are running.")
+            if own:
+                lost = [name for name in names if service.catalog.registry.get(name) is None]
+                if lost:
+                    note(f"not offered, for the reason in the log: {', '.join(lost)}")
+                else:
+                    note(f"your skills are offered: {', '.join(names)}")
+            else:
+                await _play(server, llm)
             if not once:
                 _invite(server, talks=talks is not None)
                 with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -159,10 +169,37 @@ async def _show(once: bool, port: int, fixtures: bool, llm: "LLM | str | None") 
             service.stop()
 
 
+async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
+    """Show everything that the demo has."""
+    from component.cli import demo_scenes as scenes  # noqa: PLC0415
+    from component.cli.demo_memory import a_memory  # noqa: PLC0415
+    from component.cli.demo_screen import note, title  # noqa: PLC0415
+    from component.cli.demo_talk import talk  # noqa: PLC0415
+    from component.cli.demo_watches import a_watch  # noqa: PLC0415
+
+    async with _visitor(server, "juliet") as juliet:
+        await scenes.short_requests(juliet, _HOST, _COMPONENT)
+        await scenes.a_task(juliet, _COMPONENT)
+        await scenes.a_confirmation(juliet, _COMPONENT)
+        await scenes.a_form(juliet, _COMPONENT)
+        async with _visitor(server, "nurse") as nurse:
+            await a_watch(juliet, nurse, _COMPONENT)
+        await scenes.a_schedule(juliet, _COMPONENT)
+        await a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
+    async with _visitor(server, "mallory") as mallory:
+        await scenes.a_stranger(mallory, _COMPONENT)
+    if isinstance(llm, str):
+        title("No language model")
+        note(llm)
+    elif llm is not None:
+        title(f"Chat with the language model {llm.model or _SMALL}")
+        async with _visitor(server, "juliet") as juliet:
+            await talk(juliet, _COMPONENT)
+
+
 def _llm(url: str | None, name: str | None) -> "LLM | str":
-    """The model to talk with, or a sentence on why there is none and how to have one."""
+    """Return the model to talk with, or a sentence on why there is none and how to get one."""
     from component.models.local import build_local  # noqa: PLC0415
-    from component.models.openai_compatible import require_sdk  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415
     from component.settings.llm import LLM  # noqa: PLC0415
 
@@ -170,29 +207,38 @@ def _llm(url: str | None, name: str | None) -> "LLM | str":
         if url is None or name is None:
             llm = LLM(
                 provider="local",
-                # Reading takes most of the time, so nothing is told at length.
+                # Loading takes most of the time, so the text is short.
                 context_tokens=_CONTEXT_TOKENS,
                 max_tokens_per_request=_ANSWER_TOKENS,
                 timeout_s=_MODEL_S,
             )
-            build_local(llm)
+            build_local(llm, "llm")
         else:
             llm = LLM(provider="vllm", model=name, base_url=url)
-            require_sdk(llm.provider)
     except ModelRefusedError as error:
         return f"{error}"
     return llm
 
 
 def _settings(
-    server: "DevServer", secret: str, directory: Path, fixtures: bool, llm: "LLM | None"
+    server: "DemoServer", secret: str, directory: Path, fixtures: bool, llm: "LLM | None"
 ) -> "Settings":
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component import settings  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
+    from component.settings.notifications import Notifications  # noqa: PLC0415
+    from component.settings.watches import WatchEntry, Watches  # noqa: PLC0415
 
+    watch = WatchEntry(
+        name="news",
+        service=_COMPONENT,
+        node="news",
+        principal=f"juliet@{_HOST}",
+        skill="compose",
+        params={"topic": "{text}"},
+    )
     assistant = AgentEntry(
         name="assistant",
         identity="You are an assistant in a chat.",
@@ -208,20 +254,29 @@ def _settings(
             component_domain=_COMPONENT,
             component_secret=SecretStr(secret),
         ),
-        agent=settings.Agent(name="Demo agent", allowed_jids=(f"juliet@{_HOST}", f"you@{_HOST}")),
+        agent=settings.Agent(
+            name="Demo agent",
+            allowed_jids=tuple(f"{name}@{_HOST}" for name in ("juliet", "nurse", "you")),
+            admins=(f"nurse@{_HOST}",),  # who may create nodes
+        ),
         agents=() if llm is None else (assistant,),
         llm=llm,
         session=Session(history_tokens=_HISTORY_TOKENS),
+        notifications=Notifications(quiet=""),  # notifications are sent at night, too
+        watches=Watches(check_s=1),  # the node is made while the demo runs
+        watch=(watch,),
         skills=settings.Skills(modules=("component.cli.demo_skills",)),
         storage=settings.Storage(path=directory),
         conformance=settings.Conformance(enabled=fixtures),
-        # Whoever judges waits for that limit several times.
-        limits=settings.Limits(inline_s=_JUDGED_INLINE_S) if fixtures else settings.Limits(),
+        # The conformance kit waits for this limit several times.
+        limits=settings.RequestLimits(inline_s=_JUDGED_INLINE_S)
+        if fixtures
+        else settings.RequestLimits(),
     )
 
 
-def _visitor(server: "DevServer", account: str) -> "Visitor":
-    from component.devserver.visitor import Visitor  # noqa: PLC0415
+def _visitor(server: "DemoServer", account: str) -> "Visitor":
+    from demo_server.visitor import Visitor  # noqa: PLC0415
 
     assert server.ca_file is not None, "the server is running"
     return Visitor(
@@ -246,11 +301,11 @@ def _free_or_any(port: int) -> int:
     return port
 
 
-def _invite(server: "DevServer", *, talks: bool) -> None:
+def _invite(server: "DemoServer", *, talks: bool) -> None:
     from component.cli.demo_screen import title  # noqa: PLC0415
 
-    title("It stays up. Log in with a client of your own:")
-    words = "and just chat: its model answers; or, for example: /skills"
+    title("The demo keeps running. Log in with your own client:")
+    words = "and just chat: the model answers. You can also try /skills"
     rows = (
         ("account", f"you@{_HOST}"),
         ("password", _PASSWORD),
@@ -261,4 +316,4 @@ def _invite(server: "DevServer", *, talks: bool) -> None:
     )
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<9}', bold=True)} {value}")
-    click.echo("\nOr add a contact and see it online. Ctrl-C ends it.")
+    click.echo("\nYou can also add the agent as a contact and see it online. Press Ctrl-C to exit.")

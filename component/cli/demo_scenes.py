@@ -1,8 +1,8 @@
-"""What `xmpp-agent demo` shows of the protocol, scene by scene."""
+"""The scenes of `xmpp-agent demo` about the protocol."""
 
 from component.cli.demo_screen import came, sent, step
-from component.devserver.visitor import Visitor
 from component.tasks.states import TERMINAL
+from demo_server.visitor import Visitor
 from xep.binding import Payload, encode
 from xep.commands import Command
 from xep.data_forms import Field, Form
@@ -15,60 +15,69 @@ from xep.stanza import Incoming
 
 
 async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
-    """Discovery, execution, and what is wrong with some of it."""
-    step("Juliet", "looks at what the server has")
+    """Show discovery, execution, and some errors."""
+    step("Juliet", "asks the server for its services")
     await _get(juliet, server, ItemsQuery())
-    step("Juliet", "asks what that component is")
+    step("Juliet", "asks the agent what it is")
     await _get(juliet, agent, InfoQuery())
-    step("Juliet", "discovers its skills")
+    step("Juliet", "discovers the agent's skills")
     await _get(juliet, agent, SkillsQuery())
-    step("Juliet", "executes one")
-    await _set(juliet, agent, _execute("echo", text="hello, agent"))
-    step("Juliet", "executes another")
-    await _set(juliet, agent, _execute("time", zone="Europe/Paris"))
-    step("Juliet", "leaves a parameter out, and is told which")
-    await _set(juliet, agent, _execute("echo"))
-    step("Juliet", "asks for a skill that is not there, or not for her: nobody can tell which")
-    await _set(juliet, agent, _execute("launch-missiles"))
-    step("Juliet", "writes to it as a person would")
-    await _say(juliet, agent, "/help")
+    step("Juliet", "executes a skill")
+    await _set(juliet, agent, execute("echo", text="hello, agent"))
+    step("Juliet", "executes another skill")
+    await _set(juliet, agent, execute("time", zone="Europe/Paris"))
+    step("Juliet", "omits a parameter and gets an error that names it")
+    await _set(juliet, agent, execute("echo"))
+    step(
+        "Juliet",
+        "asks for a skill that does not exist (a skill she may not use gets the same answer)",
+    )
+    await _set(juliet, agent, execute("launch-missiles"))
+    step("Juliet", "sends the agent a chat message")
+    await say(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
+    came(await juliet.hear(_is_chat))
 
 
 async def a_task(juliet: Visitor, agent: str) -> None:
-    """Work that outlives its request, and a message for each of its changes."""
-    step("Juliet", "wants something done, does not wait for it, and is told of each change")
-    task = await _begin(juliet, agent, Execute(skill="compose", mode="async", params=_TOPIC))
-    await _told(juliet, task)
-    step("Juliet", "asks what she has missed since a revision, as who was offline would")
+    """Show work that continues after its request, and a message for each of its changes."""
+    step("Juliet", "starts a task and gets an event for each change")
+    task = await _start_task(juliet, agent, Execute(skill="compose", mode="async", params=_TOPIC))
+    await _show_events(juliet, task)
+    step("Juliet", "asks for the events since a revision, as a client does that was offline")
     await _get(juliet, agent, Events(id=task, since=4))
 
 
 async def a_confirmation(juliet: Visitor, agent: str) -> None:
-    """A destructive skill: denied in words first, then allowed by IQ."""
+    """Show a destructive skill: denied in words first, then approved by IQ."""
     wanted = Execute(skill="empty-folder", thread="tidy-up", params=_FOLDER)
-    step("Juliet", "wants something destructive, and is asked first: any client shows the words")
-    task = await _begin(juliet, agent, wanted)
-    await _asked(juliet, task)
-    step("Juliet", "says no, and why, with a client that knows nothing of this")
-    await _say(juliet, agent, "No, because Romeo still needs it.", "tidy-up")
-    await _told(juliet, task)
-    step("Juliet", "wants it again")
-    task = await _begin(juliet, agent, wanted)
-    question = await _asked(juliet, task)
-    step("Juliet", "approves by IQ what she was shown, and only that: so says the digest")
+    step(
+        "Juliet",
+        "starts a destructive skill and is asked to confirm it; every client shows the question",
+    )
+    task = await _start_task(juliet, agent, wanted)
+    await _show_question(juliet, task)
+    step("Juliet", "says no and why, with an ordinary chat client")
+    await say(juliet, agent, "No, because Romeo still needs it.", "tidy-up")
+    await _show_events(juliet, task)
+    step("Juliet", "starts it again")
+    task = await _start_task(juliet, agent, wanted)
+    question = await _show_question(juliet, task)
+    step("Juliet", "approves it by IQ; the digest proves that she approves what she was shown")
     await _set(juliet, agent, Decision(id=question.id, value="approve", hash=question.hash))
-    await _told(juliet, task)
+    await _show_events(juliet, task)
 
 
 async def a_form(juliet: Visitor, agent: str) -> None:
-    """A skill as an ad-hoc command, for clients that know forms and nothing else of this."""
+    """Show a skill as an ad-hoc command, for clients that support forms and nothing else of the
+    protocol.
+    """
     node = "skill/trip-cost"
-    step("Juliet", "runs a skill from a menu of her client: it begins with a form")
+    step("Juliet", "runs a skill from her client's command menu, which shows a form")
     answer = await _set(juliet, agent, Command(node=node, action="execute"))
     session = answer.require(Command).sessionid
     for what, kilometres in (
-        ("fills it in wrong, and gets it back with the reason at the field", "far"),
-        ("fills it in right", "450"),
+        ("enters an invalid value and gets the form back with an error at the field", "far"),
+        ("enters a valid value", "450"),
     ):
         step("Juliet", what)
         given = {"kilometres": kilometres, "by": "train", "people": "2"}
@@ -77,9 +86,24 @@ async def a_form(juliet: Visitor, agent: str) -> None:
         await _set(juliet, agent, Command(node=node, sessionid=session, form=filled))
 
 
+async def a_schedule(juliet: Visitor, agent: str) -> None:
+    """Show work that starts by the clock: its result arrives as a message."""
+    step("Juliet", "schedules a skill for every Monday")
+    await say(juliet, agent, "/schedule add every monday at 9: run time zone=Europe/Paris")
+    step("Juliet", "schedules one for in two seconds: its result arrives when it has run")
+    await say(juliet, agent, '/schedule add in 2 seconds: run echo text="Time for tea!"')
+    came(await juliet.hear(_is_tea))
+    step("Juliet", "lists her schedules: the one that is left fires every Monday")
+    await say(juliet, agent, "/schedule")
+
+
+def _is_tea(stanza: Incoming) -> bool:
+    return _is_chat(stanza) and stanza.text_of("body") == "Time for tea!"
+
+
 async def a_stranger(mallory: Visitor, agent: str) -> None:
-    """Somebody whom policy refuses."""
-    step("Mallory", "is not in allowed_jids, and is refused whatever he asks")
+    """Show a sender that the policy refuses."""
+    step("Mallory", "is not in allowed_jids, so every request is refused")
     await _get(mallory, agent, SkillsQuery())
 
 
@@ -87,39 +111,45 @@ _TOPIC = (Param(name="topic", text="the sea"),)
 _FOLDER = (Param(name="folder", text="Archive"),)
 
 
-def _execute(skill: str, **params: str) -> Execute:
+def execute(skill: str, **params: str) -> Execute:
+    """Return the request that executes a skill."""
     return Execute(
         skill=skill, params=tuple([Param(name=name, text=text) for name, text in params.items()])
     )
 
 
 async def _get(who: Visitor, to: str, payload: Payload) -> Incoming:
-    return await _iq(who, "get", to, payload)
+    return await iq(who, "get", to, payload)
 
 
 async def _set(who: Visitor, to: str, payload: Payload) -> Incoming:
-    return await _iq(who, "set", to, payload)
+    return await iq(who, "set", to, payload)
 
 
-async def _iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
+async def iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
+    """Send an IQ, and show it and its answer."""
     xml, answer = await who.iq(type_, to, encode(payload))
     sent(xml)
     came(answer)
     return answer
 
 
-async def _say(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
-    """A chat message, and the next that is chat, too."""
+async def say(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
+    """Show a chat message, and the next chat message that arrives."""
     sent(await who.say(to, body, thread))
-    came(await who.hear(lambda one: one.kind == "message" and one.type == "chat"))
+    came(await who.hear(_is_chat))
 
 
-async def _begin(who: Visitor, to: str, execute: Execute) -> str:
-    """The id of the task that a request becomes."""
+def _is_chat(stanza: Incoming) -> bool:
+    return stanza.kind == "message" and stanza.type == "chat"
+
+
+async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
+    """Return the id of the task that a request becomes."""
     return (await _set(who, to, execute)).require(Accepted).task
 
 
-async def _told(who: Visitor, task: str) -> None:
+async def _show_events(who: Visitor, task: str) -> None:
     """Show the events of a task, up to its last."""
     state = None
     while state not in TERMINAL:
@@ -128,8 +158,8 @@ async def _told(who: Visitor, task: str) -> None:
         state = event.require(Task).state
 
 
-async def _asked(who: Visitor, task: str) -> Confirm:
-    """Show the event of a question, and the question as any client has it."""
+async def _show_question(who: Visitor, task: str) -> Confirm:
+    """Show the event of a question, and the question as any client shows it."""
     found = None
     while found is None:
         message = await who.hear(

@@ -1,4 +1,4 @@
-"""What the demo puts on the screen: who does what, and each stanza as it goes and as it comes."""
+"""The output of the demo: the steps, and each stanza sent and received."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -18,33 +18,33 @@ _TURN_S: Final = 0.2
 
 
 def title(text: str) -> None:
-    """Show what a part is about."""
+    """Show the title of a part."""
     click.echo("\n" + click.style(text, bold=True))
 
 
 def step(who: str, what: str) -> None:
-    """Show what somebody does now."""
+    """Show the next step, and who does it."""
     click.echo("\n" + click.style(f"{who} {what}", fg="cyan", bold=True))
 
 
 def note(text: str) -> None:
-    """Say something beside the stanzas."""
+    """Show a note between the stanzas."""
     click.echo(f"  … {text}")
 
 
 def sent(xml: str) -> None:
-    """Show a stanza that went."""
+    """Show a sent stanza."""
     _show("→", "green", xml)
 
 
 def came(stanza: Incoming) -> None:
-    """Show a stanza that came."""
+    """Show a received stanza."""
     _show("←", "yellow", stanza.forward())
 
 
 @asynccontextmanager
 async def waiting(text: str) -> AsyncIterator[None]:
-    """Say what is waited for, in a line that goes again on a terminal and stays in a pipe."""
+    """Show what is waited for, in a line that is erased on a terminal and stays in a pipe."""
     if not sys.stdout.isatty():
         note(text)
         yield
@@ -66,7 +66,7 @@ async def _turn(text: str) -> None:
 
 def _show(arrow: str, colour: str, xml: str) -> None:
     whole = fromstring(xml)  # noqa: S314 - what our own encoder wrote
-    # The namespace of a stanza goes without saying.
+    # The namespace of a stanza is omitted.
     namespace = whole.tag[1:].rpartition("}")[0] if whole.tag.startswith("{") else ""
     lines = list(layout(whole, parent_namespace=namespace))
     click.echo(click.style(f"  {arrow} ", fg=colour, bold=True) + lines[0])

@@ -1,4 +1,4 @@
-"""What the agent of the demo can do beside the built-in skills: one of each kind worth seeing."""
+"""The skills of the demo's agent besides the built-in ones: one of each kind."""
 
 from __future__ import annotations
 

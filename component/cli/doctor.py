@@ -1,4 +1,4 @@
-"""`xmpp-agent doctor`: what is wrong, and how to mend it."""
+"""`xmpp-agent doctor`: check the setup and say how to correct it."""
 
 import json
 from pathlib import Path
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from component.checks_of_agents import Check
     from component.settings import Settings
 
-_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("wrong", "red")}
+_MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("failed", "red")}
 
 
 @click.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a check.")
-@click.option("--repair", is_flag=True, help="Take the permissions of other users away from files.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per check.")
+@click.option("--repair", is_flag=True, help="Remove other users' permissions from the files.")
 def doctor(config: Path, as_json: bool, repair: bool) -> None:
-    """Check everything that can be wrong: the file, the policy, the skills, the language models,
-    the data directory and who else can read it, the memory, personas, metrics, the way to the
-    server, the handshake, and whether IQs pass through the server and back. Models are not made to
-    say anything, so that costs nothing.
+    """Check the configuration, the data directory and the connection to the XMPP server.
 
-    It connects as the component, so stop the service first to have that checked too. Ends with 0 if
-    nothing is wrong, and with 1 if something is.
+    This includes the policy, skills, language models, file permissions, memory, personas and
+    metrics. Models are not asked to generate text, so the check costs nothing.
+
+    Stop the service first: its connection cannot be checked while it runs. The exit code is 0 if
+    every check passes, otherwise 1.
 
     \b
     Examples:
@@ -39,12 +39,12 @@ def doctor(config: Path, as_json: bool, repair: bool) -> None:
     from component.checks_of_agents import Check  # noqa: PLC0415
 
     settings = load_settings(config)
-    # The checks say themselves what is wrong, in sentences.
+    # The checks report their own errors.
     logs.configure("error", settings.log.format)
     _show(Check("configuration", "ok", f"{config} can be read"), as_json)
     failed = anyio.run(_look, settings, as_json, repair, backend=settings.backend)
     if failed:
-        raise Fault(f"{failed} of the checks failed.")
+        raise Fault("1 check failed." if failed == 1 else f"{failed} checks failed.")
 
 
 async def _look(settings: "Settings", as_json: bool, repair: bool) -> int:

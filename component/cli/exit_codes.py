@@ -1,4 +1,4 @@
-"""What the exit code of `xmpp-agent` says."""
+"""The exit codes of `xmpp-agent`."""
 
 from enum import IntEnum
 
@@ -13,13 +13,13 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One phrase for help and documentation."""
+        """A phrase for help and documentation."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    ExitCode.OK: "all went well",
-    ExitCode.FAILURE: "the command could not do its work; stderr says why",
+    ExitCode.OK: "success",
+    ExitCode.FAILURE: "the command failed; stderr says why",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.CONFIG: "the configuration is missing or wrong; stderr names the keys",
 }

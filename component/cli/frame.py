@@ -1,4 +1,4 @@
-"""What the commands share: finding commands without importing them, --config, and errors."""
+"""Shared parts of the commands: finding commands without importing them, --config, and errors."""
 
 import importlib
 import importlib.util
@@ -22,14 +22,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Where a command is, `module:attribute`, and its line in the list of commands."""
+    """The location of a command, `module:attribute`, and its line in the list of commands."""
 
     target: str
     help: str
 
     @property
     def exists(self) -> bool:
-        """Whether the module is installed; nothing of it is run to find out."""
+        """Return whether the module is installed, without running it."""
         return importlib.util.find_spec(self.target.partition(":")[0]) is not None
 
     def command(self) -> click.Command:
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
     """A group that imports a command only when it is run or its own help is asked for."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
-        """Take what a group takes, and the table of commands."""
+        """Create the group with the table of commands."""
         super().__init__(*args, **kwargs)
         self._lazy = {name: entry for name, entry in lazy.items() if entry.exists}
 
@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command, or return None if there is none of that name."""
+        """Import the command; return None if there is none of that name."""
         entry = self._lazy.get(cmd_name)
         return entry.command() if entry else None
 
@@ -76,7 +76,7 @@ class Fault(click.ClickException):
     exit_code = ExitCode.FAILURE
 
     def __init__(self, *sentences: str) -> None:
-        """Take the sentences."""
+        """Create the error from the sentences."""
         super().__init__("\n".join(sentences))
         self.sentences = sentences
 
@@ -109,7 +109,7 @@ def config_option(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def interactive() -> bool:
-    """Whether there is somebody to ask."""
+    """Return whether there is a terminal to ask on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

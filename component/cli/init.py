@@ -1,4 +1,4 @@
-"""`xmpp-agent init`: writes agent.toml and the secret, and prints the server's part."""
+"""`xmpp-agent init`: writes agent.toml and the secret, and prints the server's configuration."""
 
 import os
 import secrets
@@ -26,21 +26,24 @@ Examples:
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write instead of DIRECTORY/agent.toml.",
+    help="Path of the file, instead of DIRECTORY/agent.toml.",
 )
-@click.option("--domain", help="The agent's own domain, such as agent.example.com.")
-@click.option("--host", help="Machine of the XMPP server.  [default: localhost]")
+@click.option("--domain", help="Domain of the agent, such as agent.example.com.")
+@click.option("--host", help="Host name of the XMPP server.  [default: localhost]")
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="Its port for components.  [default: 5347 with --server prosody, else 5275]",
+    help="Port on which the server accepts components.  [default: 5347 with --server prosody,"
+    " else 5275]",
 )
 @click.option(
     "--server",
     type=click.Choice(_SERVERS),
-    help="Show the block for this server only.",
+    help="Show only the configuration of this server.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file; the secret beside it is kept.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."
+)
 def init(
     directory: Path,
     output: Path | None,
@@ -51,30 +54,35 @@ def init(
     *,
     force: bool,
 ) -> None:
-    """Write a commented agent.toml into DIRECTORY and show what the server needs.
+    """Create a commented agent.toml in DIRECTORY and show the server configuration.
 
-    The secret is made here and kept in a file beside it (agent.env) that only you can read. The
-    server's block, which holds the secret, goes to stdout; everything else goes to stderr. What
-    is not given is asked for on a terminal.
+    The command generates a secret and stores it in agent.env, next to agent.toml; only you can read
+    that file. The server configuration, which contains the secret, goes to stdout; everything else
+    goes to stderr. On a terminal the command asks for missing options.
     """
     path = output or directory / "agent.toml"
     if path.exists() and not force:
-        raise Fault(f"{path} exists already: choose another --output, or overwrite it with --force")
+        raise Fault(f"{path} already exists: choose another --output, or overwrite it with --force")
     if path.suffix == ".env":
-        raise Fault(f"{path}: the name must not end in .env, where the secret is kept")
+        raise Fault(
+            f"{path}: the name must not end in .env, because the secret is stored in a"
+            " file of that name"
+        )
 
     if interactive():
         domain = domain or click.prompt("Domain of the agent (such as agent.example.com)", err=True)
         server = server or _ask_server()
-        host = host or click.prompt("Machine of the XMPP server", default="localhost", err=True)
+        host = host or click.prompt("Host name of the XMPP server", default="localhost", err=True)
         port = port or click.prompt(
-            "Its port for components",
+            "Port on which the server accepts components",
             default=_default_port(server),
             type=click.IntRange(1, 65535),
             err=True,
         )
     if not domain:
-        raise click.UsageError("--domain is missing: the agent's own domain on the server")
+        raise click.UsageError(
+            "--domain is missing: give the domain of the agent, such as agent.example.com"
+        )
     host = host or "localhost"
     port = port or _default_port(server)
 
@@ -105,7 +113,7 @@ def _default_port(server: str | None) -> int:
 
 
 def _text(domain: str, host: str, port: int) -> str:
-    # Imported here: whoever asks for --help needs no pydantic.
+    # Imported here, because --help needs no pydantic.
     from pydantic import ValidationError  # noqa: PLC0415
 
     from component.cli.agent_toml import agent_toml  # noqa: PLC0415
@@ -116,10 +124,10 @@ def _text(domain: str, host: str, port: int) -> str:
 
     if not domain.partition(".")[2]:
         raise Fault(
-            f"--domain {domain} has only one label: the users' own domain follows the first one, "
-            "as in agent.example.com"
+            f"--domain {domain} has only one label: use a subdomain of your users' domain, such"
+            " as agent.example.com"
         )
-    # The secret is not needed to judge the rest.
+    # The secret is not needed to check the other settings.
     server = {"host": host, "port": port, "component_domain": domain, "component_secret": "-"}
     try:
         settings = Settings.model_validate({"server": server})
@@ -130,7 +138,7 @@ def _text(domain: str, host: str, port: int) -> str:
         {
             "server.host": toml(escape(settings.server.host)),
             "server.port": toml(settings.server.port),
-            "server.component_domain": toml(escape(settings.server.component_domain)),
+            "server.component_domain": toml(escape(settings.server.address)),
             "server.component_secret": toml(f"${{{_SECRET_NAME}}}"),
             "agent.allowed_domains": toml([escape(d) for d in settings.allowed_domains]),
         }
@@ -138,16 +146,17 @@ def _text(domain: str, host: str, port: int) -> str:
 
 
 def _secret(beside: Path) -> tuple[str, str | None]:
-    """Return the secret, and where it is kept already (None for a new one).
+    """Return the secret, and where it is already stored (None for a new one).
 
-    What `load` would find wins, so that the server gets the secret that the agent will use.
+    The secret that `load` would find is preferred, so that the server gets the one that the agent
+    will use.
     """
     from dotenv import dotenv_values  # noqa: PLC0415
 
     try:
         written = dotenv_values(beside, interpolate=False).get(_SECRET_NAME)
     except (OSError, UnicodeDecodeError):
-        raise Fault(f"{beside} cannot be read: mend it or remove it") from None
+        raise Fault(f"{beside} cannot be read: correct or remove it") from None
     if secret := os.environ.get(_SECRET_NAME):
         kept = f"the environment ({_SECRET_NAME})"
     elif secret := written:
@@ -155,12 +164,14 @@ def _secret(beside: Path) -> tuple[str, str | None]:
     else:
         return secrets.token_urlsafe(32), None
     if not secret.isprintable():
-        raise Fault(f"the secret from {kept} holds line breaks or the like: choose another")
+        raise Fault(
+            f"the secret from {kept} contains line breaks or control characters: choose another one"
+        )
     return secret, kept
 
 
 def _keep(beside: Path, secret: str) -> None:
-    # Opened with its final mode: at no moment can others read it. Other variables stay.
+    # Created with its final mode, so that others can never read it. Other variables stay.
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(handle, "a", encoding="utf-8") as file:
         os.fchmod(handle, 0o600)
@@ -173,19 +184,19 @@ def _report(path: Path, attachment: Attachment, server: str | None, kept: str | 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    say(f"Wrote {path}, with every key and what it does.")
+    say(f"Wrote {path}, with a description of each setting.")
     if kept:
-        say(f"The secret is the one from {kept}.")
+        say(f"It uses the existing secret from {kept}.")
     else:
         say(f"Wrote {path.with_suffix('.env')}, the secret, for your eyes only. It is read")
         say(f"from there when {path.name} is; {_SECRET_NAME} in the environment comes first.")
     if not attachment.local:
         say(
-            "The server is on another machine: stanzas travel in the clear unless the way there "
-            "is private or [server] tls is true."
+            "The server is on another machine: without TLS, anybody on the network between can"
+            " read the messages. Set tls = true in [server], or use a private network."
         )
-    say("\nTell the server (this holds the secret):\n")
+    say("\nAdd this to the server's configuration (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, attachment), nl=False)
-    say("\nThen check it, and start the agent:\n")
+    say("\nThen check the setup and start the agent:\n")
     say(f"  xmpp-agent doctor --config {path}\n  xmpp-agent run --config {path}")

@@ -1,4 +1,4 @@
-"""`xmpp-agent`: the group, and the table that says where each command is."""
+"""`xmpp-agent`: the group, and the table of its commands."""
 
 import os
 
@@ -8,18 +8,26 @@ from component.cli.exit_codes import ExitCode
 from component.cli.frame import Lazy, LazyGroup
 
 COMMANDS = {
-    "init": Lazy("component.cli.init:init", "Write agent.toml and show the server's part."),
-    "doctor": Lazy("component.cli.doctor:doctor", "Check everything that can be wrong."),
-    "run": Lazy("component.cli.run:run", "Run the agent until it is told to stop."),
-    "skills": Lazy("component.cli.skills:skills", "Show the skills that are offered."),
-    "status": Lazy("component.cli.admin:status", "How the service is."),
-    "tasks": Lazy("component.cli.tasks:tasks", "See, end and begin again what is under way."),
-    "audit": Lazy("component.cli.audit:audit", "See what was done and decided, and verify it."),
-    "pause": Lazy("component.cli.admin:pause", "Take on no new work for the time being."),
-    "resume": Lazy("component.cli.admin:resume", "Take on new work again."),
-    "agents": Lazy("component.cli.agents:agents", "See the agents, pause and end them."),
-    "budget": Lazy("component.cli.agents:budget", "What was spent on models, by whom."),
-    "demo": Lazy("component.cli.demo:demo", "See it all work, with a server of its own."),
+    "init": Lazy("component.cli.init:init", "Create agent.toml and show the server configuration."),
+    "doctor": Lazy("component.cli.doctor:doctor", "Check the configuration and the connection."),
+    "run": Lazy("component.cli.run:run", "Run the agent until it is stopped."),
+    "skills": Lazy("component.cli.skills:skills", "List the skills."),
+    "status": Lazy("component.cli.admin:status", "Show the state of the service."),
+    "tasks": Lazy("component.cli.tasks:tasks", "List, cancel and retry tasks."),
+    "schedules": Lazy(
+        "component.cli.schedules:schedules", "List, add, pause and remove schedules."
+    ),
+    "watches": Lazy("component.cli.watches:watches", "List, pause and remove watches."),
+    "notifications": Lazy(
+        "component.cli.notifications:notifications", "List and drop held notifications."
+    ),
+    "audit": Lazy("component.cli.audit:audit", "Search and verify the audit log."),
+    "pause": Lazy("component.cli.admin:pause", "Reject new requests, except from admins."),
+    "resume": Lazy("component.cli.admin:resume", "Accept new requests again."),
+    "agents": Lazy("component.cli.agents:agents", "List, pause and shut down agents."),
+    "memory": Lazy("component.cli.memory:memory", "Export, import and delete memories."),
+    "budget": Lazy("component.cli.agents:budget", "Show what language models have cost."),
+    "demo": Lazy("component.cli.demo:demo", "Run a demonstration with a built-in XMPP server."),
 }
 
 _EXAMPLES = """\b
@@ -38,13 +46,13 @@ _EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {c.value:<3} {c.meaning}" for 
 )
 @click.version_option(package_name="xmpp-agent-component", prog_name="xmpp-agent")
 def group() -> None:
-    """Serve AI agent skills over XMPP, as a component of your own server."""
+    """Connect AI agents and their skills to an XMPP server."""
 
 
 def main() -> None:
-    """Run the command line; ends the process with one of the documented exit codes.
+    """Run the command line; end the process with one of the documented exit codes.
 
-    What it makes is for its user alone: conversations, memories and secrets are in it.
+    Files are created for the user alone: they contain conversations, memories and secrets.
     """
     os.umask(0o077)
     group(prog_name="xmpp-agent")

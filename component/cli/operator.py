@@ -1,18 +1,20 @@
 """Commands of the service on the command line, made from their outlines.
 
-With the service running they go through its control socket. Without it the storage is opened here,
-and what needs no running service is done.
+If the service is running they go through its control socket. Otherwise the storage is opened here,
+and commands that need no running service are executed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
-from component.commands.definition import AnyOutline, CommandError
+from component.commands.definition import AnyCommand, AnyOutline, CommandError
 from component.control.messages import ControlAnswer, ControlRequest
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from component.settings import Settings
     from component.storage import Storage
 
+_BEFORE_THE_FIRST_RUN = frozenset(
+    ("installed-skills", "show-skill", "approve-skill", "revoke-skill")
+)
+"""Commands that make sense before the service has run: they create the database."""
+
 
 def command_of(
     outline: AnyOutline,
@@ -29,48 +36,61 @@ def command_of(
     examples: str,
     hidden: Collection[str] = (),
     asks: str | None = None,
+    options: Collection[str] = (),
+    arguments: Collection[str] = (),
+    given: Mapping[str, str] = MappingProxyType({}),
+    about: str = "",
 ) -> click.Command:
-    """The command `name` of the command line for a command of the service.
+    """Return the command `name` of the command line for a command of the service.
 
-    Parameters that are required are arguments, the others options; those that are `hidden` are
-    left out. `examples` are command lines, one a line. `asks` is for what cannot be taken back: it
-    is said and asked on a terminal before that is done, with the parameters in `{}`.
+    Required parameters become arguments, unless they are in `options`, and the others options,
+    unless they are in `arguments`; parameters that are in `hidden` or have a `given` value are left
+    out. `about` replaces the outline's text. `examples` are command lines, one per line. `asks` is
+    a question for actions that cannot be undone: on a terminal it is asked first, with the
+    parameters in `{}`.
     """
-    about = outline.about[:1].upper() + outline.about[1:]
+    about = about or outline.about
+    about = about[:1].upper() + about[1:]
     lines = "".join(f"\n  {line}" for line in examples.splitlines())
 
-    def perform(config: Path, as_json: bool, yes: bool = False, **given: Any) -> None:
-        texts = [(key, _text(value)) for key, value in given.items() if value not in (None, False)]
+    def perform(config: Path, as_json: bool, yes: bool = False, **said: Any) -> None:
+        said = {**said, **given}
+        texts = [(key, _text(value)) for key, value in said.items() if value not in (None, False)]
         try:
             params = outline.read(texts)
         except CommandError as error:
             raise click.UsageError(str(error)) from None
         if asks is not None and not yes:
-            _ask_first(asks.format_map(given))
+            _ask_first(asks.format_map(said))
         _show(_ask(config, outline.name, params), as_json=as_json)
 
     made = click.Command(
         name,
         callback=perform,
-        params=[_param(*each, outline.schema) for each in _visible(outline, hidden)],
+        params=[
+            _param(*each, outline.schema, options, arguments)
+            for each in _visible(outline, (*hidden, *given))
+        ],
         help=f"{about}.\n\n\b\nExamples:{lines}",
     )
     json_option = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
     made.params.append(json_option)
     if asks is not None:
-        made.params.append(click.Option(["--yes", "-y"], is_flag=True, help="Do not ask first."))
+        made.params.append(
+            click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
+        )
     _add_config(made)
     return made
 
 
 def _ask_first(question: str) -> None:
-    """Go on if a person says yes. A script never waits for one: it has to have said so."""
+    """Continue if a person says yes. A script is never asked: it has to pass an option."""
     if not interactive():
         raise click.UsageError(
-            "This cannot be taken back, and there is no terminal on which to ask: add --yes."
+            "This cannot be undone, and there is no terminal to ask for confirmation: add --yes."
         )
     if not click.confirm(question, err=True):
-        click.echo("Nothing was done.", err=True)
+        click.echo("Cancelled: nothing was changed.", err=True)
         raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
@@ -86,9 +106,16 @@ def _add_config(command: click.Command) -> None:
     command.params += configured.__click_params__  # type: ignore[attr-defined]
 
 
-def _param(name: str, schema: dict[str, Any], whole: dict[str, Any]) -> click.Parameter:
+def _param(
+    name: str,
+    schema: dict[str, Any],
+    whole: dict[str, Any],
+    options: Collection[str],
+    arguments: Collection[str] = (),
+) -> click.Parameter:
     kinds = [schema, *schema.get("anyOf", ())]
-    if name in whole["required"]:
+    is_required = name in whole["required"]
+    if name in arguments or (is_required and name not in options):
         return click.Argument([name], metavar=name.upper())
     described = str(schema.get("description", ""))
     default = schema.get("default")
@@ -100,6 +127,7 @@ def _param(name: str, schema: dict[str, Any], whole: dict[str, Any]) -> click.Pa
     metavar = "N" if any(kind.get("type") == "integer" for kind in kinds) else None
     return click.Option(
         [f"--{name}"],
+        required=is_required,
         type=click.Choice(choices) if choices else click.STRING,
         metavar=metavar,
         help=described,
@@ -111,13 +139,17 @@ def _text(value: Any) -> str:
 
 
 def _ask(config: Path, name: str, params: Any) -> ControlAnswer:
-    """What the service answers, or the storage without it. Raises Fault."""
+    """Return the answer of the service, or of the storage without a service. Raises Fault."""
+    return ask_about(load_settings(config), name, params)
+
+
+def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
+    """Return the answer of the service with these settings, or of its storage. Raises Fault."""
     import msgspec  # noqa: PLC0415 - --help needs none of it
 
     from component.control.client import ask  # noqa: PLC0415
     from component.control.path import ControlError  # noqa: PLC0415
 
-    settings = load_settings(config)
     request = ControlRequest(name, msgspec.Raw(msgspec.json.encode(params)))
     try:
         answer = ask(settings.storage.path, request)
@@ -127,8 +159,8 @@ def _ask(config: Path, name: str, params: Any) -> ControlAnswer:
         answer = _without_service(settings, request)
         if answer.unknown:
             raise Fault(
-                f"The service does not run on {settings.storage.path}, and there is nothing to"
-                f" {name} without it. `xmpp-agent run` starts it."
+                f"The service is not running on {settings.storage.path}, and this command needs"
+                " it. Start it with `xmpp-agent run`."
             )
     if answer.error is not None:
         raise Fault(answer.error)
@@ -138,24 +170,29 @@ def _ask(config: Path, name: str, params: Any) -> ControlAnswer:
 def _without_service(settings: "Settings", request: ControlRequest) -> ControlAnswer:
     import anyio  # noqa: PLC0415
 
+    from component import logs  # noqa: PLC0415
     from component.control.server import run  # noqa: PLC0415
-    from component.service.watching import watching  # noqa: PLC0415
+    from component.service.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.storage import Storage, StorageError  # noqa: PLC0415
 
+    logs.configure("error", "human")  # what a service would log is in the answer
     path, postgres = settings.storage.path, settings.storage.postgres.get_secret_value()
-    if not postgres and not (path / "agent.db").exists():
+    new = request.command in _BEFORE_THE_FIRST_RUN
+    if not new and not postgres and not (path / "agent.db").exists():
         raise Fault(
-            f"There is no database in {path}: no service has run there yet. A relative path in"
-            " [storage] counts from the directory in which this is run."
+            f"There is no database in {path}: the service has not run there yet. A relative path"
+            " in [storage] is relative to the current directory."
         )
 
     async def performed() -> ControlAnswer:
         async with (
             Storage.open(path, postgres=postgres) as storage,
-            watching(settings, storage) as watches,
+            open_monitoring(settings, storage) as monitoring,
+            _installed(settings, storage, monitoring.recorder) as installed,
         ):
-            return await run(await _commands(settings, storage, watches.recorder), request)
+            commands = await _commands(settings, storage, monitoring.recorder, installed)
+            return await run(commands, request)
 
     try:
         return anyio.run(performed, backend=settings.backend)
@@ -165,32 +202,73 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
         raise ConfigFault(str(error)) from None
 
 
-async def _commands(settings: "Settings", storage: "Storage", recorder: "Recorder") -> "Commands":
-    """What can be done without a running service."""
+@asynccontextmanager
+async def _installed(
+    settings: "Settings", storage: "Storage", recorder: "Recorder"
+) -> AsyncIterator["Sequence[AnyCommand]"]:
+    """Yield the commands about installed skills."""
+    from component.service.installed_skills import (  # noqa: PLC0415
+        installed_commands,
+        skill_directories,
+    )
+
+    directories = skill_directories(settings, storage, recorder)
+    if directories is None:
+        yield ()
+        return
+    async with directories.opened():
+        yield installed_commands(directories)
+
+
+async def _commands(
+    settings: "Settings",
+    storage: "Storage",
+    recorder: "Recorder",
+    installed: "Sequence[AnyCommand]",
+) -> "Commands":
+    """Return the commands that need no running service."""
     from component.agent.registry import Agents  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands.admin import AdminCommands  # noqa: PLC0415
     from component.commands.agents import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
+    from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
+    from component.commands.schedules import ScheduleCommands  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
+    from component.commands.watches import WatchCommands  # noqa: PLC0415
+    from component.proactive.schedules import Schedules  # noqa: PLC0415
+    from component.proactive.watch_desk import WatchDesk  # noqa: PLC0415
+    from component.service.configured_work import schedule_limits  # noqa: PLC0415
     from component.service.options import (  # noqa: PLC0415
-        DEFAULT_AGENT,
         agent_entries,
         budget_limits,
+        task_limits,
     )
-    from component.tasks.ledger import Ledger  # noqa: PLC0415
+    from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
+    from component.storage.notifications import NotificationStore  # noqa: PLC0415
+    from component.storage.switches import Switches  # noqa: PLC0415
+    from component.tasks.admin import TaskAdmin  # noqa: PLC0415
 
     agents = Agents(agent_entries(settings), storage, recorder)
     await agents.load()
-    ledger = Ledger(storage, round(settings.tasks.retention_s * 1000))
+    limits = task_limits(settings)
+    task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
-        *TaskCommands(ledger).commands(),
-        *AdminCommands(lambda: _vitals(settings), ledger).commands(),
+        *TaskCommands(task_admin).commands(),
+        *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
         *AgentCommands(agents).commands(),
         *SpendingCommands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
+        *ScheduleCommands(
+            Schedules(storage, schedule_limits(settings), goals=settings.llm is not None),
+            DEFAULT_AGENT,
+            {entry.name for entry in agent_entries(settings)}.__contains__,
+        ).commands(),
+        *WatchCommands(WatchDesk(storage)).commands(),
+        *NotificationCommands(NotificationStore(storage), settings.notifications).commands(),
+        *installed,
     )
     return Commands(recorded(commands, recorder))
 
@@ -205,7 +283,7 @@ def _vitals(settings: "Settings") -> "Vitals":
     return Vitals(
         software=SOFTWARE,
         version=version(SOFTWARE),
-        domain=settings.server.component_domain,
+        domain=settings.server.address,
         storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
         skills=len(load_skills(settings).view("all", lambda _skill: True)),
         python=platform.python_version(),
@@ -220,7 +298,7 @@ def _show(answer: ControlAnswer, *, as_json: bool) -> None:
 
     value = json.loads(bytes(answer.value))
     if as_json:
-        # What has no value of its own is told by its text.
+        # A result without a value is printed as its text.
         shown = {"text": answer.text} if value is None else value
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
     elif isinstance(value, list) and value:

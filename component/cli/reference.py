@@ -16,7 +16,7 @@ _TOP = """\
      component/settings/ instead. -->
 
 `xmpp-agent init` writes a commented `agent.toml`; every command that reads it takes
-`--config FILE` (or `XMPP_AGENT_CONFIG`). A smallest one:
+`--config FILE` (or `XMPP_AGENT_CONFIG`). A minimal one:
 
 ```toml
 [server]
@@ -24,15 +24,16 @@ component_domain = "agent.example.com"
 component_secret = "${AGENT_SECRET}"
 ```
 
-- **Environment.** Each key has a variable that wins over the file: `XMPP_AGENT_`, the section, two
+- **Environment.** Each key has a variable that overrides the file: `XMPP_AGENT_`, the section, two
   underscores, the key. Lists are written as JSON:
   `XMPP_AGENT_AGENT__ALLOWED_JIDS='["admin@example.com"]'`.
-- **`${NAME}`** in a string of the file is the environment variable `NAME`. `${NAME:-default}` falls
-  back when it is missing or empty, `$${` is a plain `${`.
-- **`agent.env`** beside `agent.toml` (the same name, ending in `.env`) is read as if it were part
-  of the environment, which comes first. `init` keeps the secret there, for its owner only.
-- **Mistakes stop the start.** Each one is a sentence with the file, the line, the key and the mend;
-  all of them are shown at once.
+- **`${NAME}`** in a string of the file is the environment variable `NAME`. `${NAME:-default}` uses
+  the default when it is missing or empty, `$${` is a plain `${`.
+- **`agent.env`** in the directory of `agent.toml` (the same name, ending in `.env`) contains more
+  variables; those of the environment override it. `init` stores the secret there, readable by its
+  owner only.
+- **Mistakes prevent the start.** Each one is a sentence with the file, the line, the key and the
+  correction; all of them are shown at once.
 - **Secrets** are never logged or printed. Keep them out of the file with `${NAME}`.
 - Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """

@@ -1,4 +1,4 @@
-"""Values that a command gave, as tables: rows with columns, or one thing with its fields."""
+"""Prints the values of commands as tables: rows with columns, or one object with its fields."""
 
 import re
 import sys
@@ -14,16 +14,16 @@ from component.commands.views import span
 
 _STYLES = {"failed": "red", "rejected": "red", "running": "green", "input-required": "yellow"}
 _WHOLE = frozenset(("id", "name", "state", "scope", "of"))
-"""Columns that are there to be copied or told apart at a glance, so they are never broken."""
+"""Columns that people copy or compare at a glance, so they are never broken."""
 _SECONDS = "_s"
-"""How the name of a number of seconds ends."""
+"""The suffix of the name of a number of seconds."""
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z")
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as a table: a column for each field that any of them has.
 
-    Of what has a name the id is left out: commands take the name.
+    The id of objects with a name is left out: commands accept the name.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if "name" in columns and "id" in columns:
@@ -40,7 +40,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_sheet(sheet: Mapping[str, Any]) -> None:
-    """Print one thing: a line for each of its fields."""
+    """Print one object: a line for each of its fields."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -51,7 +51,7 @@ def print_sheet(sheet: Mapping[str, Any]) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table; in a pipe no line is cut, nor filled up with blanks."""
+    """Print a table; in a pipe no line is truncated or padded."""
     if sys.stdout.isatty():
         Console().print(table)
         return
@@ -67,25 +67,27 @@ def _title(name: str) -> str:
 
 
 def _cell(value: Any) -> Text:
-    text = _said(value)
-    # What a terminal would act on comes from others, and is shown instead.
+    text = _cell_text(value)
+    # Control characters come from strangers, so they are shown instead of sent to the terminal.
     shown = "".join(
         char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
     )
     return Text(shown, style=_STYLES.get(text, ""))
 
 
-def _said(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{_title(str(key)).lower()} {_said(each)}" for key, each in value.items())
+        return ", ".join(
+            f"{_title(str(key)).lower()} {_cell_text(each)}" for key, each in value.items()
+        )
     if isinstance(value, list):
         if all(isinstance(each, Mapping) for each in value):
-            return "\n".join(" ".join(map(_said, each.values())) for each in value)
-        return ", ".join(map(_said, value))
+            return "\n".join(" ".join(map(_cell_text, each.values())) for each in value)
+        return ", ".join(map(_cell_text, value))
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     if isinstance(value, str) and (time := _TIME.fullmatch(value)):

@@ -1,4 +1,4 @@
-"""`xmpp-agent run`: the service, until it is told to stop."""
+"""`xmpp-agent run`: runs the service until it is stopped."""
 
 import gc
 import importlib.util
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from component.settings import Settings
 
 _SWITCH_S = 0.001
-"""Seconds after which a thread that runs Python gives way to another one."""
+"""Seconds after which a thread that runs Python yields to another one."""
 
 
 @click.command()
 @config_option
 def run(config: Path) -> None:
-    """Connect to the XMPP server and serve until SIGTERM or Ctrl-C.
+    """Connect to the XMPP server and run until SIGTERM or Ctrl-C.
 
-    Work under way is answered before the stream is closed; a second signal ends it at once, with
-    exit code 1.
+    On the first signal the agent finishes the current requests and then stops. On a second signal
+    it stops immediately, with exit code 1.
 
     \b
     Examples:
@@ -37,8 +37,10 @@ def run(config: Path) -> None:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
+    from component.agent.scanner import ScannerError  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415
+    from component.pep_memory.encryption import KeyRefusedError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
 
@@ -51,7 +53,7 @@ def run(config: Path) -> None:
         )
     except* (StorageError, TracesError) as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
-    except* (ModelRefusedError, PolicyError) as errors:
+    except* (KeyRefusedError, ModelRefusedError, PolicyError, ScannerError) as errors:
         lines = (line for error in errors.exceptions for line in str(error).splitlines())
         raise ConfigFault(*lines) from None
     if not orderly:
@@ -59,8 +61,10 @@ def run(config: Path) -> None:
 
 
 def make_service(settings: "Settings") -> "Service":
-    """The service of these settings; ConfigFault where they cannot be kept to."""
+    """Return the service of these settings; raise ConfigFault if they cannot be applied."""
+    from component.handlers.avatars import AvatarError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
+    from component.proactive.schedules import ScheduleError  # noqa: PLC0415
     from component.service import Service  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
 
@@ -68,42 +72,44 @@ def make_service(settings: "Settings") -> "Service":
         return Service(settings)
     except PolicyError as error:
         raise ConfigFault(*map(str, error.entries)) from None
-    except (SkillLoadError, DuplicateSkillError) as error:
+    except (AvatarError, SkillLoadError, DuplicateSkillError, ScheduleError) as error:
         raise ConfigFault(str(error)) from None
 
 
 def event_loop(backend: str) -> dict[str, Any]:
-    """Options for `anyio.run`: uvloop for asyncio where it is installed."""
+    """Return the options for `anyio.run`: uvloop for asyncio if it is installed."""
     if backend == "asyncio":
         return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
     return {}
 
 
 async def serve(service: "Service") -> bool:
-    """Run the service; the first signal stops it in order, the second at once.
+    """Run the service; the first signal stops it gracefully, the second at once.
 
-    Returns whether it came to its end in order.
+    Returns whether it stopped gracefully.
     """
     import anyio  # noqa: PLC0415
     import structlog  # noqa: PLC0415
 
     log = structlog.get_logger("component.cli")
     # Worker threads (skills, the database) run Python too, and the event loop waits for them for
-    # this long each time that it has something to do. Python's own value is 5 milliseconds.
+    # this time whenever it has something to do. Python's default is 5 milliseconds.
     sys.setswitchinterval(_SWITCH_S)
 
     async def watch() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 if service.stopping:
-                    log.warning("ended at once by a second signal: not all work was answered")
+                    log.warning(
+                        "stopped immediately by a second signal: some requests were not answered"
+                    )
                     tasks.cancel_scope.cancel()
                 service.stop()
 
     async def freeze() -> None:
         await service.established.wait()
-        # A full collection would look at everything that was loaded, for 30 milliseconds or more
-        # in which nobody is served. All of it stays as long as the process does.
+        # A full collection would visit all loaded objects, for 30 milliseconds or more in which
+        # nothing is served. All of them exist as long as the process.
         gc.collect()
         gc.freeze()
 

@@ -1,4 +1,4 @@
-"""What has to be written into the XMPP server's own configuration."""
+"""The configuration blocks for XMPP servers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """How the agent reaches its server, from the agent's side."""
+    """The agent's settings for the connection to its server."""
 
     domain: str
     secret: str
@@ -77,7 +77,7 @@ def _openfire(to: Attachment) -> str:
 
 
 def _quoted(text: str) -> str:
-    # Lua and YAML agree on this much; domains and secrets hold no control characters.
+    # Lua and YAML agree on this syntax; domains and secrets contain no control characters.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

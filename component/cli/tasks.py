@@ -1,17 +1,18 @@
-"""`xmpp-agent tasks`: everybody's durable work, with the service running or without it."""
+"""`xmpp-agent tasks`: everybody's tasks, with or without a running service."""
 
 import click
 
 from component.cli.operator import command_of
-from component.commands.tasks import ALL_TASKS, CANCEL, RETRY, TASK
+from component.commands.tasks import ALL_TASKS, CANCEL, QUEUES, RELEASE, RETRY, TASK
 
 
 @click.group()
 def tasks() -> None:
-    """See, end and begin again what is under way.
+    """List, cancel, retry or release tasks.
 
-    While the service runs on the same data directory, these go through it. Otherwise they work on
-    the storage: what is cancelled ends at once, what is tried again begins at the next start.
+    If the service is running on the same data directory, it executes these commands. Otherwise they
+    change the database: a cancelled task ends immediately, and a retried one starts when the
+    service does.
     """
 
 
@@ -22,7 +23,7 @@ tasks.add_command(
         "xmpp-agent tasks list --state running\n"
         "xmpp-agent tasks list --principal juliet@example.com --limit 100\n"
         "xmpp-agent tasks list --json | jq -r '.[].id'",
-        # The operator has no tasks of its own to leave the others out for.
+        # The operator has no tasks, so there is no option to leave out those of others.
         hidden=("all",),
     )
 )
@@ -45,3 +46,7 @@ tasks.add_command(
         "xmpp-agent tasks retry --force 9f86d081884c7d659a2feaa0c55ad015",
     )
 )
+tasks.add_command(
+    command_of(RELEASE, "release", "xmpp-agent tasks release 9f86d081884c7d659a2feaa0c55ad015")
+)
+tasks.add_command(command_of(QUEUES, "queues", "xmpp-agent tasks queues --json"))

@@ -11,9 +11,9 @@ _XML = "{http://www.w3.org/XML/1998/namespace"
 
 
 def layout(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
-    """The lines that show ``element``; a long start tag goes on in the next line.
+    """Yield the lines that show ``element``; a long start tag continues on the next line.
 
-    White space is added between elements, so this is for reading and not for sending.
+    White space is added between elements, so the output is for reading only.
     """
     namespace, _, local = element.tag.rpartition("}")
     namespace = namespace.removeprefix("{")

@@ -1,1 +1,1 @@
-"""Commands: each defined once, given by form, by slash or on the command line."""
+"""Commands: each is defined once, and used as a form, a slash command or on the command line."""

@@ -1,21 +1,22 @@
-"""Commands for those who run the service: how it is, and whether it takes on new work."""
+"""Commands for operators: status, pause and resume."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
 
-from component.commands.definition import Answer, AnyCommand, Asking, NoParams, Outline
-from component.commands.intake import Intake
-from component.commands.tasks import Ledger
+from component.commands.definition import AnyCommand, Asking, CommandResult, NoParams, Outline
+from component.commands.pause_gate import PauseGate
+from component.commands.tasks import TaskAdministration
 from component.commands.views import span, when
-from component.tasks.ledger import Counts
+from component.storage.switches import PAUSED, Switches
+from component.tasks.admin import Counts
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service says of itself. Times are UTC; `storage` is the kind of database.
+    """The state of the service. Times are UTC; `storage` is the kind of database.
 
-    `started` is None where no service runs, `connected_since` while it is not connected.
+    `started` is None if no service runs, `connected_since` is None while it is not connected.
     """
 
     software: str
@@ -30,7 +31,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(Vitals, frozen=True, kw_only=True):
-    """How the service is. `uptime_s` is in whole seconds."""
+    """The status of the service. `uptime_s` is in whole seconds."""
 
     paused: bool
     uptime_s: int | None
@@ -38,17 +39,21 @@ class Status(Vitals, frozen=True, kw_only=True):
 
 
 STATUS = Outline(
-    name="status", title="Status", about="how the service is", params=NoParams, who="admin"
+    name="status",
+    title="Status",
+    about="show the state of the service",
+    params=NoParams,
+    who="admin",
 )
 PAUSE = Outline(
     name="pause",
     title="Pause",
-    about="take on no new work but that of admins, until resume or a restart",
+    about="reject new requests on all instances until resume, except from admins",
     params=NoParams,
     who="admin",
 )
 RESUME = Outline(
-    name="resume", title="Resume", about="take on new work again", params=NoParams, who="admin"
+    name="resume", title="Resume", about="accept new requests again", params=NoParams, who="admin"
 )
 
 
@@ -56,66 +61,70 @@ class AdminCommands:
     """The commands about the service itself.
 
     Args:
-        vitals: what the service says of itself now.
-        ledger: everybody's tasks.
-        intake: whether new work is taken on; None where no service runs, and then nobody can pause.
-        now: the time.
+        vitals: returns the state of the service.
+        task_admin: the tasks of all principals.
+        switches: the switches for all instances.
+        gate: rejects new requests in this process at once when paused; None without a service.
+        now: returns the time.
     """
 
     def __init__(
         self,
         vitals: Callable[[], Vitals],
-        ledger: Ledger,
-        intake: Intake | None = None,
+        task_admin: TaskAdministration,
+        switches: Switches,
+        gate: PauseGate | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._vitals = vitals
-        self._ledger = ledger
-        self._intake = intake
+        self._task_admin = task_admin
+        self._switches = switches
+        self._gate = gate
         self._now = now
 
     def commands(self) -> tuple[AnyCommand, ...]:
-        """All that can be done."""
-        status = STATUS.done_by(self._status)
-        if self._intake is None:
-            return (status,)
-        gate = _Gate(self._intake)
-        return (status, PAUSE.done_by(gate.pause), RESUME.done_by(gate.resume))
+        """Return the commands."""
+        return (
+            STATUS.done_by(self._status),
+            PAUSE.done_by(self._pause),
+            RESUME.done_by(self._resume),
+        )
 
-    async def _status(self, _asking: Asking, _params: NoParams) -> Answer:
+    async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
         vitals = self._vitals()
         started = vitals.started
         status = Status(
             **msgspec.structs.asdict(vitals),
-            paused=self._intake is not None and self._intake.paused,
+            paused=await self._switches.is_on(PAUSED),
             uptime_s=None if started is None else int((self._now() - started).total_seconds()),
-            tasks=await self._ledger.counts(),
+            tasks=await self._task_admin.counts(),
         )
-        return Answer("\n".join(_told(status)), status)
+        return CommandResult("\n".join(_status_lines(status)), status)
 
-
-class _Gate:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
-    async def pause(self, _asking: Asking, _params: NoParams) -> Answer:
-        before, self._intake.paused = self._intake.paused, True
-        if before:
-            return Answer("It is paused already.")
-        return Answer(
-            "Paused: new work of all but admins is refused for the time being. What has begun goes"
-            " on. A restart of the service ends the pause."
+    async def _pause(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        if not await self._turn(on=True):
+            return CommandResult("The service is already paused.")
+        return CommandResult(
+            "Paused: new requests are rejected, except from admins, on all instances and after a"
+            " restart too, until you resume. Running tasks continue."
         )
 
-    async def resume(self, _asking: Asking, _params: NoParams) -> Answer:
-        before, self._intake.paused = self._intake.paused, False
-        return Answer("New work is taken on again." if before else "It is not paused.")
+    async def _resume(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        if not await self._turn(on=False):
+            return CommandResult("The service is not paused.")
+        return CommandResult("New requests are accepted again.")
+
+    async def _turn(self, *, on: bool) -> bool:
+        changed = await self._switches.turn(PAUSED, on=on)
+        if self._gate is not None:
+            self._gate.paused = on
+        return changed
 
 
-def _told(status: Status) -> list[str]:
+def _status_lines(status: Status) -> list[str]:
     lines = [f"{status.software} {status.version} for {status.domain}"]
     if status.started is None:
-        lines.append("The service does not run here.")
+        lines.append("The service is not running here.")
     else:
         lines.append(f"Up for {span(status.uptime_s or 0)}, since {when(status.started)}.")
         if status.connected_since is None:
@@ -123,12 +132,12 @@ def _told(status: Status) -> list[str]:
         else:
             lines.append(f"Connected since {when(status.connected_since)}.")
     if status.paused:
-        lines.append("Paused: new work of all but admins is refused.")
+        lines.append("Paused: new requests are rejected, except from admins.")
     counts = status.tasks
     states = (name for name in Counts.__struct_fields__ if name not in ("queued", "owned"))
     kept = [f"{getattr(counts, name)} {name}" for name in states if getattr(counts, name)]
     lines.append(f"Tasks: {', '.join(kept).replace('_', '-') or 'none'}.")
-    lines.append(f"{counts.owned} at work, {counts.queued} waiting for their turn.")
+    lines.append(f"{counts.owned} running, {counts.queued} waiting.")
     lines.append(f"{status.skills} skills. Storage: {status.storage}.")
     lines.append(f"Python {status.python}, {status.backend}.")
     return lines

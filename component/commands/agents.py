@@ -1,4 +1,4 @@
-"""Commands about the agents themselves, and about what is spent on models."""
+"""Commands about agents, and about the cost of language models."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Protocol, TypeAlias
@@ -6,12 +6,12 @@ from typing import Annotated, Protocol, TypeAlias
 import msgspec
 
 from component.agent.registry import AgentError, Agents, AgentState
-from component.budget.book import Spent
+from component.budget.book import BudgetUsage
 from component.commands.definition import (
-    Answer,
     AnyCommand,
     Asking,
     CommandError,
+    CommandResult,
     NoParams,
     Outline,
     Run,
@@ -19,35 +19,38 @@ from component.commands.definition import (
 from xep.jid import JID
 
 Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
-"""Changes an agent's state, in somebody's name. Raises AgentError, StorageError."""
+"""Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
 
 
 class Spending(Protocol):
-    """What was spent: `component.budget.book.BudgetBook`."""
+    """The usage of budgets: `component.budget.book.BudgetBook`."""
 
-    def usage(self, agent: str, principal: JID) -> Sequence[Spent]:
-        """What concerns somebody who talks with an agent."""
+    async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
+        """Return the usage of a person who talks with an agent. Raises StorageError."""
 
-    async def report(self, day: str | None = None) -> Sequence[Spent]:
-        """What was spent on a day. Raises StorageError."""
+    async def report(self, day: str | None = None) -> Sequence[BudgetUsage]:
+        """Return the usage of a day. Raises StorageError."""
 
 
 class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which agent."""
+    """The parameters of a command about one agent."""
 
     name: Annotated[
-        str, msgspec.Meta(title="Agent", description="The part of its address before the @.")
+        str,
+        msgspec.Meta(
+            title="Agent", description="Name of the agent: the part of its address before the @."
+        ),
     ]
 
 
 class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which day."""
+    """The parameters of a command about one day."""
 
     day: Annotated[
         str,
         msgspec.Meta(
             title="Day",
-            description="As 2026-11-22, in UTC; today unless given.",
+            description="Day in UTC, such as 2026-11-22. Default: today.",
             pattern=r"^(\d{4}-\d{2}-\d{2})?$",
         ),
     ] = ""
@@ -56,14 +59,14 @@ class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 AGENTS = Outline(
     name="agents",
     title="Agents",
-    about="which agents there are, and how",
+    about="list the agents and their states",
     params=NoParams,
     who="admin",
 )
 PAUSE_AGENT = Outline(
     name="pause-agent",
     title="Pause an agent",
-    about="let an agent answer nobody, until it is resumed",
+    about="stop an agent from answering until it is resumed",
     params=NameParams,
     who="admin",
 )
@@ -77,24 +80,27 @@ RESUME_AGENT = Outline(
 KILL_AGENT = Outline(
     name="kill-agent",
     title="Kill an agent",
-    about="end an agent for good, with all it is at",
+    about="shut an agent down permanently and stop its work",
     params=NameParams,
     who="admin",
 )
 USAGE = Outline(
-    name="usage", title="Usage", about="what you have spent on models today", params=NoParams
+    name="usage",
+    title="Usage",
+    about="show what language models have cost for you today",
+    params=NoParams,
 )
 BUDGET = Outline(
     name="budget",
     title="Budget",
-    about="what was spent on models, by whom",
+    about="show what language models have cost, by agent and person",
     params=DayParams,
     who="admin",
 )
 
 
 class AgentCommands:
-    """The states of agents, seen and changed.
+    """The commands that list agents and change their states.
 
     Args:
         agents: the agents.
@@ -104,47 +110,47 @@ class AgentCommands:
         self._agents = agents
 
     def commands(self) -> tuple[AnyCommand, ...]:
-        """All that can be done."""
+        """Return the commands."""
         return (
             AGENTS.done_by(self._list),
             PAUSE_AGENT.done_by(
                 self._changed_by(
-                    self._agents.pause, "It finishes what it is at, and answers nobody after that."
+                    self._agents.pause, "It finishes its current work and then stops answering."
                 )
             ),
             RESUME_AGENT.done_by(self._changed_by(self._agents.resume, "It answers again.")),
             KILL_AGENT.done_by(
                 self._changed_by(
-                    self._agents.kill, "It has ended for good. Its memory stays on disk."
+                    self._agents.kill, "It is shut down permanently. Its memory stays on disk."
                 )
             ),
         )
 
-    async def _list(self, _asking: Asking, _params: NoParams) -> Answer:
+    async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
         found = self._agents.list()
         lines = [
             f"{one.name}: {one.state}" + (f" - {one.description}" if one.description else "")
             for one in found
         ]
-        return Answer("\n".join(lines), found)
+        return CommandResult("\n".join(lines), found)
 
     def _changed_by(self, change: Change, said: str) -> Run[NameParams]:
-        async def run(asking: Asking, params: NameParams) -> Answer:
+        async def run(asking: Asking, params: NameParams) -> CommandResult:
             by = "operator" if asking.principal is None else str(asking.principal)
             try:
                 found = await change(params.name, by)
             except AgentError as error:
                 raise CommandError(str(error), "name") from None
-            return Answer(f"{found.name} is {found.state}. {said}", found)
+            return CommandResult(f"{found.name} is {found.state}. {said}", found)
 
         return run
 
 
 class SpendingCommands:
-    """What was spent on models.
+    """The commands about the cost of language models.
 
     Args:
-        spending: who knows.
+        spending: the usage of budgets.
         default_agent: the localpart of the agent that serves the domain itself.
     """
 
@@ -153,37 +159,44 @@ class SpendingCommands:
         self._default_agent = default_agent
 
     def commands(self) -> tuple[AnyCommand, ...]:
-        """All that can be asked."""
+        """Return the commands."""
         return (USAGE.done_by(self._usage), BUDGET.done_by(self._budget))
 
-    async def _usage(self, asking: Asking, _params: NoParams) -> Answer:
+    async def _usage(self, asking: Asking, _params: NoParams) -> CommandResult:
         if asking.principal is None:
-            raise CommandError("Usage is shown to who asks over XMPP; budget shows everybody's.")
-        agent = self._default_agent if asking.at is None else asking.at.local
-        found = self._spending.usage(agent or self._default_agent, asking.principal)
-        names = ("You", "I, with everybody")
-        lines = [f"{name}: {_told(row)}." for name, row in zip(names, found, strict=True)]
-        return Answer("\n".join(("Today (UTC):", *lines)), found)
+            raise CommandError(
+                "/usage works only over XMPP. The budget command shows the usage of everybody."
+            )
+        agent = asking.agent or self._default_agent
+        found = await self._spending.usage(agent, asking.principal)
+        names = ("You", "This agent, for all people")
+        lines = [f"{name}: {_usage_text(row)}." for name, row in zip(names, found, strict=True)]
+        return CommandResult("\n".join(("Today (UTC):", *lines)), found)
 
-    async def _budget(self, _asking: Asking, params: DayParams) -> Answer:
+    async def _budget(self, _asking: Asking, params: DayParams) -> CommandResult:
         found = [_named(row) for row in await self._spending.report(params.day or None)]
         if not found:
-            return Answer("Nothing was spent.", ())
+            return CommandResult("Nothing was spent.", ())
         lines = [
-            f"{'Everybody' if row.scope == 'total' else f'{row.scope} {row.of}'}: {_told(row)}"
+            f"{'Everybody' if row.scope == 'total' else f'{row.scope} {row.of}'}: "
+            f"{_usage_text(row)}"
             for row in found
         ]
-        return Answer("\n".join(lines), found)
+        return CommandResult("\n".join(lines), found)
 
 
-def _named(row: Spent) -> Spent:
+def _named(row: BudgetUsage) -> BudgetUsage:
     if row.scope != "day":
         return row
     return msgspec.structs.replace(row, scope="total", of="everybody")
 
 
-def _told(row: Spent) -> str:
+def _usage_text(row: BudgetUsage) -> str:
     tokens = f"{row.tokens:,} tokens{_of(row.limit_tokens, ',')}"
+    parts = [f"{row.cached:,} cached"] if row.cached else []
+    parts += [f"{row.reasoning:,} reasoning"] if row.reasoning else []
+    if parts:
+        tokens += f" ({', '.join(parts)})"
     usd = f"{row.usd:.4f} USD{_of(row.limit_usd, 'g')}"
     calls = "call" if row.calls == 1 else "calls"
     return f"{tokens}, {usd}, in {row.calls} {calls} of a model"

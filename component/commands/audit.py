@@ -1,4 +1,4 @@
-"""The command about the record: what was done and decided, and whether the record is whole."""
+"""The command about the audit log: shows entries, and verifies that it is complete."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,80 +10,86 @@ import msgspec
 from anyio import to_thread
 
 from component.audit.lines import Line, Link
-from component.audit.protocol import Kind
+from component.audit.protocol import EventKind
 from component.audit.query import Query, latest, moment
 from component.audit.verify import Verdict, verify_beside
-from component.commands.definition import Answer, AnyCommand, Asking, CommandError, Outline
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.storage import StorageError
 
 T = TypeVar("T")
 
 _SHOWN: Final = 10
-"""Findings that are told; there may be as many as lines."""
+"""The maximum number of findings that are listed; there may be as many as lines."""
 
 
 class AuditParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of the record."""
+    """The parameters of the command."""
 
     do: Annotated[
         Literal["query", "verify"],
         msgspec.Meta(
-            title="What to do", description="Show the last lines, or verify the whole record."
+            title="Action", description="Show the latest entries, or verify the whole log."
         ),
     ] = "query"
     principal: Annotated[
-        str | None, msgspec.Meta(title="Principal", description="Only lines about this bare JID.")
+        str | None, msgspec.Meta(title="Principal", description="Only entries about this bare JID.")
     ] = None
     kind: Annotated[
-        Kind | None, msgspec.Meta(title="Kind", description="Only lines of this kind.")
+        EventKind | None, msgspec.Meta(title="EventKind", description="Only entries of this kind.")
     ] = None
     outcome: Annotated[
         str | None,
-        msgspec.Meta(title="Outcome", description="Only lines with this outcome, such as refused."),
+        msgspec.Meta(
+            title="Outcome", description="Only entries with this outcome, such as refused."
+        ),
     ] = None
     agent: Annotated[
-        str | None, msgspec.Meta(title="Agent", description="Only lines about this agent.")
+        str | None, msgspec.Meta(title="Agent", description="Only entries about this agent.")
     ] = None
     subject: Annotated[
         str | None,
-        msgspec.Meta(title="Subject", description="Only lines about this skill, key or model."),
+        msgspec.Meta(
+            title="Subject", description="Only entries about this skill, memory key or model."
+        ),
     ] = None
     trace: Annotated[
-        str | None, msgspec.Meta(title="Trace", description="Only lines of this turn or task.")
+        str | None, msgspec.Meta(title="Trace", description="Only entries of this turn or task.")
     ] = None
     task: Annotated[
-        str | None, msgspec.Meta(title="Task", description="Only lines about this task.")
+        str | None, msgspec.Meta(title="Task", description="Only entries about this task.")
     ] = None
     since: Annotated[
         str | None,
         msgspec.Meta(
-            title="Since", description="Only from this time on: 2026-03-01T12:00:00Z, or 30m, 7d."
+            title="Since",
+            description="Only entries since this time: 2026-03-01T12:00:00Z, or"
+            " 30m or 7d for so long ago.",
         ),
     ] = None
     until: Annotated[
-        str | None, msgspec.Meta(title="Until", description="Only before this time.")
+        str | None, msgspec.Meta(title="Until", description="Only entries before this time.")
     ] = None
     limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="At most so many lines.", ge=1, le=500)
+        int, msgspec.Meta(title="Limit", description="Maximum number of entries.", ge=1, le=500)
     ] = 20
 
 
 AUDIT = Outline(
     name="audit",
-    title="The record",
-    about="what was done and decided, the latest last; or verify that the record is whole",
+    title="Audit log",
+    about="show the audit log, the latest entry last, or verify that it is complete and unchanged",
     params=AuditParams,
     who="admin",
 )
 
 
 class AuditCommands:
-    """The command about the record.
+    """The command about the audit log.
 
     Args:
-        directory: where the files of the record are.
-        known: the lines of it that the database knows.
-        settled: waits until what was recorded is in the files. Raises StorageError.
+        directory: the directory of the log files.
+        known: the lines of the log that the database knows.
+        settled: waits until recorded events are in the files. Raises StorageError.
     """
 
     def __init__(
@@ -97,10 +103,10 @@ class AuditCommands:
         self._settled = settled
 
     def commands(self) -> tuple[AnyCommand, ...]:
-        """All of them."""
+        """Return all of them."""
         return (AUDIT.done_by(self._run),)
 
-    async def _run(self, _asking: Asking, params: AuditParams) -> Answer:
+    async def _run(self, _asking: Asking, params: AuditParams) -> CommandResult:
         query = query_of(params)
         try:
             await self._settled()
@@ -109,13 +115,13 @@ class AuditCommands:
         if params.do == "verify":
             known = await self._known()
             verdict = await _beside(partial(verify_beside, self._directory, known))
-            return Answer(told_verdict(verdict), verdict)
+            return CommandResult(verdict_text(verdict), verdict)
         found = await _beside(partial(_last, self._directory, query, params.limit))
-        return Answer("\n".join(map(told_line, found)) or "There are no such lines.", found)
+        return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
 
 
 def query_of(params: AuditParams) -> Query:
-    """The filters of the command. Raises CommandError: a time that is none."""
+    """Return the filters of the command. Raises CommandError for an invalid time."""
     return Query(
         kind=params.kind,
         outcome=params.outcome,
@@ -129,8 +135,8 @@ def query_of(params: AuditParams) -> Query:
     )
 
 
-def told_line(line: Line) -> str:
-    """A line of the record in words."""
+def audit_line_text(line: Line) -> str:
+    """Return a line of the audit log in words."""
     moment_, rest = line.time[:19].replace("T", " "), [line.kind, line.outcome]
     rest += [each for each in (line.principal, line.agent, line.subject) if each]
     if line.task:
@@ -140,25 +146,26 @@ def told_line(line: Line) -> str:
     return f"{moment_} {' '.join(rest)}"
 
 
-def told_verdict(verdict: Verdict) -> str:
-    """What a record was found to be, in words."""
+def verdict_text(verdict: Verdict) -> str:
+    """Return the result of a verification in words."""
     notes = list(verdict.notes)
     if not verdict.whole:
         left = len(verdict.findings) - _SHOWN
         more = [f"… and {left} more."] if left > 0 else []
         return "\n".join(
             [
-                "The record is not whole:",
+                "The audit log is incomplete or was changed:",
                 *(each.sentence for each in verdict.findings[:_SHOWN]),
                 *more,
                 *notes,
-                "Keep the files as they are, and compare them with a backup.",
+                "Keep the files unchanged, and compare them with a backup.",
             ]
         )
     if not verdict.lines:
-        return "\n".join(["There is no record yet.", *notes])
+        return "\n".join(["There is no audit log yet.", *notes])
     said = (
-        f"The record is whole: {verdict.lines} lines in {_files(verdict.files)}, from"
+        f"The audit log is complete and unchanged: {verdict.lines} entries in"
+        f" {_files(verdict.files)}, from"
         f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
     )
     return "\n".join([said, *notes])
@@ -180,13 +187,13 @@ def _time(name: str, text: str | None) -> str | None:
 def _last(directory: Path, query: Query, limit: int) -> list[Line]:
     found = list(itertools.islice(latest(directory, query), limit))
     for line in found:
-        line.prev = ""  # of no use to who reads
+        line.prev = ""  # of no use to a reader
     return found[::-1]
 
 
 async def _beside(work: Callable[[], T]) -> T:
-    """Read files, beside everything else; whoever asked may go away meanwhile."""
+    """Run work that reads files in a thread; the requester may be cancelled in the meantime."""
     try:
         return await to_thread.run_sync(work, abandon_on_cancel=True)
     except OSError as error:
-        raise CommandError(f"The record cannot be read: {error.strerror or error}.") from None
+        raise CommandError(f"The audit log cannot be read: {error.strerror or error}.") from None

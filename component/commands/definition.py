@@ -1,11 +1,11 @@
-"""What a command is: defined once, for ad-hoc commands, slash commands and the command line.
+"""Defines a command once, for ad-hoc commands, slash commands and the command line.
 
 The fields of `params` are the form, the words after the slash and the options of the command line;
-`run` is the work; the answer is a text for people and a value for programs.
+`run` does the work; the answer is a text for people and a value for programs.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -20,65 +20,69 @@ from xep.jid import JID
 P = TypeVar("P", bound=msgspec.Struct)
 
 Who = Literal["everybody", "admin"]
-"""Whom a command is for."""
+"""Who may use a command."""
 
 Value: TypeAlias = msgspec.Struct | Sequence[msgspec.Struct] | None
-"""What a command gives to programs."""
+"""The result of a command for programs."""
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: a principal, or the operator of this machine, who is nobody on XMPP.
+    """The caller of a command: a principal, or the operator of this machine, who has no XMPP
+    address.
 
-    `at` is the address of ours that was written to, `lang` the language of the request, `admin`
-    whether commands for admins are there for the one who asks. `Commands.asking` makes it.
+    `at` is the address of this service that received the command, `agent` the name of the agent
+    there (empty for the default one), `lang` the language of the request; `admin` says whether the
+    caller may use commands for admins. `Commands.asking` creates it.
     """
 
     principal: JID | None = None
     at: JID | None = None
+    agent: str = ""
     lang: str | None = None
     admin: bool = False
 
 
 OPERATOR = Asking(admin=True)
-"""Who can open the data directory may do everything."""
+"""The operator: a user who can open the data directory may run every command."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a command says: a text for people, and the same as a value, one row or several."""
+class CommandResult(msgspec.Struct, frozen=True):
+    """The result of a command: a text for people, and the same as a value, one row or several."""
 
     text: str
     value: Value = None
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked for: one sentence for the one who asked.
+    """A command cannot be executed; the message is one sentence for the caller.
 
-    `param` names the parameter to blame, if it is one.
+    `param` is the name of the invalid parameter, if there is one.
     """
 
     def __init__(self, sentence: str, param: str | None = None) -> None:
-        """Take the sentence, and the name of the parameter."""
+        """Create the error from the sentence and the name of the parameter."""
         super().__init__(sentence)
         self.param = param
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a command that takes nothing."""
+    """The parameters of a command that has none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outline(Generic[P]):
-    """All of a command but who does it: what help, forms and the command line are made from.
+    """The definition of a command without its implementation: the source of help, forms and the
+    command line.
 
     Attributes:
         name: one word, in lower case; the slash command is `/name`.
-        title: what a menu shows.
+        title: the text in a menu.
         about: one line on what it does, without a full stop.
-        params: a Struct with `forbid_unknown_fields`, whose fields say with
-            `Annotated[…, msgspec.Meta(title=…, description=…)]` what they are.
-        who: whom it is for. For anybody else it does not exist.
-        verbatim: a value of the first parameter, and the parameter that then takes all that
-            follows in the chat, as it stands.
+        params: a Struct with `forbid_unknown_fields`, whose fields are described with
+            `Annotated[…, msgspec.Meta(title=…, description=…)]`.
+        who: who may use it. For anybody else it does not exist.
+        verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
+            message unchanged.
     """
 
     name: str
@@ -86,7 +90,7 @@ class Outline(Generic[P]):
     about: str
     params: type[P]
     who: Who = "everybody"
-    verbatim: tuple[str, str] | None = None
+    verbatim: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -98,30 +102,35 @@ class Outline(Generic[P]):
 
     @cached_property
     def readers(self) -> Mapping[str, Reader]:
-        """How the text of each parameter becomes its value, in the order of the parameters."""
+        """The reader that converts the text of each parameter to its value, in the order of the
+        parameters.
+        """
         declared = types.type_info(self.params)
-        assert isinstance(declared, types.StructType), f"{self.params} is no Struct"
+        assert isinstance(declared, types.StructType), f"{self.params} is not a Struct"
         return {field.encode_name: reader_of(field.type) for field in declared.fields}
 
     def read(self, texts: Iterable[tuple[str, str]] = (), json: bytes | str | None = None) -> P:
-        """The parameters, from (name, text) pairs, or from one JSON object, or both.
+        """Return the parameters, from (name, text) pairs, or from one JSON object, or both.
 
-        A name that comes more than once is an array. Raises CommandError, naming the parameter.
+        A name that occurs more than once becomes an array. Raises CommandError with the name of the
+        parameter.
         """
         try:
             return fill(self.params, self.readers, texts, json)
         except InvalidParam as error:
-            raise CommandError(self._mended(error), error.name) from None
+            raise CommandError(self._without_pattern(error), error.name) from None
 
-    def _mended(self, error: InvalidParam) -> str:
-        """What is wrong; a pattern, which only programs read, gives way to what is described."""
+    def _without_pattern(self, error: InvalidParam) -> str:
+        """Return what is wrong, with the description of the parameter in place of a pattern, which
+        only programs read.
+        """
         described = self.schema["properties"].get(error.name, {}).get("description", "")
         if described and "matching regex" in str(error):
-            return f"{error.name} is not as it has to be written: {described}"
+            return f"{error.name} is not valid: {described}"
         return f"{str(error).rstrip('.')}."
 
     def done_by(self, run: "Run[P]") -> "Command[P]":
-        """The command, when `run` does the work."""
+        """Return the command that `run` implements."""
         return Command(
             name=self.name,
             title=self.title,
@@ -133,13 +142,13 @@ class Outline(Generic[P]):
         )
 
 
-Run: TypeAlias = Callable[[Asking, P], Awaitable[Answer]]
-"""Does the work of a command. Raises CommandError."""
+Run: TypeAlias = Callable[[Asking, P], Awaitable[CommandResult]]
+"""Implements a command. Raises CommandError."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Command(Outline[P]):
-    """A command; `run` does its work."""
+    """A command; `run` implements it."""
 
     run: Run[P]
 
@@ -149,19 +158,26 @@ AnyCommand: TypeAlias = Command[Any]
 
 
 class Commands:
-    """Every command of a service, by name, and who may use it.
+    """All commands of a service, by name, and who may use them.
 
-    A name can stand for two commands: one for everybody, and another in its place for admins.
+    A name can belong to two commands: one for everybody, and another one for admins in its place.
 
     Args:
         commands: the commands.
         admins: the bare JIDs of the admins.
+        agent_at: returns the name of the agent at an address of this service.
 
     Raises:
         ValueError: two commands for the same people have one name.
     """
 
-    def __init__(self, commands: Iterable[AnyCommand], admins: Iterable[JID] = ()) -> None:
+    def __init__(
+        self,
+        commands: Iterable[AnyCommand],
+        admins: Iterable[JID] = (),
+        agent_at: Callable[[JID], str] = lambda at: at.local or "",
+    ) -> None:
+        self._agent_at = agent_at
         self.admins = frozenset(jid.bare for jid in admins)
         self._for_all: dict[str, AnyCommand] = {}
         self._for_admins: dict[str, AnyCommand] = {}
@@ -172,18 +188,21 @@ class Commands:
             known[command.name] = command
 
     def asking(self, principal: JID, at: JID | None = None, lang: str | None = None) -> Asking:
-        """Who asks, when a principal does; `at` is the address of ours that was written to."""
+        """Return the context of a principal that calls a command; `at` is the address that received
+        it.
+        """
         bare = principal.bare
-        return Asking(principal=bare, at=at, lang=lang, admin=bare in self.admins)
+        agent = "" if at is None else self._agent_at(at)
+        return Asking(principal=bare, at=at, agent=agent, lang=lang, admin=bare in self.admins)
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
-        """The commands that are there for the one who asks, in the order they were given."""
+        """Return the commands that the caller may use, in the order of definition."""
         if not asking.admin:
             return tuple(self._for_all.values())
         return tuple({**self._for_all, **self._for_admins}.values())
 
     def get(self, name: str, asking: Asking) -> AnyCommand | None:
-        """A command by its name; None if there is none, as far as the one who asks is concerned."""
+        """Return a command by its name; None if the caller has no such command."""
         if asking.admin and name in self._for_admins:
             return self._for_admins[name]
         return self._for_all.get(name)

@@ -1,4 +1,4 @@
-"""What everybody may ask of an agent: what it understands and can do, whether it is there."""
+"""Commands for everybody: help, skills, ping, and opting out of messages."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Protocol
@@ -6,10 +6,10 @@ from typing import Annotated, Protocol
 import msgspec
 
 from component.commands.definition import (
-    Answer,
     AnyCommand,
     Asking,
     CommandError,
+    CommandResult,
     NoParams,
     Outline,
 )
@@ -19,66 +19,73 @@ from xep.jid import JID
 
 _SKILLS_SHOWN = 50
 _LONGEST_LINE = 200
+_WITHOUT_SLASH = "You can also send help without the slash."
 
 
 class Contacts(Protocol):
-    """Who wants to hear nothing more. The methods raise StorageError."""
+    """The contacts that opted out of messages. The methods raise StorageError."""
 
     async def stop(self, agent: JID, contact: JID) -> None:
-        """The contact wants to hear nothing more from the agent but answers."""
+        """Record that the contact wants only answers from the agent."""
 
     async def start(self, agent: JID, contact: JID) -> None:
-        """The contact wants to hear from the agent again."""
+        """Record that the contact wants all messages from the agent again."""
 
 
 class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to explain."""
+    """The parameters of help."""
 
     command: Annotated[
-        str, msgspec.Meta(title="Command", description="Explain this one; all unless given.")
+        str,
+        msgspec.Meta(
+            title="Command", description="Command to explain. Default: list all commands."
+        ),
     ] = ""
 
 
 class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which skills."""
+    """The parameters of skills."""
 
     words: Annotated[
         tuple[str, ...],
-        msgspec.Meta(title="Words", description="Only skills in which all of these occur."),
+        msgspec.Meta(title="Words", description="Only skills that match all these words."),
     ] = ()
 
 
-class About(msgspec.Struct, frozen=True):
-    """A command, as help tells of it."""
+class CommandHelp(msgspec.Struct, frozen=True):
+    """A command in the help text."""
 
     name: str
     about: str
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """A skill, as a list tells of it."""
+    """A skill in a list."""
 
     name: str
     title: str
     description: str
 
 
-HELP = Outline(name="help", title="Help", about="what I understand", params=HelpParams)
+HELP = Outline(name="help", title="Help", about="list my commands", params=HelpParams)
 SKILLS = Outline(
     name="skills",
     title="Skills",
-    about="what I can do for you; add words to search",
+    about="list what I can do for you; add words to search",
     params=SkillsParams,
 )
-PING = Outline(name="ping", title="Ping", about="whether I am here", params=NoParams)
+PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
 STOP = Outline(
     name="stop-contact",
     title="Stop contact",
-    about="I write to you no more, but answer what you ask",
+    about="stop me from writing to you first; I still answer you",
     params=NoParams,
 )
 START = Outline(
-    name="start-contact", title="Start contact", about="I may write to you again", params=NoParams
+    name="start-contact",
+    title="Start contact",
+    about="let me write to you first again",
+    params=NoParams,
 )
 
 
@@ -88,13 +95,13 @@ def everybody(
     view: Callable[[JID], View],
     contacts: Contacts | None = None,
 ) -> tuple[AnyCommand, ...]:
-    """The commands that are for everybody and about no task.
+    """Return the commands for everybody that are not about tasks.
 
     Args:
-        name: what the agent is called.
-        offered: the commands that are there for the one who asks.
+        name: the name of the agent.
+        offered: returns the commands that a caller may use.
         view: the skills that a principal sees.
-        contacts: who wants to hear nothing more; without it nobody can say so.
+        contacts: the contacts that opted out; without it the commands for that are missing.
     """
     found: list[AnyCommand] = [
         HELP.done_by(_Help(name, offered)),
@@ -112,18 +119,20 @@ class _Help:
         self._name = name
         self._offered = offered
 
-    async def __call__(self, asking: Asking, params: HelpParams) -> Answer:
+    async def __call__(self, asking: Asking, params: HelpParams) -> CommandResult:
         offered = self._offered(asking)
         if params.command:
             wanted = params.command.removeprefix("/").casefold()
             for command in offered:
                 if command.name == wanted:
-                    return Answer(_explained(command), About(command.name, command.about))
-            raise CommandError(f"I do not know /{wanted[:40]}.", "command")
+                    return CommandResult(
+                        _explained(command), CommandHelp(command.name, command.about)
+                    )
+            raise CommandError(f"There is no command /{wanted[:40]}.", "command")
         lines = [f"/{command.name} - {command.about}" for command in offered]
-        return Answer(
-            "\n".join((f"I am {self._name}. I understand:", *lines)),
-            [About(command.name, command.about) for command in offered],
+        return CommandResult(
+            "\n".join((f"I am {self._name}. These are my commands:", *lines, _WITHOUT_SLASH)),
+            [CommandHelp(command.name, command.about) for command in offered],
         )
 
 
@@ -141,24 +150,22 @@ class _Skills:
     def __init__(self, view: Callable[[JID], View]) -> None:
         self._view = view
 
-    async def __call__(self, asking: Asking, params: SkillsParams) -> Answer:
+    async def __call__(self, asking: Asking, params: SkillsParams) -> CommandResult:
         if asking.principal is None:
-            raise CommandError("Skills are shown to who asks over XMPP.")
+            raise CommandError("This works only over XMPP.")
         view = self._view(asking.principal)
         try:
             names = view.names(" ".join(params.words))
         except SearchError as error:
             raise CommandError(str(error), "words") from None
         if not names:
-            none = (
-                "No skill of yours matches that." if params.words else "There is no skill for you."
-            )
-            return Answer(none, ())
+            none = "No skill matches." if params.words else "There are no skills for you."
+            return CommandResult(none, ())
         shown = [skill for name in names[:_SKILLS_SHOWN] if (skill := view.get(name)) is not None]
         lines = [f"{skill.name} - {_first_line(skill.description)}" for skill in shown]
         if len(names) > len(lines):
             lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
-        return Answer(
+        return CommandResult(
             "\n".join(lines),
             [
                 Offered(skill.name, skill.title or "", _first_line(skill.description))
@@ -167,29 +174,29 @@ class _Skills:
         )
 
 
-async def _ping(_asking: Asking, _params: NoParams) -> Answer:
-    return Answer("pong")
+async def _ping(_asking: Asking, _params: NoParams) -> CommandResult:
+    return CommandResult("pong")
 
 
 class _Contact:
     def __init__(self, contacts: Contacts) -> None:
         self._contacts = contacts
 
-    async def stop(self, asking: Asking, _params: NoParams) -> Answer:
+    async def stop(self, asking: Asking, _params: NoParams) -> CommandResult:
         await self._contacts.stop(*_between(asking))
-        return Answer(
-            "I will not write to you any more, but answer what you ask. /start-contact takes it"
-            " back. Work of yours goes on: /tasks shows it."
+        return CommandResult(
+            "I will not write to you first any more, but I still answer you. Send /start-contact"
+            " to undo this. Your running tasks continue; /tasks lists them."
         )
 
-    async def start(self, asking: Asking, _params: NoParams) -> Answer:
+    async def start(self, asking: Asking, _params: NoParams) -> CommandResult:
         await self._contacts.start(*_between(asking))
-        return Answer("I will write to you again when there is something to say.")
+        return CommandResult("I may write to you first again.")
 
 
 def _between(asking: Asking) -> tuple[JID, JID]:
     if asking.principal is None or asking.at is None:
-        raise CommandError("Only who asks over XMPP can say so.")
+        raise CommandError("This works only over XMPP.")
     return asking.at, asking.principal
 
 

@@ -1,4 +1,4 @@
-"""How a persona of one's own is made in the chat: three questions, each answered by a message."""
+"""Creates a persona in the chat: three questions, each answered by a message."""
 
 from typing import Final, Protocol
 
@@ -6,14 +6,14 @@ import msgspec
 
 from component.memory.packages import PersonaError
 from component.memory.persona_drafts import Draft
-from component.memory.persona_text import LONGEST_TEXT, TEXTS, Written
+from component.memory.persona_text import LONGEST_TEXT, TEXTS, PersonaText
 from xep.binding.escaping import without_forbidden
 from xep.jid import JID
 
 _QUESTIONS: Final = (
-    "Who is it to be, and what is it to do for you?",
-    "How is it to speak? Its tone, style, quirks.",
-    "Which rules is it to keep to?",
+    "Who should it be, and what should it do for you?",
+    "How should it speak? Describe its tone, style and quirks.",
+    "Which rules should it follow?",
 )
 _NOTHING: Final = "-"
 _AS_IT_IS: Final = "="
@@ -22,62 +22,62 @@ _LONGEST_DESCRIPTION: Final = 100
 
 
 class Own(Protocol):
-    """Personas of people's own: `component.memory.own_personas.OwnPersonas`.
+    """The personas that people create: `component.memory.own_personas.OwnPersonas`.
 
-    Everything raises PersonaError and StorageError.
+    All methods raise PersonaError and StorageError.
     """
 
     @property
     def allowed(self) -> bool:
-        """Whether people may have any."""
+        """Whether people may create personas."""
 
-    async def save(self, agent: str, who: JID, written: Written) -> None:
-        """Keep one."""
+    async def save(self, agent: str, who: JID, written: PersonaText) -> None:
+        """Store a persona."""
 
-    async def get(self, agent: str, who: JID, id_: str) -> Written:
-        """One that somebody has made."""
+    async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
+        """Return a persona of a person."""
 
 
 class Drafts(Protocol):
-    """What is being asked about: `component.memory.persona_drafts.Drafts`.
+    """The drafts of personas in progress: `component.memory.persona_drafts.Drafts`.
 
-    All raise StorageError.
+    All methods raise StorageError.
     """
 
     async def get(self, agent: str, who: JID) -> Draft | None:
-        """What somebody is being asked about."""
+        """Return the draft of a person."""
 
     async def put(self, agent: str, who: JID, draft: Draft) -> None:
-        """Keep it."""
+        """Store a draft."""
 
     async def drop(self, agent: str, who: JID) -> bool:
-        """Ask no more; whether somebody was being asked."""
+        """Delete a draft; return whether there was one."""
 
 
 class PersonaDialogue:
-    """The questions. A person is asked about one persona at a time, by one agent."""
+    """Asks the questions. A person has one draft at a time with each agent."""
 
     def __init__(self, own: Own, drafts: Drafts) -> None:
-        """Take where answers are kept, and where the persona goes in the end."""
+        """Create the dialogue on the personas and the drafts."""
         self._own = own
         self._drafts = drafts
 
     async def begin(self, agent: str, who: JID, id_: str, name: str, *, edits: bool) -> str:
-        """Begin to ask; returns the first question. What was asked before is asked no more.
+        """Start a draft; return the first question. It replaces an earlier draft.
 
-        Raises PersonaError: there is no such persona to edit. Raises StorageError.
+        Raises PersonaError: the persona to edit does not exist. Raises StorageError.
         """
         draft = Draft(id=id_, name=name, edits=edits)
         question = await self._question(agent, who, draft)
         await self._drafts.put(agent, who, draft)
-        keeps = f" {_AS_IT_IS} keeps what there is," if edits else ""
+        keeps = f" {_AS_IT_IS} keeps the current text," if edits else ""
         return (
-            f"Three questions about {name}. Answer each in a message:{keeps} {_NOTHING} leaves it"
-            f" out, /persona cancel ends this.\n\n{question}"
+            f"Three questions about {name}. Answer each in a message:{keeps} {_NOTHING} leaves"
+            f" the text empty, and /persona cancel cancels.\n\n{question}"
         )
 
     async def answered(self, agent: str, who: JID, text: str) -> str | None:
-        """Take an answer; returns what to say to it, or None if nothing was asked.
+        """Process an answer; return the reply, or None if there is no draft.
 
         Raises StorageError.
         """
@@ -89,7 +89,8 @@ class PersonaDialogue:
         said = text.strip()
         if len(said) > LONGEST_TEXT:
             return (
-                f"That has {len(said)} characters, and {LONGEST_TEXT} are the most. Say it shorter."
+                f"That has {len(said)} characters; the maximum is {LONGEST_TEXT}. Please"
+                " shorten it."
             )
         draft = msgspec.structs.replace(draft, answers=(*draft.answers, said))
         try:
@@ -99,13 +100,13 @@ class PersonaDialogue:
                 return question
             made = await self._save(agent, who, draft)
         except PersonaError as error:
-            made = f"{error} So nothing has been {'changed' if draft.edits else 'made'}."
-        # Last, so that whoever is interrupted before can give the last answer again.
+            made = f"{error} So nothing has been {'changed' if draft.edits else 'created'}."
+        # Last, so that after an interruption the person can give the last answer again.
         await self._drafts.drop(agent, who)
         return made
 
     async def cancel(self, agent: str, who: JID) -> bool:
-        """Ask no more; whether somebody was being asked. Raises StorageError."""
+        """Delete the draft; return whether there was one. Raises StorageError."""
         return await self._drafts.drop(agent, who)
 
     async def _question(self, agent: str, who: JID, draft: Draft) -> str:
@@ -124,15 +125,17 @@ class PersonaDialogue:
             before = await self._own.get(agent, who, draft.id)
         answers = dict(zip(TEXTS, draft.answers, strict=False))
         await self._own.save(agent, who, changed(before, draft.id, draft.name, answers))
-        done = "is changed" if draft.edits else "is made"
-        return f"{draft.name} {done}. /persona {draft.id} takes it on."
+        done = "is changed" if draft.edits else "is created"
+        return f"{draft.name} {done}. Send /persona {draft.id} to use it."
 
 
-def changed(before: Written | None, id_: str, name: str, answers: dict[str, str]) -> Written:
-    """A persona as it is with these answers, by the name of the text: `-` and nothing leave it
-    empty, `=` as it was.
+def changed(
+    before: PersonaText | None, id_: str, name: str, answers: dict[str, str]
+) -> PersonaText:
+    """Return a persona changed by these answers, which are keyed by the name of the text: `-` and
+    an empty answer clear the text, `=` keeps it.
     """
-    old = before or Written(id=id_, name=name)
+    old = before or PersonaText(id=id_, name=name)
     texts = {
         kind: getattr(old, kind) if said == _AS_IT_IS else "" if said == _NOTHING else said
         for kind, said in answers.items()
@@ -144,6 +147,6 @@ def changed(before: Written | None, id_: str, name: str, answers: dict[str, str]
 
 
 def _described(identity: str) -> str:
-    """One line on who it is."""
+    """Return a one-line description from the text on who it is."""
     line = " ".join(identity.strip().partition("\n")[0].split())
     return line if len(line) <= _LONGEST_DESCRIPTION else line[: _LONGEST_DESCRIPTION - 1] + "…"

@@ -1,5 +1,5 @@
-"""The command about personas: which one an agent has for somebody, and those that people make for
-themselves. It asks no model.
+"""The command about personas: shows and chooses an agent's persona, and manages those that people
+create. It uses no model.
 """
 
 from collections.abc import Callable
@@ -7,52 +7,54 @@ from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 
-from component.commands.definition import Answer, AnyCommand, Asking, CommandError, Outline
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.persona_dialogue import Own, PersonaDialogue, changed
 from component.memory.packages import Persona, PersonaError
-from component.memory.persona_text import VERBS, Written, exported, id_of
+from component.memory.persona_text import VERBS, PersonaText, exported, id_of
 from xep.jid import JID
 
 _HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"
 
 
 class Personas(Protocol):
-    """Characters to choose from: `component.memory.personas.Personas`. All raise StorageError."""
+    """The personas to choose from: `component.memory.personas.Personas`. All methods raise
+    StorageError.
+    """
 
     async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
-        """Those that somebody may choose, their own first."""
+        """Return the personas that a person may choose, their own first."""
 
     async def active(self, agent: str, who: JID) -> Persona | None:
-        """The one that is chosen."""
+        """Return the chosen persona."""
 
     async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
         """Choose one. Raises PersonaError."""
 
 
 class OwnPersonas(Own, Protocol):
-    """Those of people's own: `component.memory.own_personas.OwnPersonas`.
+    """The personas that people create: `component.memory.own_personas.OwnPersonas`.
 
-    All raise PersonaError and StorageError.
+    All methods raise PersonaError and StorageError.
     """
 
     async def may_make(self, agent: str, who: JID, id_: str) -> None:
-        """Raise PersonaError if somebody cannot make one more, with this id."""
+        """Raise PersonaError if a person cannot create another persona, with this id."""
 
     async def has(self, agent: str, who: JID, id_: str) -> bool:
-        """Whether somebody has made one with this id."""
+        """Return whether a person has created a persona with this id."""
 
     async def remove(self, agent: str, who: JID, id_: str) -> bool:
-        """Remove one; whether there was one."""
+        """Remove a persona; return whether it existed."""
 
-    async def read(self, text: str) -> Written:
-        """Read one that is imported."""
+    async def read(self, text: str) -> PersonaText:
+        """Parse an imported persona."""
 
     def may_share(self) -> None:
-        """Raise PersonaError if nothing is exported or imported here."""
+        """Raise PersonaError if export and import are disabled."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A persona in a list. `own` says that the one who asks has made it."""
+    """A persona in a list. `own` says that the caller has created it."""
 
     id: str
     name: str
@@ -79,52 +81,52 @@ def _lines(title: str, description: str) -> Any:
 
 
 class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which persona, and what is to be done about it."""
+    """The parameters of the command."""
 
     persona: Annotated[
         str,
         msgspec.Meta(
             title="Persona",
-            description="The one to take on; or list, reset (back to none), create, edit, delete,"
-            " export, import, cancel.",
+            description="Persona to use; or list, reset (use none), create, edit, delete, export,"
+            " import or cancel.",
         ),
     ] = ""
     name: Annotated[
         tuple[str, ...],
         msgspec.Meta(
-            title="Name", description="Which of your own to create, edit, delete or export."
+            title="Name", description="Name of your own persona to create, edit, delete or export."
         ),
     ] = ()
     role: Annotated[
         str,
         _lines(
             "Who it is",
-            "With create and edit. You are asked in the chat if you leave this and the next two"
-            " empty; - takes away what there is.",
+            "With create and edit: who the persona is. If you leave this and the next two empty,"
+            " I ask you in the chat; - removes the current text.",
         ),
     ] = ""
     style: Annotated[str, _lines("How it speaks", "With create and edit.")] = ""
     rules: Annotated[str, _lines("Its rules", "With create and edit.")] = ""
-    toml: Annotated[str, _lines("TOML", "With import: what export has given.")] = ""
+    toml: Annotated[str, _lines("TOML", "With import: the text that export has printed.")] = ""
 
 
 PERSONA = Outline(
     name="persona",
     title="Persona",
-    about="which character I have for you; list, a name, reset, or create and a name",
+    about="choose my character: list, a name, reset, or create and a name",
     params=PersonaParams,
-    verbatim=("import", "toml"),
+    verbatim={"import": "toml"},
 )
 
 
 class PersonaCommands:
-    """The command.
+    """The command about personas.
 
     Args:
-        personas: characters to choose from.
-        own: those that people make.
-        dialogue: asks people what theirs is to be.
-        whose: the agent and the person that a command is about. Raises CommandError.
+        personas: the personas to choose from.
+        own: the personas that people create.
+        dialogue: asks people for the texts of their persona.
+        whose: returns the agent and the person of a command. Raises CommandError.
     """
 
     def __init__(
@@ -140,10 +142,10 @@ class PersonaCommands:
         self._whose = whose
 
     def commands(self) -> tuple[AnyCommand, ...]:
-        """All of them."""
+        """Return all of them."""
         return (PERSONA.done_by(self._persona),)
 
-    async def _persona(self, asking: Asking, params: PersonaParams) -> Answer:
+    async def _persona(self, asking: Asking, params: PersonaParams) -> CommandResult:
         agent, who = self._whose(asking)
         said = params.persona.strip()
         verb, name = said.casefold(), " ".join(" ".join(params.name).split())
@@ -166,22 +168,22 @@ class PersonaCommands:
                     return await self._import(agent, who, params.toml)
                 case "cancel":
                     asked = await self._dialogue.cancel(agent, who)
-                    return Answer("I ask no more." if asked else "I was not asking you anything.")
+                    return CommandResult("Cancelled." if asked else "There is nothing to cancel.")
                 case _:
                     wanted = None if verb == "reset" else f"{said} {name}".strip()
                     chosen = await self._personas.choose(agent, who, wanted)
         except PersonaError as error:
             blamed = "toml" if verb == "import" else "name" if verb in VERBS else "persona"
             raise CommandError(str(error), blamed) from None
-        return Answer(f"From now on I am {_title(chosen)}.")
+        return CommandResult(f"I am now {_title(chosen)}.")
 
-    async def _show(self, agent: str, who: JID) -> Answer:
+    async def _show(self, agent: str, who: JID) -> CommandResult:
         active = await self._personas.active(agent, who)
         if active is None:
-            return Answer("I am myself. /persona list shows who else I can be.")
-        return Answer(f"I am {_title(active)}.")
+            return CommandResult("I am myself. /persona list shows who else I can be.")
+        return CommandResult(f"I am {_title(active)}.")
 
-    async def _list(self, agent: str, who: JID) -> Answer:
+    async def _list(self, agent: str, who: JID) -> CommandResult:
         active = await self._personas.active(agent, who)
         found = [
             Chosen(
@@ -195,61 +197,66 @@ class PersonaCommands:
             for each in await self._personas.list(agent, who)
         ]
         if not found:
-            more = " /persona create and a name makes one." if self._own.allowed else ""
-            return Answer(f"There are no personas to choose from.{more}", ())
-        return Answer("\n".join(("Personas:", *map(_line, found))), found)
+            more = " Send /persona create and a name to create one." if self._own.allowed else ""
+            return CommandResult(f"There are no personas.{more}", ())
+        return CommandResult("\n".join(("Personas:", *map(_line, found))), found)
 
-    async def _create(self, agent: str, who: JID, name: str, params: PersonaParams) -> Answer:
+    async def _create(
+        self, agent: str, who: JID, name: str, params: PersonaParams
+    ) -> CommandResult:
         id_ = id_of(name)
         if await self._own.has(agent, who, id_):
-            raise PersonaError(f"You have a persona {id_!r} already: /persona edit {id_}")
+            raise PersonaError(
+                f"You already have a persona {id_!r}. To change it, send /persona edit {id_}"
+            )
         await self._own.may_make(agent, who, id_)
         answers = _answers(params)
         if not answers:
-            return Answer(await self._dialogue.begin(agent, who, id_, name, edits=False))
+            return CommandResult(await self._dialogue.begin(agent, who, id_, name, edits=False))
         await self._own.save(agent, who, changed(None, id_, name, answers))
-        return Answer(f"{name} is made. /persona {id_} takes it on.")
+        return CommandResult(f"{name} is created. Send /persona {id_} to use it.")
 
-    async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> Answer:
+    async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> CommandResult:
         before = await self._own.get(agent, who, await self._own_id(agent, who, name))
         answers = _answers(params)
         if not answers:
-            return Answer(
+            return CommandResult(
                 await self._dialogue.begin(agent, who, before.id, before.name, edits=True)
             )
         await self._own.save(agent, who, changed(before, before.id, before.name, answers))
-        return Answer(f"{before.name} is changed. /persona {before.id} takes it on.")
+        return CommandResult(f"{before.name} is changed. Send /persona {before.id} to use it.")
 
-    async def _delete(self, agent: str, who: JID, name: str) -> Answer:
+    async def _delete(self, agent: str, who: JID, name: str) -> CommandResult:
         id_ = await self._own_id(agent, who, name)
         active = await self._personas.active(agent, who)
         if not await self._own.remove(agent, who, id_):
-            raise PersonaError(f"You have made no persona {id_!r}.")
+            raise PersonaError(f"You have no persona {id_!r} of your own.")
         if active is None or not active.own or active.id != id_:
-            return Answer(f"{id_} is gone.")
+            return CommandResult(f"{id_} is deleted.")
         now = await self._personas.choose(agent, who, None)
-        return Answer(f"{id_} is gone. From now on I am {_title(now)}.")
+        return CommandResult(f"{id_} is deleted. I am now {_title(now)}.")
 
-    async def _export(self, agent: str, who: JID, name: str) -> Answer:
+    async def _export(self, agent: str, who: JID, name: str) -> CommandResult:
         self._own.may_share()
         written = await self._own.get(agent, who, await self._own_id(agent, who, name))
         text = _HOW_TO_IMPORT + exported(written)
-        return Answer(text, Exported(written.id, text))
+        return CommandResult(text, Exported(written.id, text))
 
-    async def _import(self, agent: str, who: JID, toml: str) -> Answer:
+    async def _import(self, agent: str, who: JID, toml: str) -> CommandResult:
         self._own.may_share()
         if not toml.strip():
             raise PersonaError("Put the text of the persona after the command: /persona import …")
         written = await self._own.read(toml)
         if await self._own.has(agent, who, written.id):
             raise PersonaError(
-                f"You have a persona {written.id!r} already: /persona delete {written.id} first."
+                f"You already have a persona {written.id!r}. Send /persona delete {written.id}"
+                " first."
             )
         await self._own.save(agent, who, written)
-        return Answer(f"{written.name} is here. /persona {written.id} takes it on.")
+        return CommandResult(f"{written.name} is imported. Send /persona {written.id} to use it.")
 
     async def _own_id(self, agent: str, who: JID, name: str) -> str:
-        """The id that a name stands for, among those that somebody has made."""
+        """Return the id of a persona of a person, by its name."""
         wanted = name.casefold()
         for each in await self._personas.list(agent, who):
             if each.own and wanted in (each.id, each.name.casefold()):
@@ -258,7 +265,7 @@ class PersonaCommands:
 
 
 def _check_together(verb: str, name: str, params: PersonaParams) -> None:
-    """Raise CommandError for what does not go together, naming the parameter."""
+    """Raise CommandError for parameters that cannot be combined, with the name of one."""
     if verb in ("create", "edit", "delete", "export") and not name:
         raise CommandError(f"Say which one: /persona {verb} study-buddy", "name")
     if verb in ("", "list", "reset", "import", "cancel") and name:
@@ -271,7 +278,7 @@ def _check_together(verb: str, name: str, params: PersonaParams) -> None:
 
 
 def _answers(params: PersonaParams) -> dict[str, str]:
-    """What was given in place of answers, by the name of the text."""
+    """Return the answers given as parameters, keyed by the name of the text."""
     given = {
         "identity": params.role.strip(),
         "personality": params.style.strip(),

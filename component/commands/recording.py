@@ -1,19 +1,19 @@
-"""Commands of admins and operators, each with a line in the record."""
+"""Writes an audit event for each command of an admin or operator."""
 
 import dataclasses
 from collections.abc import Iterable
 
-from component.audit.protocol import Event, Recorder
-from component.commands.definition import Answer, AnyCommand, Asking, P, Run
+from component.audit.protocol import AuditEvent, Recorder
+from component.commands.definition import AnyCommand, Asking, CommandResult, P, Run
 
 _OPERATOR = "operator"
-"""Who asks on the machine itself is nobody on XMPP."""
+"""The operator of the machine has no XMPP address."""
 
 
 def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCommand, ...]:
-    """The same commands, which record who of the admins gave them and what came of it.
+    """Return commands that do the same, and record which admin called them and the outcome.
 
-    What an admin does as everybody could, with things of their own, is not recorded here.
+    Commands about an admin's own things, which everybody can use, are not recorded here.
     """
     return tuple(
         dataclasses.replace(command, run=_recorded(command, command.run, recorder))
@@ -22,7 +22,7 @@ def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCom
 
 
 def _recorded(command: AnyCommand, run: Run[P], recorder: Recorder) -> Run[P]:
-    async def run_and_record(asking: Asking, params: P) -> Answer:
+    async def run_and_record(asking: Asking, params: P) -> CommandResult:
         task = str(getattr(params, "task", None) or "")
         if not asking.admin or not (command.who == "admin" or asking.principal is None or task):
             return await run(asking, params)
@@ -32,7 +32,7 @@ def _recorded(command: AnyCommand, run: Run[P], recorder: Recorder) -> Run[P]:
             outcome = "done"
         finally:
             recorder.record(
-                Event(
+                AuditEvent(
                     kind="admin",
                     outcome=outcome,
                     principal=_OPERATOR if asking.principal is None else str(asking.principal),

@@ -1,16 +1,16 @@
-"""What commands say of tasks: rows and sheets for programs, and the same in words."""
+"""Task results of commands: rows and sheets for programs, and the same in words."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
-from component.tasks.kept import Bounds
-from xep.file_sharing import FileSharing
+from component.tasks.files import text_of
+from component.tasks.retention import Bounds
 from xep.fluux_agent.task import Task
 
 _LONGEST_TEXT = 2000
-"""Characters of one output that a person is shown; programs get all."""
+"""Characters of one output that are shown to a person; programs get all."""
 
 
 class TaskLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,7 +27,7 @@ class TaskLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """An artifact of a task; a file that is given by reference has its address for a text."""
+    """An artifact of a task; the text of a file given by reference is its address."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class TaskSheet(TaskLine, frozen=True, kw_only=True, omit_defaults=True):
-    """A task whole."""
+    """A whole task."""
 
     revision: int
     requester: str | None = None
@@ -52,7 +52,7 @@ class TaskSheet(TaskLine, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def line_of(task: Task, principal: str | None = None) -> TaskLine:
-    """A task in a list. `principal` is whose it is, where that is worth saying."""
+    """Return a task in a list. `principal` is its principal, if that should be shown."""
     progress = task.progress
     return TaskLine(
         id=task.id,
@@ -74,7 +74,7 @@ def sheet_of(
     requester: str | None = None,
     at: str | None = None,
 ) -> TaskSheet:
-    """A task whole; `requester` asked for it `at` an address of ours."""
+    """Return a whole task; `requester` requested it `at` an address of the component."""
     outputs = task.result.outputs if task.result else task.outputs
     failure = task.failure
     question = None
@@ -91,10 +91,7 @@ def sheet_of(
         deadline=task.deadline,
         retain_until=task.retain_until,
         question=question,
-        outputs=tuple(
-            Piece(one.name, one.type, one.text if one.file is None else _where(one.file))
-            for one in outputs
-        ),
+        outputs=tuple(Piece(one.name, one.type, text_of(one)) for one in outputs),
         is_error=task.result is not None and task.result.is_error,
         failure=None if failure is None else " ".join(one.text for one in failure.texts[:1]),
         conditions=() if failure is None else tuple(one.xml.local for one in failure.conditions),
@@ -102,12 +99,8 @@ def sheet_of(
     )
 
 
-def _where(file: FileSharing) -> str:
-    return " ".join(url.target for url in file.sources.urls)
-
-
-def told_line(line: TaskLine) -> str:
-    """A task of a list in words."""
+def task_line_text(line: TaskLine) -> str:
+    """Return a task of a list in words."""
     parts = [line.id, line.skill, line.state]
     if line.fraction is not None:
         parts.append(f"{line.fraction:.0%}")
@@ -120,28 +113,28 @@ def told_line(line: TaskLine) -> str:
     return " ".join(parts)
 
 
-def told_sheet(sheet: TaskSheet) -> str:
-    """A whole task in words."""
-    return "\n".join(_told(sheet))
+def task_text(sheet: TaskSheet) -> str:
+    """Return a whole task in words."""
+    return "\n".join(_task_lines(sheet))
 
 
-def _told(sheet: TaskSheet) -> Iterable[str]:
+def _task_lines(sheet: TaskSheet) -> Iterable[str]:
     yield f"Task {sheet.id}: {sheet.skill} is {sheet.state}."
     if sheet.principal:
         yield f"For {sheet.principal}."
     if sheet.created:
         changed = f", changed {when(sheet.updated)}" if sheet.updated else ""
-        yield f"Begun {when(sheet.created)}{changed}."
+        yield f"Started {when(sheet.created)}{changed}."
     if sheet.deadline:
         yield f"Deadline {when(sheet.deadline)}."
     if sheet.fraction is not None or sheet.doing:
         done = "" if sheet.fraction is None else f"{sheet.fraction:.0%} "
         yield f"Progress: {done}{sheet.doing or ''}".rstrip()
     if sheet.question:
-        yield f"It waits for an answer: {sheet.question}"
+        yield f"It is waiting for an answer: {sheet.question}"
     if sheet.failure is not None or sheet.conditions:
         why = sheet.failure or ", ".join(sheet.conditions)
-        yield f"Why: {why}"
+        yield f"Reason: {why}"
     for piece in sheet.outputs:
         text = piece.text
         if len(text) > _LONGEST_TEXT:
@@ -149,20 +142,20 @@ def _told(sheet: TaskSheet) -> Iterable[str]:
         yield f"{piece.name}: {text}"
 
 
-def told_kept(tasks: int, size: int, bounds: Bounds) -> str:
-    """What is kept of a principal's ended tasks, and what becomes of more."""
+def retention_text(tasks: int, size: int, bounds: Bounds) -> str:
+    """Return the retention of a principal's ended tasks, and the limits."""
     return (
-        f"I keep {tasks} of your ended tasks ({_told_bytes(size)}). When there are more than"
-        f" {bounds.tasks}, or more than {_told_bytes(bounds.bytes)} of them, I remove the oldest."
+        f"I store {tasks} of your ended tasks ({_size_text(size)}). When there are more than"
+        f" {bounds.tasks}, or more than {_size_text(bounds.bytes)} of them, I remove the oldest."
     )
 
 
-def _told_bytes(size: int) -> str:
+def _size_text(size: int) -> str:
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{-(-size // 1000)} kB"
 
 
 def span(seconds: int) -> str:
-    """A span of time in its two largest units, from seconds."""
+    """Return a span of time in its two largest units, from seconds."""
     parts: list[str] = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         amount, seconds = divmod(seconds, size)
@@ -172,5 +165,5 @@ def span(seconds: int) -> str:
 
 
 def when(moment: datetime) -> str:
-    """A moment in words, to the second."""
+    """Return a moment in words, to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,1 +1,1 @@
-"""XEP-0114 over anyio: connect, handshake, keepalive, reconnect, drain."""
+"""The stream over anyio: connect, handshake, keepalive, reconnect, drain (XEP-0114, RFC 6120)."""

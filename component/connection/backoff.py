@@ -26,10 +26,10 @@ class BackOff:
         self._ceiling = min_s
 
     def pause(self) -> float:
-        """The next pause, in seconds."""
+        """Return the next pause, in seconds."""
         self._ceiling = min(self._ceiling * 2, self._max)
         return self._min + self._draw() * (self._ceiling - self._min)
 
     def reset(self) -> None:
-        """Begin with the shortest pauses again."""
+        """Start with the shortest pauses again."""
         self._ceiling = self._min

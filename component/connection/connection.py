@@ -1,4 +1,4 @@
-"""The connection to the server, for ever: connect, serve, back off, connect again."""
+"""Keeps the connection to the server: connect, serve, back off, connect again."""
 
 import random
 from collections.abc import Callable
@@ -9,30 +9,31 @@ import structlog
 
 from component.connection.backoff import BackOff
 from component.connection.failure import ConnectionFailed
-from component.connection.handshake import open_stream
+from component.connection.link import link_for
 from component.connection.live import LiveStream, Receiver
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
 from component.connection.probe import Probes
-from component.connection.transport import connect
-from xep.component_stream import Event
+from component.connection.session import Opened
+from component.connection.transport import Transport, connect
 
 _log = structlog.get_logger("component.connection")
 
 _RESET: Final = ("silent", "not-reading")
 _STANDBY_S: Final = 5.0
-"""Longest pause while another process has our place: it is free the moment that one dies."""
-_STOPPED: Final = "The service stops."
+"""The longest pause while another process is connected, because we can connect as soon as
+it ends.
+"""
+_STOPPED: Final = "The service is stopping."
 
 
-class ComponentConnection:
-    """Keeps one component connected (XEP-0114).
+class Connection:
+    """Keeps one component (XEP-0114) or one client (RFC 6120) connected.
 
     Args:
-        options: where, as whom, how patiently.
-        outbox: what to send. It is kept over a reconnect: an answer made during an outage still
-            reaches who asked.
-        receiver: takes what arrives.
+        options: the server, the address to connect as, and timeouts.
+        outbox: the stanzas to send. They are kept across a reconnect, so an answer made during an
+        outage still reaches the requester. receiver: takes what arrives.
         draw: a number in [0, 1) for each pause before connecting again.
     """
 
@@ -50,8 +51,11 @@ class ComponentConnection:
         shortest, longest = options.reconnect_min_s, options.reconnect_max_s
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
-        self._probes = Probes(options.domain)
-        self._log = _log.bind(domain=options.domain)
+        self._link = link_for(options)
+        self._probes = Probes(options.address)
+        kind = "domain" if options.mode == "component" else "account"
+        self._log = _log.bind(**{kind: options.address})
+        self._in_session = False  # what the receiver was told last
         self._live: LiveStream | None = None
         self._scope = anyio.CancelScope()
         self._over: anyio.Event | None = None
@@ -67,10 +71,17 @@ class ComponentConnection:
         """Whether there is a stream whose handshake was accepted."""
         return self._live is not None
 
-    async def run(self) -> None:
-        """Connect, and whenever the connection is lost connect again, until closed or cancelled.
+    @property
+    def address(self) -> str:
+        """The address that the server knows us by: the component's domain, or the full address of
+        the client, once it is connected.
+        """
+        return self._probes.address
 
-        Nothing that a server or a network does ends it. It can be run once.
+    async def run(self) -> None:
+        """Connect, and reconnect whenever the connection is lost, until closed or cancelled.
+
+        No failure of a server or a network ends it. It can be run once.
         """
         over = self._over = anyio.Event()
         try:
@@ -78,6 +89,7 @@ class ComponentConnection:
                 while not self._closing:
                     reason = await self._serve_once()
                     if not self._closing:
+                        self._give_up_session(reason)
                         waits = self._standby if reason.code == "conflict" else self._back_off
                         pause = waits.pause()
                         self._report_down(reason, pause)
@@ -86,17 +98,17 @@ class ComponentConnection:
             over.set()
 
     def flush(self) -> None:
-        """Send what waits in the outbox as far as the kernel takes it now. Without a stream, and
-        when nothing waits, it does nothing.
+        """Send the contents of the outbox as far as the kernel accepts them now. Does nothing
+        without a stream or with an empty outbox.
         """
         if self._live is not None:
             self._live.flush()
 
     async def close(self, timeout_s: float) -> None:
-        """End `run`: send everything that waits, close the stream, wait for the server's close.
+        """End `run`: send everything that waits, close the stream, wait for the server to close it.
 
-        What is not done after ``timeout_s`` seconds is given up. Without a stream it ends at
-        once; what waits is then lost.
+        After ``timeout_s`` seconds it stops waiting. Without a stream it ends at once, and the
+        contents of the outbox are lost.
         """
         self._closing = True
         if self._over is None:
@@ -108,19 +120,22 @@ class ComponentConnection:
         self._scope.cancel()
         await self._over.wait()
 
+    async def acknowledged(self) -> None:
+        """Wait until the server has acknowledged everything sent so far, if the stream supports
+        that.
+        """
+        await self._link.acknowledged()
+
     async def _serve_once(self) -> ConnectionFailed:
-        """One connection from its first packet to its last; why it ended."""
+        """Run one connection until it ends; return why it ended."""
         try:
             transport = await connect(self._options)
         except ConnectionFailed as error:
             return error
         reason: ConnectionFailed | None = None
         try:
-            stream, events = await open_stream(transport, self._options)
-            live = LiveStream(
-                transport, stream, self._options, self._outbox, self._receiver, self._probes
-            )
-            reason = await self._live_through(live, events)
+            opened = await self._link.open(transport)
+            reason = await self._live_through(transport, opened)
         except ConnectionFailed as error:
             reason = error
         finally:
@@ -130,31 +145,66 @@ class ComponentConnection:
                 transport.close()
         return reason
 
-    async def _live_through(self, live: LiveStream, events: list[Event]) -> ConnectionFailed:
+    async def _live_through(self, transport: Transport, opened: Opened) -> ConnectionFailed:
         since = anyio.current_time()
-        self._report_up(since)
+        if not opened.resumed:
+            self._end_session(self._reason or "The session could not be resumed.")
+        self._report_up(since, resumed=opened.resumed)
+        if opened.lost:
+            self._report_lost(opened)
+        self._probes.address = opened.address
+        live = LiveStream(
+            transport, opened, self._options, self._outbox, self._receiver, self._probes
+        )
         self._live = live
+        self._in_session = True
         reason: ConnectionFailed | None = None
         try:
-            reason = await live.run(events)
+            reason = await live.run(opened.events)
         finally:
             self._live = None
             self._down_since = anyio.current_time()
             if self._down_since - since >= self._options.settled_s:
                 self._back_off.reset()
                 self._standby.reset()
-            gone = _STOPPED if self._closing or reason is None else str(reason)
-            self._receiver.disconnected(gone)
+            if opened.session.closed:
+                self._link.closed()
+            if self._closing or reason is None:
+                self._end_session(_STOPPED)
+            elif not self._link.resumable_s:
+                self._end_session(str(reason))
         return reason
 
-    # -- what the log says -----------------------------------------------------------------------
+    def _end_session(self, reason: str) -> None:
+        """Report to the receiver that the session is over, once."""
+        if self._in_session:
+            self._in_session = False
+            self._receiver.disconnected(reason)
 
-    def _report_up(self, now: float) -> None:
+    def _give_up_session(self, reason: ConnectionFailed) -> None:
+        """Wait for the session no longer than the server keeps it."""
+        since = self._down_since
+        if since is not None and anyio.current_time() - since > self._link.resumable_s:
+            self._end_session(str(reason))
+
+    def _report_lost(self, opened: Opened) -> None:
+        self._log.warning(
+            "the server did not acknowledge what was sent before the connection broke",
+            stanzas=len(opened.lost),
+            taken="none" if opened.lost_for_certain else "unknown",
+        )
+        self._receiver.undelivered(opened.lost, certain=opened.lost_for_certain)
+
+    # -- logging ---------------------------------------------------------------------------------
+
+    def _report_up(self, now: float, *, resumed: bool) -> None:
         facts: dict[str, object] = {}
         if self._attempts and self._down_since is not None:
             facts = {"down_s": round(now - self._down_since, 3), "attempts": self._attempts}
         if self._outbox.dropped > self._dropped:
             facts["dropped_stanzas"] = self._outbox.dropped - self._dropped
+        if resumed:
+            facts["resumed"] = True
         self._log.info("connected", host=self._options.host, port=self._options.port, **facts)
         self._dropped = self._outbox.dropped
         self._attempts = 0
@@ -173,11 +223,11 @@ class ComponentConnection:
             self._log.warning("not connected", reason=reason, **facts)
 
     def _full(self) -> None:
-        """More waits than may: the server does not read, or has been away for too long."""
+        """Handle a full outbox: the server does not read, or has been away for too long."""
         if self._live is not None:
             self._live.relieve()
         if self._outbox.over_bound and self._outbox.dropped == self._dropped:
             self._log.warning(
-                "too much waits to be sent: the oldest stanzas are dropped",
+                "too many bytes are waiting to be sent: the oldest stanzas are dropped",
                 waiting_bytes=self._outbox.waiting_bytes,
             )

@@ -1,6 +1,7 @@
 """From an open connection to an accepted handshake (XEP-0114 §3), and how a stream ends."""
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -9,19 +10,17 @@ from component.connection.failure import ConnectionFailed
 from component.connection.options import ConnectionOptions
 from component.connection.transport import Transport
 from xep.component_states import State
-from xep.component_stream import (
-    ComponentStream,
-    Event,
-    HandshakeAccepted,
-    StreamErrorReceived,
-    StreamFailed,
-)
-from xep.stream import Limits, StreamOpened
+from xep.component_stream import ComponentStream, ComponentStreamEvent, HandshakeAccepted
+from xep.stanza_stream import StreamErrorReceived, StreamFailed
+from xep.stream import StreamLimits, StreamOpened
+
+if TYPE_CHECKING:
+    from xep.client_stream import ClientStreamEvent
 
 
 async def open_stream(
     transport: Transport, options: ConnectionOptions
-) -> tuple[ComponentStream, list[Event]]:
+) -> tuple[ComponentStream, list[ComponentStreamEvent]]:
     """Open the stream and prove the secret.
 
     Returns the stream, ready for stanzas, and what the server sent right behind its acceptance.
@@ -29,12 +28,12 @@ async def open_stream(
     Raises:
         ConnectionFailed: the server refused, broke off, or did not answer in time.
     """
-    limits = Limits(options.max_stanza_bytes, options.max_depth, options.max_elements)
-    stream = ComponentStream(options.domain, options.secret, limits)
+    limits = StreamLimits(options.max_stanza_bytes, options.max_depth, options.max_elements)
+    stream = ComponentStream(options.address, options.secret, limits)
     with anyio.move_on_after(options.handshake_timeout_s):
         await say(transport, stream.open())
         while True:
-            events = stream.receive(await _hear(transport, options))
+            events = stream.receive(await hear(transport, options))
             for number, event in enumerate(events, 1):
                 if isinstance(event, StreamOpened):
                     # A server that refuses at once says so right behind its header.
@@ -47,8 +46,13 @@ async def open_stream(
     raise failure.handshake_timed_out(options)
 
 
-def ended_by(event: Event, options: ConnectionOptions, *, established: bool) -> ConnectionFailed:
-    """What it means that the server ended the stream with ``event``."""
+def ended_by(
+    event: "ComponentStreamEvent | ClientStreamEvent",
+    options: ConnectionOptions,
+    *,
+    established: bool,
+) -> ConnectionFailed:
+    """Return what it means that the server ended the stream with ``event``."""
     if isinstance(event, StreamErrorReceived):
         return failure.refused_by_server(options, event.error)
     if isinstance(event, StreamFailed):
@@ -65,7 +69,8 @@ async def say(transport: Transport, data: bytes) -> None:
         await transport.send(data)
 
 
-async def _hear(transport: Transport, options: ConnectionOptions) -> bytes:
+async def hear(transport: Transport, options: ConnectionOptions) -> bytes:
+    """Return what the server says next, before there is a session. Raises ConnectionFailed."""
     try:
         data = await transport.receive(options.read_bytes)
     except ConnectionFailed as error:

@@ -14,73 +14,85 @@ from component.connection.handshake import ended_by
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
 from component.connection.probe import REPEATS, Probes
+from component.connection.session import Opened, StreamEvent
 from component.connection.transport import Transport
-from xep.component_states import State
-from xep.component_stream import ComponentStream, StanzaReceived, StreamFailed
-from xep.component_stream import Event as StreamEvent
+from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import StanzaSkipped
 
-Event: TypeAlias = StanzaReceived | StanzaSkipped
+StanzaEvent: TypeAlias = StanzaReceived | StanzaSkipped
 
 _STANZAS: Final = (StanzaReceived, StanzaSkipped)
 _GRACE_S: Final = 1.0
 _SPACE: Final = " "
 _SLICE_S: Final = 0.001
-"""Seconds that are spent on reading ahead, at a time, while stanzas wait."""
+"""Seconds of reading ahead at a time, while stanzas wait."""
 _LONGEST_S: Final = 0.004
-"""Seconds until other tasks run, while stanzas wait and are handled."""
+"""Seconds until other tasks run, while waiting stanzas are handled."""
 _AHEAD_BYTES: Final = 16_384
-"""Most bytes that are read ahead at a time: they are parsed at once, while somebody may wait."""
+"""The maximum number of bytes that are read ahead at a time: they are parsed at once, while stanzas
+may wait.
+"""
 _MOST_WAITING: Final = 8192
-"""Stanzas that wait; while there are more, nothing is read, so that memory is bounded. Receivers
-bound by themselves what they keep of one sender, so that it is not reached.
+"""The maximum number of waiting stanzas; while there are more, nothing is read, so that memory is
+limited. Receivers limit the stanzas of each sender, so this is normally not reached.
 """
 
 
 class Receiver(Protocol):
-    """What takes in what the connection brings. None of its methods may wait, or raise."""
+    """Receives the events of the connection. None of its methods may wait or raise."""
 
     def connected(self) -> None:
-        """A stream is established: stanzas put into the outbox are sent from now on."""
+        """Note that a session has begun: stanzas in the outbox are sent from now on.
 
-    def received(self, events: Sequence[Event]) -> int | None:
-        """All that one read of the socket completed, in order.
+        It is not called again when the session is resumed on a new stream.
+        """
 
-        It may leave some of it for later and return how many stanzas wait. Then it is called again
-        soon, with what has arrived by then, if anything; when nothing waits any more, what was put
-        into the outbox is sent.
+    def received(self, events: Sequence[StanzaEvent]) -> int | None:
+        """Handle the events that one read of the socket completed, in order.
+
+        It may leave some of them for later and return how many stanzas wait. Then it is called
+        again soon, with events that have arrived by then, if any; when no stanza waits any more,
+        the outbox is sent.
         """
 
     def disconnected(self, reason: str) -> None:
-        """The stream is gone; ``reason`` is a sentence. Another is being made, unless closed."""
+        """Note that the session is over; ``reason`` is a sentence. A new one follows, unless
+        closed.
+        """
+
+    def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
+        """The server did not acknowledge these stanzas, and the session that they were sent in
+        cannot be resumed. If it is ``certain``, none was taken; otherwise some may have been.
+        """
 
 
 class LiveStream:
-    """Reads, writes and watches one established stream.
+    """Reads, writes and monitors one established stream.
 
-    Three tasks live inside `run`: one reads and hands over what it decoded, one sends what the
-    kernel would not take at once, one wakes when a keepalive or a probe is due.
+    `run` has three tasks: one reads and passes on the decoded events, one sends what the kernel did
+    not accept at once, one wakes when a keepalive or a probe is due.
 
     Args:
-        transport: the open connection; closing it is the caller's.
-        stream: the state machine after its handshake.
-        options: how patient to be.
-        outbox: what to send; started here, stopped when the stream ends.
-        receiver: takes what arrives.
-        probes: where probes come from.
+        transport: the open connection; the caller closes it.
+        opened: the session on it.
+        options: the time-outs.
+        outbox: the stanzas to send; started here, stopped when the stream ends.
+        receiver: receives the events.
+        probes: makes the probes.
     """
 
     def __init__(
         self,
         transport: Transport,
-        stream: ComponentStream,
+        opened: Opened,
         options: ConnectionOptions,
         outbox: Outbox,
         receiver: Receiver,
         probes: Probes,
     ) -> None:
         self._transport = transport
-        self._stream = stream
+        self._session = opened.session
+        self._resumed = opened.resumed
         self._options = options
         self._outbox = outbox
         self._receiver = receiver
@@ -94,8 +106,8 @@ class LiveStream:
         self._last_read = self._last_sent = anyio.current_time()
         self._probed_at: float | None = None
 
-    async def run(self, first: list[StreamEvent]) -> ConnectionFailed:
-        """Serve the stream until it ends, beginning with events that are already here.
+    async def run(self, first: Sequence[StreamEvent]) -> ConnectionFailed:
+        """Serve the stream until it ends, starting with events that were already received.
 
         Returns why it ended. An exception of the receiver is passed on.
         """
@@ -105,7 +117,8 @@ class LiveStream:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
                 self._outbox.held = True
-                self._receiver.connected()
+                if not self._resumed:
+                    self._receiver.connected()
                 self._outbox.held = False
                 self.flush()
                 self._hand_over(first)
@@ -114,33 +127,37 @@ class LiveStream:
                 await self._read()
                 tasks.cancel_scope.cancel()
         finally:
-            self._outbox.held = False  # the receiver may have failed meanwhile
+            self._outbox.held = False  # the receiver may have failed in the meantime
             self._outbox.on_put = _nothing
             self._outbox.stop()
         assert self._failure is not None
         return self._failure
 
     def flush(self) -> None:
-        """Send now what the kernel takes now; the rest follows by itself."""
+        """Send as much as the kernel accepts now; the rest follows automatically."""
         self._flush(anyio.current_time())
 
     def relieve(self) -> None:
-        """Too much waits: send what the kernel takes, and give the stream up if too much stays."""
+        """Relieve a full outbox: send what the kernel accepts, and end the stream if too much
+        stays.
+        """
         self.flush()
         if self._outbox.over_bound:
             self._outbox.stop()
             self._end(failure.not_reading(self._options, 2 * self._outbox.limit_bytes))
 
     def close(self) -> None:
-        """Send what waits, close the stream, and let `run` end when the server has closed too."""
+        """Send what waits, close the stream, and let `run` end when the server has closed
+        it too.
+        """
         self._closing = True
         self._wake.set()
 
     # -- reading ---------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        transport, stream, size = self._transport, self._stream, self._options.read_bytes
-        ran = 0.0  # when other tasks had the chance to run
+        transport, session, size = self._transport, self._session, self._options.read_bytes
+        ran = 0.0  # when other tasks last had the chance to run
         try:
             while self._failure is None:
                 if self._waiting:
@@ -153,7 +170,7 @@ class LiveStream:
                     ran = perf_counter()
                     self._last_read = anyio.current_time()
                     self._probed_at = None
-                    self._hand_over(stream.receive(data))
+                    self._hand_over(session.receive(data))
                 else:
                     self._end(failure.closed(self._options, established=True))
         except ConnectionFailed as error:
@@ -162,10 +179,10 @@ class LiveStream:
             self._finish()
 
     def _read_ahead(self) -> None:
-        """Read for a moment what has come, and let some of what waits be handled.
+        """Read the socket for a moment, and let some of the waiting stanzas be handled.
 
-        What waits in the sockets waits in one line: a principal with nothing to wait for stands in
-        it behind all that others have sent. So reading has its share of the time.
+        Input in the sockets waits in one queue: a principal without waiting stanzas waits there
+        behind the stanzas of all others. So reading gets its share of the time.
         """
         events: list[StreamEvent] = []
         size = min(self._options.read_bytes, _AHEAD_BYTES)
@@ -176,7 +193,7 @@ class LiveStream:
             if data:
                 self._last_read = anyio.current_time()
                 self._probed_at = None
-                events += self._stream.receive(data)
+                events += self._session.receive(data)
             closed = data == b""
             if not data or perf_counter() > over or (events and not _is_stanza(events[-1])):
                 break
@@ -184,20 +201,20 @@ class LiveStream:
         if closed:
             self._end(failure.closed(self._options, established=True))
 
-    def _hand_over(self, events: list[StreamEvent]) -> None:
-        # Nothing but the end of the stream can follow the end of the stream: only the last event
-        # has to be looked at.
+    def _hand_over(self, events: Sequence[StreamEvent]) -> None:
+        # Only the end of the stream can follow the end of the stream, so checking the last event is
+        # enough.
         ended = bool(events) and not isinstance(events[-1], _STANZAS)
         if ended or self._probes.used:
-            stanzas = [
+            stanzas: Sequence[StanzaEvent] = [
                 event
                 for event in events
                 if isinstance(event, _STANZAS) and not self._probes.is_one(event)
             ]
         else:
-            stanzas = cast("list[Event]", events)
-        if stanzas or self._waiting:
-            # What is put meanwhile is sent when that is done, without a task.
+            stanzas = cast("Sequence[StanzaEvent]", events)
+        if stanzas or self._waiting or self._session.pending:
+            # Output that is put in the meantime is sent afterwards, without a task.
             self._outbox.held = True
             self._waiting = self._receiver.received(stanzas) or 0
             self._outbox.held = False
@@ -208,7 +225,7 @@ class LiveStream:
             self._answer_end(next(event for event in events if not isinstance(event, _STANZAS)))
 
     def _finish(self) -> None:
-        """Let everything be handled that has arrived: it is not to be lost with the stream."""
+        """Let all received stanzas be handled, so that they are not lost with the stream."""
         while self._waiting:
             self._hand_over([])
 
@@ -216,11 +233,11 @@ class LiveStream:
         reply = b""
         if isinstance(event, StreamFailed):
             reply = event.error.reply
-        elif self._stream.state is not State.CLOSED:
-            reply = self._stream.close()
-        # Half a stanza in the way leaves no room for good manners.
-        if reply and not self._outbox.waiting_bytes:
-            with contextlib.suppress(ConnectionFailed):  # why it ended is known already
+        elif not self._session.closed:
+            reply = self._session.close()
+        # A partly sent stanza prevents a proper close.
+        if reply and not self._outbox.waiting_bytes and not self._session.pending:
+            with contextlib.suppress(ConnectionFailed):  # why the stream ended is already known
                 self._transport.try_send(reply)
         self._end(ended_by(event, self._options, established=True))
 
@@ -234,10 +251,12 @@ class LiveStream:
         self._wake.set()
 
     def _flush(self, now: float) -> None:
-        if not self._outbox.waiting_bytes or self._outbox.stopped:
+        session = self._session
+        if not self._has_output:
             return
         try:
-            if not self._outbox.flush(self._transport):
+            session.push()
+            if not self._outbox.flush(session) or session.pending:
                 self._wake.set()
         except ConnectionFailed as error:
             self._outbox.stop()
@@ -245,17 +264,22 @@ class LiveStream:
             self._wake.set()
         self._last_sent = now
 
+    @property
+    def _has_output(self) -> bool:
+        """Whether there is output that may be sent now."""
+        waits = self._outbox.waiting_bytes or self._session.pending
+        return bool(waits) and not self._outbox.stopped
+
     async def _write(self) -> None:
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
             self.flush()
-            while self._outbox.waiting_bytes and not self._outbox.stopped:
-                await self._transport.wait_sendable()
+            while self._has_output:
+                await self._session.wait_sendable()
                 self.flush()
             if self._send_failure is not None:
-                # The reader learns more of why: what the server said before it closed is still
-                # to be read.
+                # The reader finds out more: the server may have sent a reason before it closed.
                 await anyio.sleep(_GRACE_S)
                 self._end(self._send_failure)
             elif self._closing and not self._outbox.stopped:
@@ -265,11 +289,11 @@ class LiveStream:
     async def _send_close(self) -> None:
         if self._failure is None:
             try:
-                await self._transport.send(self._stream.close())
+                await self._transport.send(self._session.close())
             except ConnectionFailed as error:
                 self._end(error)
 
-    # -- watching --------------------------------------------------------------------------------
+    # -- monitoring ------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         options, outbox = self._options, self._outbox
@@ -289,12 +313,12 @@ class LiveStream:
                     next_probe = now + options.probe_timeout_s / REPEATS
                     outbox.put(self._probes.make())
                 due = min(next_probe, self._probed_at + options.probe_timeout_s)
-            # While something waits the connection is not idle but full.
+            # While output waits the connection is not idle but full.
             if now >= self._last_sent + options.keepalive_s:
                 self._last_sent = now
                 if not outbox.waiting_bytes:
                     outbox.put(_SPACE)
-            # What is read meanwhile can only make a probe due later than this.
+            # Input in the meantime can only make a probe due later.
             due = min(due, now + options.read_timeout_s, self._last_sent + options.keepalive_s)
             await anyio.sleep_until(due)
 

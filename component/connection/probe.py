@@ -1,5 +1,6 @@
-"""Probes: IQs to our own domain, which servers bring back to us."""
+"""Probes: IQs to our own address, which servers loop back."""
 
+import contextlib
 import secrets
 from collections.abc import Iterable
 from typing import Final
@@ -8,66 +9,69 @@ import anyio
 import msgspec
 
 from component.connection import failure
-from component.connection.handshake import ended_by, open_stream, say
+from component.connection.failure import ConnectionFailed
+from component.connection.handshake import ended_by
+from component.connection.link import link_for
 from component.connection.options import ConnectionOptions
+from component.connection.session import Opened, Session, StreamEvent
 from component.connection.transport import Transport, connect
-from xep.component_states import State
-from xep.component_stream import ComponentStream, Event, StanzaReceived
 from xep.ping import Ping
 from xep.stanza import IQ
+from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped
 
 REPEATS: Final = 6
-"""Probes sent within one probe time-out, evenly. ejabberd deals the stanzas for a domain out to
-all connections that serve it, so one probe may come out at another instance.
+"""Probes sent at even intervals within one probe time-out. ejabberd distributes the stanzas for a
+domain over all its connections, so a single probe may arrive at another instance.
 """
 
 _CLOSING_S: Final = 2.0
 
 
 class Probes:
-    """The pings that one component sends to itself, and knows when they come back.
+    """Makes pings to our own address, and recognises them when they return.
 
     Args:
-        domain: the component's domain.
+        address: the component's domain, or the client's full address.
 
     Attributes:
-        used: whether there was any yet; until then nothing can come back.
+        address: as above.
+        used: whether a probe was sent; until then nothing can return.
     """
 
-    def __init__(self, domain: str) -> None:
+    def __init__(self, address: str) -> None:
         self.used = False
-        self._domain = domain
-        # Nobody else can make an id of ours, so nobody's stanza is taken for a probe.
+        self.address = address
+        # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
         self._prefix = f"probe-{secrets.token_hex(8)}-"
         self._count = 0
 
     def make(self) -> str:
-        """The next probe, as XML."""
+        """Return the next probe, as XML."""
         self.used = True
         self._count += 1
         probe = IQ(
             type="get",
             id=f"{self._prefix}{self._count}",
-            from_=self._domain,
-            to=self._domain,
+            from_=self.address,
+            to=self.address,
             payload=Ping(),
         )
         return probe.encode()
 
-    def is_one(self, event: Event) -> bool:
-        """Whether this is a probe come back, or the server's answer to one."""
+    def is_one(self, event: StreamEvent) -> bool:
+        """Return whether this is a returned probe, or the server's answer to one."""
         id_ = event.stanza.id if isinstance(event, StanzaReceived) else None
         return id_ is not None and id_.startswith(self._prefix)
 
 
 class Established(msgspec.Struct, frozen=True, kw_only=True):
-    """What one successful connection showed.
+    """The measurements of one successful connection.
 
     Attributes:
         address: address and port that answered.
         tls: version of TLS in use; None without TLS.
-        connect_s: seconds until TCP, and TLS, were up.
+        connect_s: seconds until TCP, and TLS, were established.
         handshake_s: seconds from there until the handshake was accepted.
         round_trip_s: seconds that an IQ took through the server and back.
     """
@@ -80,20 +84,20 @@ class Established(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def probe_once(options: ConnectionOptions) -> Established:
-    """Connect once, send an IQ to ourselves, wait until it is back, and close.
+    """Connect once, send an IQ to ourselves, wait for it to return, and close.
 
     Raises:
-        ConnectionFailed: whatever is wrong, as a sentence.
+        ConnectionFailed: any failure, as a sentence.
     """
     began = anyio.current_time()
     transport = await connect(options)
     try:
         address, connected = transport.peer, anyio.current_time()
-        stream, events = await open_stream(transport, options)
+        opened = await link_for(options).open(transport)
         accepted = anyio.current_time()
-        round_trip = await _round_trip(transport, stream, events, options)
+        round_trip = await _round_trip(transport, opened, options)
         with anyio.move_on_after(_CLOSING_S):
-            await _close(transport, stream, options)
+            await _close(transport, opened.session, options)
         return Established(
             address=address,
             tls=transport.tls_version,
@@ -105,22 +109,30 @@ async def probe_once(options: ConnectionOptions) -> Established:
         transport.close()
 
 
-async def _round_trip(
-    transport: Transport, stream: ComponentStream, events: list[Event], options: ConnectionOptions
-) -> float:
-    probes = Probes(options.domain)
-    _came_back(events, probes, options)  # nothing could yet, but the stream may have ended
+async def _round_trip(transport: Transport, opened: Opened, options: ConnectionOptions) -> float:
+    probes, session = Probes(opened.address), opened.session
+    # no probe was sent yet, but the stream may have ended
+    _came_back(opened.events, probes, options)
     for _ in range(REPEATS):
         sent = anyio.current_time()
         with anyio.move_on_after(options.probe_timeout_s / REPEATS):
-            await say(transport, stream.send(probes.make().encode()))
-            while not _came_back(stream.receive(await _hear(transport, options)), probes, options):
-                pass
+            await _say(session, probes.make().encode())
+            while not _came_back(session.receive(await _hear(transport, options)), probes, options):
+                session.push()
             return anyio.current_time() - sent
     raise failure.no_loop_back(options)
 
 
-def _came_back(events: Iterable[Event], probes: Probes, options: ConnectionOptions) -> bool:
+async def _say(session: Session, data: bytes) -> None:
+    """Send ``data``; a failure is ignored, because the input shows the reason better."""
+    rest = memoryview(data)
+    with contextlib.suppress(ConnectionFailed):
+        while len(rest := rest[session.try_send(rest) :]) or session.pending:
+            await session.wait_sendable()
+            session.push()
+
+
+def _came_back(events: Iterable[StreamEvent], probes: Probes, options: ConnectionOptions) -> bool:
     for event in events:
         if isinstance(event, StanzaReceived):
             if probes.is_one(event):
@@ -139,12 +151,12 @@ async def _hear(transport: Transport, options: ConnectionOptions) -> bytes:
     return data
 
 
-async def _close(transport: Transport, stream: ComponentStream, options: ConnectionOptions) -> None:
-    """Say good-bye and wait until the server has too; how it goes is no news any more."""
+async def _close(transport: Transport, session: Session, options: ConnectionOptions) -> None:
+    """Close the stream and wait until the server has too; failures do not matter any more."""
     try:
-        if stream.state is not State.CLOSED:
-            await transport.send(stream.close())
-        while stream.state is not State.CLOSED:
-            stream.receive(await _hear(transport, options))
-    except failure.ConnectionFailed:
+        if not session.closed:
+            await transport.send(session.close())
+        while not session.closed:
+            session.receive(await _hear(transport, options))
+    except ConnectionFailed:
         pass

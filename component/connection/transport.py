@@ -1,25 +1,29 @@
-"""A TCP or TLS connection without a buffer of its own.
+"""A TCP or TLS connection without its own buffer.
 
-The socket is driven by readiness, so it is the same code on trio and asyncio, and what the kernel
-has not taken is still ours: that is what lets the outbox know which stanzas were handed over.
+The socket is used with readiness events, so the code is the same on trio and asyncio, and output
+that the kernel has not accepted stays with the caller: so the outbox knows which stanzas were sent.
 """
 
 import contextlib
-import errno
-import os
 import socket
 import ssl
 import struct
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import anyio.lowlevel
+import msgspec
+import structlog
 
 from component.connection import failure
 from component.connection.options import TLS, ConnectionOptions
+from component.connection.racing import race
+from component.connection.srv import LookupFailedError, NotOfferedError, look_up
+
+_log = structlog.get_logger("component.connection")
 
 _RECORD: Final = 16384
-"""Most that one TLS record holds (RFC 8446 §5.1)."""
+"""The maximum content of one TLS record (RFC 8446 §5.1)."""
 
 
 class Transport:
@@ -27,20 +31,20 @@ class Transport:
 
     Args:
         sock: connected, non-blocking; closed by `close`.
-        options: what its failures are described by.
+        options: used to describe failures.
     """
 
     def __init__(self, sock: socket.socket, options: ConnectionOptions) -> None:
         self._socket = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._options = options
-        self._more = False  # the last read left something behind, as far as we know
+        self._more = False  # the last read may have left some input
         self._record = 0  # size of the TLS record that OpenSSL has begun to send
         self._send_reads = False  # TLS has to read before it can send
         self._waiting: dict[bool, anyio.Event] = {}
 
     async def receive(self, max_bytes: int) -> bytes:
-        """What has arrived, up to ``max_bytes``; waits for the first byte. Empty at the end.
+        """Return received bytes, up to ``max_bytes``; wait for the first byte. Empty at the end.
 
         It always lets other tasks run, and loses nothing when it is cancelled.
 
@@ -50,7 +54,7 @@ class Transport:
         if self._more:
             await anyio.lowlevel.checkpoint()
         else:
-            # Nearly always nothing is there yet: waiting first saves a system call that fails.
+            # There is rarely any input yet: waiting first saves a system call that would fail.
             await self._ready(readable=True)
         while True:
             try:
@@ -67,7 +71,7 @@ class Transport:
         return data
 
     def receive_now(self, max_bytes: int) -> bytes | None:
-        """What has arrived, up to ``max_bytes``; None if nothing has. Empty at the end.
+        """Return received bytes, up to ``max_bytes``; None if there are none. Empty at the end.
 
         Raises:
             ConnectionFailed: the connection broke.
@@ -83,7 +87,7 @@ class Transport:
         return data
 
     def try_send(self, data: bytes | memoryview) -> int:
-        """Hand over what the kernel takes at once; how many bytes that was, 0 if it is full.
+        """Write as much as the kernel accepts at once; return the number of bytes, 0 if it is full.
 
         After a short count the next call must begin with the rest: TLS may have begun to send it.
 
@@ -102,8 +106,8 @@ class Transport:
     def _try_send_records(self, tls: ssl.SSLSocket, data: memoryview) -> int:
         sent = 0
         while sent < len(data):
-            # A record that was begun has to be offered again in the same size: then its success
-            # counts exactly the bytes that left.
+            # A partly sent record must be offered again with the same size: then its success counts
+            # exactly the bytes that were sent.
             size = self._record or min(_RECORD, len(data) - sent)
             self._record = size
             self._send_reads = False
@@ -119,7 +123,7 @@ class Transport:
         return sent
 
     async def send(self, data: bytes) -> None:
-        """Hand over all of ``data``, however long the kernel takes.
+        """Write all of ``data``, however long the kernel takes.
 
         Raises:
             ConnectionFailed: the connection broke.
@@ -128,13 +132,33 @@ class Transport:
         while len(rest := rest[self.try_send(rest) :]):
             await self.wait_sendable()
 
+    async def start_tls(self) -> None:
+        """Start TLS on the open connection (RFC 6120 §5). No other task may use it during that.
+
+        Raises:
+            ConnectionFailed: ``tls``, or ``timeout`` after the connect time-out.
+        """
+        options = self._options
+        assert options.tls is not None, "TLS needs a trust setting"
+        context = _tls_context(options, options.tls)
+        with anyio.move_on_after(options.connect_timeout_s):
+            self._socket = self._tls = await _start_tls(self._socket, context, options)
+            self._more = False
+            return
+        raise failure.connect_timed_out(options)
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The server's certificate (DER); None without TLS."""
+        return None if self._tls is None else self._tls.getpeercert(binary_form=True)
+
     async def wait_sendable(self) -> None:
-        """Wait until `try_send` is worth another attempt."""
+        """Wait until another `try_send` may succeed."""
         await self._ready(readable=self._send_reads)
 
     async def _ready(self, *, readable: bool) -> None:
         """Wait for the socket. Under TLS both tasks may have to wait for the same direction: the
-        second one then waits for the first, and tries again when it does.
+        second one then waits for the first, and tries again afterwards.
         """
         wait = anyio.wait_readable if readable else anyio.wait_writable
         if self._tls is None:
@@ -154,7 +178,7 @@ class Transport:
         """Address and port at the other end."""
         try:
             host, port = self._socket.getpeername()[:2]
-        except OSError:  # it is gone already
+        except OSError:  # it is already closed
             host, port = self._options.host, self._options.port
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -164,7 +188,8 @@ class Transport:
         return None if self._tls is None else self._tls.version()
 
     def close(self) -> None:
-        """Close, telling a TLS peer so if the kernel takes it. No task may be waiting here.
+        """Close the connection, with a TLS close_notify if the kernel accepts it. No task may be
+        waiting here.
 
         What the kernel holds is still delivered. Closing again does nothing.
         """
@@ -175,8 +200,8 @@ class Transport:
         self._socket.close()
 
     def abort(self) -> None:
-        """Close by a reset (RST): the server notices even if it does not read, and what the
-        kernel holds is thrown away. No task may be waiting here.
+        """Reset the connection (RST): the server notices even if it does not read, and what the
+        kernel holds is discarded. No task may be waiting here.
         """
         if self._socket.fileno() != -1:
             linger = struct.pack("ii", 1, 0)
@@ -185,63 +210,83 @@ class Transport:
 
 
 async def connect(options: ConnectionOptions) -> Transport:
-    """Resolve, connect to the first address that answers, and set up TLS if it is asked for.
+    """Resolve the host, connect to the address that answers first, and set up direct TLS if
+    configured.
+
+    With `options.srv`, the servers that the domain names are tried in their order.
 
     Raises:
-        ConnectionFailed: ``unresolved``, ``refused``, ``unreachable``, ``timeout`` or ``tls``.
+        ConnectionFailed: ``unresolved``, ``refused``, ``unreachable``, ``timeout`` or ``tls``; of
+            several servers, the failure of the last one.
     """
-    context = None if options.tls is None else _tls_context(options, options.tls)
-    deadline = anyio.current_time() + options.connect_timeout_s
     with anyio.move_on_after(options.connect_timeout_s):
-        sock = await _open(options, deadline)
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if context is not None:
-                sock = await _start_tls(sock, context, options)
-        except BaseException:
-            sock.close()
-            raise
-        return Transport(sock, options)
+        *others, last = await _targets(options)
+        for target in others:
+            try:
+                return await _connect(target)
+            except failure.ConnectionFailed as error:
+                _log.info("the next server is tried", host=target.host, reason=str(error))
+        return await _connect(last)
     raise failure.connect_timed_out(options)
 
 
-async def _open(options: ConnectionOptions, deadline: float) -> socket.socket:
+async def _targets(options: ConnectionOptions) -> list[ConnectionOptions]:
+    """Describe each server to try, at least one."""
+    tls = options.tls
+    if not options.srv or tls is None:
+        return [options]
+    domain = options.address.partition("@")[2]
+    try:
+        found = await look_up(domain)
+    except NotOfferedError as error:
+        raise failure.not_offered(domain) from error
+    except LookupFailedError as error:
+        # The address may resolve by other means, such as /etc/hosts.
+        _log.warning("SRV records cannot be looked up", domain=domain, reason=str(error))
+        return [options]
+    return [
+        msgspec.structs.replace(
+            options,
+            host=target.host,
+            port=target.port,
+            tls=msgspec.structs.replace(tls, direct=target.direct_tls),
+        )
+        for target in found
+    ] or [options]
+
+
+async def _connect(options: ConnectionOptions) -> Transport:
+    tls = options.tls if options.tls is not None and options.tls.direct else None
+    context = None if tls is None else _tls_context(options, tls)
+    sock = await _open(options)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            sock = await _start_tls(sock, context, options)
+    except BaseException:
+        sock.close()
+        raise
+    return Transport(sock, options)
+
+
+async def _open(options: ConnectionOptions) -> socket.socket:
     try:
         found = await anyio.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise failure.unresolved(options, error) from error
-    last = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-    for tried, (family, kind, protocol, _, address) in enumerate(found):
-        # An address that swallows packets must leave time for the others.
-        share = (deadline - anyio.current_time()) / (len(found) - tried)
-        sock = socket.socket(family, kind, protocol)
-        try:
-            with anyio.move_on_after(share):
-                await _connect_socket(sock, address)
-                return sock
-        except OSError as error:
-            last = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            last = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        sock.close()
-    raise failure.connect_failed(options, last) from last
+    try:
+        return await race(found)
+    except OSError as error:
+        raise failure.connect_failed(options, error) from error
 
 
-async def _connect_socket(sock: socket.socket, address: tuple[str, int]) -> None:
-    sock.setblocking(False)
-    code = sock.connect_ex(address)
-    if code == errno.EINPROGRESS:
-        await anyio.wait_writable(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    # A port in the ephemeral range on which nobody listens can be given to this very socket,
-    # which then talks to itself.
-    if code == 0 and sock.getsockname()[:2] == address[:2]:
-        code = errno.ECONNREFUSED
-    if code:
-        raise OSError(code, os.strerror(code))
+def server_name(options: ConnectionOptions) -> str:
+    """Return the name that the server's certificate must contain: the configured one, else the
+    domain for a client (RFC 6120 §13.7.2.1) and the host for a component.
+    """
+    if options.tls is not None and options.tls.server_name is not None:
+        return options.tls.server_name
+    return options.host if options.mode == "component" else options.address.partition("@")[2]
 
 
 def _tls_context(options: ConnectionOptions, tls: TLS) -> ssl.SSLContext:
@@ -260,7 +305,7 @@ def _tls_context(options: ConnectionOptions, tls: TLS) -> ssl.SSLContext:
 async def _start_tls(
     sock: socket.socket, context: ssl.SSLContext, options: ConnectionOptions
 ) -> ssl.SSLSocket:
-    name = cast("TLS", options.tls).server_name or options.host
+    name = server_name(options)
     try:
         secured = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
     except OSError as error:

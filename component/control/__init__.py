@@ -1,1 +1,1 @@
-"""The control socket: how the command line talks to the service that runs beside it."""
+"""The control socket: connects the command line with the service that runs on the same machine."""

@@ -1,4 +1,6 @@
-"""The command line's end of the control socket. It waits for one answer and needs no event loop."""
+"""The client of the control socket, for the command line. It waits for one answer and needs no
+event loop.
+"""
 
 import contextlib
 import socket
@@ -13,10 +15,10 @@ _CHUNK = 65_536
 
 
 def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> ControlAnswer | None:
-    """The answer of the service that runs on this data directory; None if there is none.
+    """Return the answer of the service that runs on this data directory; None if none runs.
 
-    `timeout_s` are seconds without a byte. Raises ControlError if there is a service that does not
-    answer, or not this user.
+    `timeout_s` is the number of seconds without any input. Raises ControlError if the service does
+    not answer, or does not serve this user.
     """
     where = directory / NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -25,14 +27,14 @@ def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> Co
             with socket_path(directory) as path:
                 client.connect(path)
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-            return None  # never started, or ended without the time to tidy up
+            return None  # never started, or ended without cleaning up
         except OSError as error:
             raise ControlError(
-                f"The service cannot be reached by {where}: {error.strerror or error}. Run this as"
-                " the user of the service."
+                f"The service cannot be reached by {where}: {error.strerror or error}. Run this"
+                " command as the user that runs the service."
             ) from error
         try:
-            # One that turns us away may have closed already; what it said is there to be read.
+            # A service that rejects us may have closed already; its answer can still be read.
             with contextlib.suppress(ConnectionError):
                 client.sendall(msgspec.json.encode(request) + b"\n")
             line = _line(client)

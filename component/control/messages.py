@@ -1,4 +1,4 @@
-"""What goes over the control socket: one JSON object a line, a request and its answer in turn."""
+"""The messages on the control socket: one JSON object per line, requests and answers alternate."""
 
 import msgspec
 
@@ -14,9 +14,10 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
 
 class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of it: a text for people and a value in JSON, or the sentence of an error.
+    """The result: a text for people and a value in JSON, or the sentence of an error.
 
-    `param` is the parameter that the error is about. `unknown` says that there is no such command.
+    `param` is the parameter that the error is about. `unknown` says that the command does not
+    exist.
     """
 
     text: str = ""

@@ -1,4 +1,4 @@
-"""The name of the control socket, also where it is longer than a socket's address may be."""
+"""The path of the control socket, shortened if it is too long for a socket address."""
 
 import os
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from pathlib import Path
 
 NAME = "control.sock"
 LONGEST = 107
-"""Bytes that fit into `sun_path` with the zero after them (unix(7))."""
+"""Bytes that fit into `sun_path` with the terminating zero (unix(7))."""
 
 
 class ControlError(Exception):
-    """The control socket cannot be used: one sentence that says why and how to mend it."""
+    """The control socket cannot be used; the message says why and how to correct it."""
 
 
 @contextmanager
 def socket_path(directory: Path) -> Iterator[str]:
-    """A name for the socket in the directory, short enough for bind and connect, in the context.
+    """Yield a path of the socket in the directory that is short enough for bind and connect.
 
     Raises ControlError if there is none, OSError if the directory cannot be opened.
     """
@@ -24,7 +24,7 @@ def socket_path(directory: Path) -> Iterator[str]:
     if len(os.fsencode(whole)) <= LONGEST:
         yield str(whole)
         return
-    # By its descriptor any directory has a short name, and no other process sees a change.
+    # Through its descriptor any directory has a short name, and no other process sees a change.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         through = Path(f"/proc/self/fd/{descriptor}")

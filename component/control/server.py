@@ -1,4 +1,4 @@
-"""The service's end of the control socket."""
+"""The server of the control socket."""
 
 import contextlib
 from collections.abc import Callable
@@ -27,10 +27,10 @@ class ControlServer:
 
     Args:
         directory: the data directory, whose lock this process holds.
-        commands: what can be asked for.
-        idle_s: seconds that a client may take for a request, or to read an answer.
+        commands: the commands.
+        idle_s: seconds that a client may take to send a request, or to read an answer.
         command_s: seconds that a command may take.
-        may_connect: whether a user id is served.
+        may_connect: returns whether a user id is served.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class ControlServer:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled.
 
-        Raises ControlError if the socket cannot be made.
+        Raises ControlError if the socket cannot be created.
         """
         try:
             with socket_path(self._directory) as path:
-                # A socket that a process before has left behind is replaced: there can be no
-                # other owner, for this one holds the lock of the directory.
+                # A socket that an earlier process left behind is replaced: it has no other owner,
+                # because this process holds the lock of the directory.
                 listener = await anyio.create_unix_listener(path, mode=0o600)
         except OSError as error:
             raise ControlError(
                 f"The control socket in {self._directory} cannot be made:"
-                f" {error.strerror or error}. Remove what is in its place, or mend the permissions"
-                " of the directory."
+                f" {error.strerror or error}. Remove the file in its place, or correct the"
+                " permissions of the directory."
             ) from error
         try:
             async with listener:
@@ -77,7 +77,7 @@ class ControlServer:
         async with stream:
             uid = peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django
             if not self._may_connect(uid):
-                _log.warning("a process of another user was turned away", uid=uid)
+                _log.warning("rejected a process of another user", uid=uid)
                 return
             if self._clients >= _MOST_CLIENTS:
                 await self._send(stream, ControlAnswer(error="Too many clients. Try again later."))
@@ -85,8 +85,8 @@ class ControlServer:
             self._clients += 1
             try:
                 await self._talk(stream)
-            except (anyio.BrokenResourceError, OSError) as error:  # TimeoutError is one
-                _log.debug("a client went away", reason=str(error))
+            except (anyio.BrokenResourceError, OSError) as error:  # includes TimeoutError
+                _log.debug("a client disconnected", reason=str(error))
             finally:
                 self._clients -= 1
 
@@ -117,19 +117,21 @@ class ControlServer:
             with anyio.fail_after(self._command_s):
                 return await run(self._commands, request)
         except TimeoutError:
-            return ControlAnswer(error="The command took longer than it may.")
+            return ControlAnswer(error="The command exceeded its time limit.")
         except Exception:  # noqa: BLE001 - a fault of one command must not end the service
             _log.exception("a command failed", command=request.command)
-            return ControlAnswer(error="The command failed for a reason of its own: see the log.")
+            return ControlAnswer(
+                error="The command failed because of an internal error; see the log."
+            )
 
 
 async def run(commands: Commands, request: ControlRequest) -> ControlAnswer:
-    """Run a command for the operator; whatever it says of itself becomes the answer."""
+    """Run a command for the operator; its result or error becomes the answer."""
     command = commands.get(request.command, OPERATOR)
     if command is None:
         return ControlAnswer(
-            error=f"The service that runs knows no command {request.command[:40]!r}. What is about"
-            " agents and budgets needs [llm] in its settings, as they were when it started.",
+            error=f"The running service has no command {request.command[:40]!r}. Commands for"
+            " agents and budgets need [llm] in the settings with which it was started.",
             unknown=True,
         )
     try:

@@ -1,6 +1,7 @@
-"""The one road by which skills are run, whoever asks and by which face."""
+"""Executes skills for every caller: an IQ, a command or a model."""
 
-from component.execution.recent import Recent
-from component.execution.road import Confirming, Road
+from component.execution.admission import Admission, Confirming
+from component.execution.executor import SkillExecutor
+from component.execution.request import SkillRequest
 
-__all__ = ["Confirming", "Recent", "Road"]
+__all__ = ["Admission", "Confirming", "SkillExecutor", "SkillRequest"]

@@ -1,76 +1,67 @@
-"""What is recorded and counted of each request to execute a skill.
+"""The audit events and metrics of requests to execute a skill.
 
-This is on the road of every short request, so what is always the same is made once.
+Every short request passes through this code, so its constant parts are built once.
 """
 
 from bisect import bisect_left
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
 
-from component.audit.protocol import Event, Recorder
+from cachebox import LRUCache
+
+from component.audit.protocol import AuditEvent, Recorder
 from component.audit.refusals import Refusals
-from component.metrics.counters import BOUNDS_S, Counters, Durations
+from component.metrics.counters import BOUNDS_S, Counters
 from xep.jid import JID
 
 _REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 512
 _SHORTEST_S: Final = BOUNDS_S[0]
 _LONGEST_NAME: Final = 64
-"""Characters of a skill's name that are recorded where no skill has it."""
+"""Characters of a skill's name that are recorded if the skill does not exist."""
 
 
 class Notes(Protocol):
-    """Is told what became of requests. Nothing here waits or raises."""
+    """Records the outcomes of requests. Its methods neither wait nor raise."""
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
-        """A skill ran and ended at once: done or failed."""
+        """Record that a skill ran and ended at once: it succeeded or failed."""
 
     def went_on(
         self, principal: JID, skill: str, outcome: str, seconds: float, task: str, detail: str
     ) -> None:
-        """A request was accepted as a task, or it ended within its time, or it was refused."""
+        """Record that a request was accepted as a task, ended within its time, or was refused."""
 
     def refused(self, principal: JID, skill: str, why: str) -> None:
-        """A request was refused by a rule; `why` is one of few."""
+        """Record that a request was refused by a rule; `why` is one of a few fixed texts."""
 
 
 class NoNotes:
-    """Nobody listens."""
+    """Discards everything."""
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
-        """Nothing is noted."""
+        """Do nothing."""
 
     def went_on(
         self, principal: JID, skill: str, outcome: str, seconds: float, task: str, detail: str
     ) -> None:
-        """Nothing is noted."""
+        """Do nothing."""
 
     def refused(self, principal: JID, skill: str, why: str) -> None:
-        """Nothing is noted."""
+        """Do nothing."""
 
 
-class _Known(dict[tuple[JID, str, str], tuple[Event, list[int], list[float]]]):
-    """By principal, skill and outcome the event of requests that differ in nothing, and where they
-    are counted.
-    """
-
-    def __init__(self, executes: Durations) -> None:
-        self._executes = executes
-
-    def __missing__(self, key: tuple[JID, str, str]) -> tuple[Event, list[int], list[float]]:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        principal, skill, outcome = key
-        event = Event(kind="execute", outcome=outcome, principal=str(principal), subject=skill)
-        self[key] = known = (event, *self._executes.cell((skill, outcome)))
-        return known
+_Key: TypeAlias = tuple[JID, str, str]
+_Known: TypeAlias = tuple[AuditEvent, list[int], list[float]]
 
 
 class RecordedNotes:
-    """Writes them into the record, and counts them.
+    """Writes audit events, and counts requests.
 
     Args:
-        recorder: the record.
-        refusals: of whom there may be a flood.
-        counters: the figures.
+        recorder: the audit log.
+        refusals: records refusals, of which there may be a flood.
+        counters: the metrics.
     """
 
     def __init__(self, recorder: Recorder, refusals: Refusals, counters: Counters) -> None:
@@ -78,15 +69,30 @@ class RecordedNotes:
         self._refusals = refusals
         self._executes = counters.executes
         self._refused = counters.refusals.add
-        self._known = _Known(counters.executes)
+        self._known: LRUCache[_Key, _Known] = LRUCache(_REMEMBERED)
+        """The audit event and the counter of requests that are alike, by principal, skill and
+        outcome.
+        """
+        # The library's types do not say that `get` returns None for a missing key.
+        self._find: Callable[[_Key], _Known | None] = self._known.get
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
         """See `Notes`."""
-        event, counts, total = self._known[principal, skill, outcome]
+        key = principal, skill, outcome
+        event, counts, total = self._find(key) or self._remember(key)
         counts[0 if seconds <= _SHORTEST_S else bisect_left(BOUNDS_S, seconds)] += 1
         total[0] += seconds
         record = self._record
         record(event)
+
+    def _remember(self, key: _Key) -> _Known:
+        principal, skill, outcome = key
+        text = str(principal)
+        event = AuditEvent(kind="execute", outcome=outcome, principal=text, subject=skill)
+        known = (event, *self._executes.cell((skill, outcome)))
+        if len(text) + len(skill) <= _LONGEST_REMEMBERED:
+            self._known[key] = known
+        return known
 
     def went_on(
         self, principal: JID, skill: str, outcome: str, seconds: float, task: str, detail: str
@@ -94,7 +100,7 @@ class RecordedNotes:
         """See `Notes`."""
         self._executes.add(seconds, skill, outcome)
         self._record(
-            Event(
+            AuditEvent(
                 kind="execute",
                 outcome=outcome,
                 principal=str(principal),

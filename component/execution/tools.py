@@ -1,4 +1,4 @@
-"""Skills as a model's tools: each call goes the road of an execute request."""
+"""Skills as a model's tools: each call is a request to execute a skill."""
 
 import contextlib
 import hashlib
@@ -9,48 +9,56 @@ from typing import Final
 import msgspec
 
 from component.agent.protocol import Caller, ToolResult, Waiting
-from component.audit.protocol import Event, Recorder
-from component.execution.road import Road
-from component.models.protocol import Tool, ToolCall
-from component.policy.flows import Flows, covers
+from component.audit.protocol import AuditEvent, Recorder
+from component.budget.protocol import TurnBudget
+from component.execution.admission import ANSWERS
+from component.execution.executor import SkillExecutor
+from component.execution.request import SkillRequest
+from component.execution.tainted_calls import decide, refusal
+from component.models.messages import FilePart, ImagePart, ToolCall
+from component.models.protocol import Tool
+from component.policy.flows import Decision, Flows, covers
 from component.policy.globs import pattern
 from component.policy.taint import Taint
-from component.skills import AnySkill, View
-from component.tasks.protocol import Asker, Hand, Tasks
+from component.skills import File, Skill, View
+from component.skills.spec import OPTIONAL
+from component.tasks.files import part_of, text_of
+from component.tasks.protocol import Asker, CallerContext, Tasks
+from component.tasks.skill_call import SkillCall
 from xep.binding.json_bounds import checked_json
-from xep.fluux_agent.execute import Accepted, Execute, Output, Params, Result
+from xep.fluux_agent.execute import Accepted, Output, Result
 from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 64
-"""Characters in the name of a tool, as most providers take it."""
+"""The maximum length of a tool's name that most providers accept."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OVER: Final = frozenset(("completed", "failed", "rejected", "cancelled"))
 
 
-class ToolRoad:
-    """Implements `component.agent.protocol.Tools`; see there for what its methods do.
+class ToolExecutor:
+    """Implements `component.agent.protocol.Tools`, which documents its methods.
 
     Args:
-        road: the one road by which skills are run.
-        tasks: the durable work, for what goes on as a task.
+        executor: executes the skills.
+        tasks: the durable work, for calls that become tasks.
         view: the skills that a principal sees and may execute.
-        flows: what data of strangers may reach.
-        recorder: where calls and refusals are recorded.
-        timeout_s: seconds that one call may run at most.
+        flows: which skills the data of strangers may reach.
+        recorder: records calls and refusals.
+        timeout_s: the maximum number of seconds for one call.
     """
 
     def __init__(
         self,
-        road: Road,
+        executor: SkillExecutor,
         tasks: Tasks,
         view: Callable[[JID], View],
         flows: Flows,
         recorder: Recorder,
         timeout_s: float | None = None,
     ) -> None:
-        self._road = road
+        self._executor = executor
         self._tasks = tasks
         self._view = view
         self._flows = flows
@@ -59,8 +67,8 @@ class ToolRoad:
         self._described: dict[bytes, Tool] = {}
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
-        """The skills that the principal may use, and the agent too."""
-        view = self._view(caller.incoming.principal)
+        """Return the skills that both the principal and the agent may use."""
+        view = self._view(caller.request.principal)
         mine = pattern(caller.skills)
         found = [
             skill
@@ -71,9 +79,9 @@ class ToolRoad:
         return [self._tool(each) for each in found if covers(granted, each.capabilities) is None]
 
     def together(self, caller: Caller, name: str) -> bool:
-        """Whether the skill may run twice, so that its place among others means nothing."""
+        """Whether the skill only reads, so that its place among others means nothing."""
         skill = self._skill(caller, name)
-        return skill is not None and skill.annotations.repeatable
+        return skill is not None and skill.annotations.read_only
 
     async def call(
         self, caller: Caller, call_id: str, name: str, arguments: str
@@ -95,21 +103,13 @@ class ToolRoad:
         except ValueError as error:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
-        asker: Asker = "model"
-        notes = skill.annotations
-        verdict = self._flows.verdict(
-            caller.taints,
-            skill.capabilities,
-            read_only=notes.read_only,
-            open_world=notes.open_world,
-        )
-        if verdict != "allow":
-            self._record(caller, "taint", verdict, skill.name, ", ".join(sorted(caller.taints)))
-        if verdict == "refuse":
-            return _no(f"{skill.name} must not be used after reading what strangers wrote.")
-        if verdict == "confirm":
-            asker = "misled model"
-        return await self._run(caller, call_id, skill, given, asker)
+        raw = msgspec.Raw(given.encode())
+        decision = decide(self._flows, caller, skill, raw, lambda tool: self._skill(caller, tool))
+        if decision.reason:
+            self._record(caller, "taint", decision.verdict, skill.name, decision.reason)
+        if decision.verdict == "refuse":
+            return _no(refusal(decision, skill))
+        return await self._run(caller, call_id, skill, given, decision)
 
     def refused(self, caller: Caller, name: str) -> None:
         """Record that a call was not made, and whether it lacked a capability or the skill."""
@@ -118,38 +118,45 @@ class ToolRoad:
             return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
         missing = covers(caller.capabilities, skill.capabilities)
         if missing is None and pattern(caller.skills).fullmatch(skill.name):
-            why = "a call that cannot be read"
+            why = "a call that cannot be decoded"
             return self._record(caller, "tool-call", "refused", skill.name, why)
         why = missing or "not among the skills of this agent"
         return self._record(caller, "capability", "refused", skill.name, why)
 
     async def _run(
-        self, caller: Caller, call_id: str, skill: AnySkill, arguments: str, asker: Asker
+        self, caller: Caller, call_id: str, skill: Skill, arguments: str, decision: Decision
     ) -> ToolResult | Waiting:
-        said = caller.incoming
+        said = caller.request
         taints = [skill.taint]
+        asker: Asker = "misled model" if decision.verdict == "confirm" else "model"
         try:
-            answer = await self._road.execute_in_session(
-                said.requester,
-                said.principal,
-                said.target.bare,
-                Execute(
-                    skill=skill.name,
-                    json_params=Params(json=msgspec.Raw(arguments.encode())),
-                    thread=said.thread,
-                ),
-                session=_session(caller, call_id),
-                origin="tool",
-                lang=said.lang,
-                hand=Hand(
-                    caller.agent,
-                    asker,
-                    tuple(sorted(caller.taints)),
-                    self._timeout_s,
-                    caller.turn,
-                ),
-                told=taints.append,
+            running = self._executor.execute(
+                SkillRequest(
+                    said.requester,
+                    said.principal,
+                    said.target.bare,
+                    SkillCall(
+                        skill=skill.name,
+                        json=msgspec.Raw(arguments.encode()),
+                        thread=said.conversation.thread,
+                    ),
+                    session=_session(caller, call_id),
+                    origin="tool",
+                    lang=said.language,
+                    caller_context=CallerContext(
+                        caller.agent,
+                        asker,
+                        tuple(sorted(caller.taints)),
+                        self._timeout_s,
+                        caller.turn,
+                        caller.operator,
+                        TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
+                        decision.chosen,
+                    ),
+                    on_result=taints.append,
+                )
             )
+            answer = running if isinstance(running, ANSWERS) else await running
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill.name, error.condition)
             return _no(_refusal(error))
@@ -159,9 +166,9 @@ class ToolRoad:
         return await self._waiting(caller, skill, answer)
 
     async def _waiting(
-        self, caller: Caller, skill: AnySkill, accepted: Accepted
+        self, caller: Caller, skill: Skill, accepted: Accepted
     ) -> ToolResult | Waiting:
-        """A task, which may be an old one: this may be a repetition."""
+        """Return the state of a task, which may be an old one: the call may be a repetition."""
         found = await self._outcome(caller, skill, accepted.task)
         if isinstance(found, Waiting):
             outcome = "asked" if found.question else "accepted"
@@ -169,20 +176,20 @@ class ToolRoad:
         return found
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
-        """What became of a task."""
+        """Return the outcome of a task, or that it still runs."""
         return await self._outcome(caller, self._skill(caller, call.name), task)
 
     async def _outcome(
-        self, caller: Caller, skill: AnySkill | None, task: str
+        self, caller: Caller, skill: Skill | None, task: str
     ) -> ToolResult | Waiting:
-        said = caller.incoming
+        said = caller.request
         try:
             found = await self._tasks.get(said.principal, said.target.bare, task)
         except StanzaError as error:
             return _no(_refusal(error))
         if found.state not in _OVER:
             return Waiting(task, question=found.state == "input-required")
-        # What the result said of itself is not kept with the task: it counts as declared.
+        # The taint that a result declared is not stored with the task: the declared one applies.
         result = _ended(found, None if skill is None else skill.taint)
         if skill is not None:
             outcome = "done" if not result.is_error else str(found.state)
@@ -190,42 +197,45 @@ class ToolRoad:
         return result
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
-        """Ask the task to end, or the run that has not become one."""
-        said = caller.incoming
-        with contextlib.suppress(StanzaError):  # it is over, or gone
+        """Cancel the task, or the execution that has not become one."""
+        said = caller.request
+        with contextlib.suppress(StanzaError):  # it has ended, or does not exist any more
             if task is not None:
                 await self._tasks.cancel(said.principal, said.target.bare, Cancel(id=task))
                 return
             session = _session(caller, call.id)
-            if await self._road.withdraw(said.requester, said.target.bare, session):
+            if await self._executor.withdraw(said.requester, said.target.bare, session):
                 skill = self._skill(caller, call.name)
                 name = call.name if skill is None else skill.name
                 self._record(caller, "tool-call", "stopped", name)
 
     # Names.
 
-    def _skill(self, caller: Caller, name: str) -> AnySkill | None:
-        """The skill behind a tool's name, or a skill's own, if the agent is offered it."""
+    def _skill(self, caller: Caller, name: str) -> Skill | None:
+        """Return the skill for a tool's name, or for a skill's own name, if the agent is offered
+        it.
+        """
         skill = self._of_view(caller, name)
         mine = pattern(caller.skills)
         return skill if skill is not None and mine.fullmatch(skill.name) else None
 
-    def _of_view(self, caller: Caller, name: str) -> AnySkill | None:
-        """The same, if the principal may use it."""
-        view = self._view(caller.incoming.principal)
+    def _of_view(self, caller: Caller, name: str) -> Skill | None:
+        """Return the skill for a tool's name, if the principal may use it."""
+        view = self._view(caller.request.principal)
         skill = view.get(name)
         if skill is None and "." not in name:
             named = (one for one in view.names() if tool_name(one) == name)
             skill = next((found for one in named if (found := view.get(one)) is not None), None)
         return skill
 
-    def _tool(self, skill: AnySkill) -> Tool:
+    def _tool(self, skill: Skill) -> Tool:
         known = self._described.get(skill.digest)
         if known is None:
             known = self._described[skill.digest] = Tool(
                 name=tool_name(skill.name),
                 description=skill.description,
-                parameters=msgspec.Raw(msgspec.json.encode(skill.inputs.schema)),
+                parameters=msgspec.Raw(msgspec.json.encode(skill.input_schema)),
+                optional=OPTIONAL in skill.tags,
             )
         return known
 
@@ -239,10 +249,10 @@ class ToolRoad:
         task: str = "",
     ) -> None:
         self._recorder.record(
-            Event(
+            AuditEvent(
                 kind=kind,  # type: ignore[arg-type]  # one of three, written above
                 outcome=outcome,
-                principal=str(caller.incoming.principal),
+                principal=str(caller.request.principal),
                 agent=caller.agent,
                 trace=caller.turn,
                 subject=skill,
@@ -253,9 +263,10 @@ class ToolRoad:
 
 
 def tool_name(skill: str) -> str:
-    """The name that providers take for a tool, of letters, digits, `_` and `-`; one for each skill.
+    """Return a tool name that providers accept, of letters, digits, `_` and `-`; unique for each
+    skill.
 
-    A name that they take is left as it is, unless it could be made of another one.
+    A name that they accept is not changed, unless another name could be converted to it.
     """
     if _TOOL.fullmatch(skill) and "__" not in skill:
         return skill
@@ -267,7 +278,7 @@ def tool_name(skill: str) -> str:
 
 
 def _session(caller: Caller, call_id: str) -> str:
-    """By what a repetition of a call is known."""
+    """Return the name that identifies repetitions of a call."""
     return f"{caller.turn} {caller.agent} {call_id}"
 
 
@@ -280,20 +291,28 @@ def _refusal(error: StanzaError) -> str:
 
 
 def _result(result: Result, taint: Taint | None) -> ToolResult:
-    """The artifacts as one text; several are told apart by their names."""
+    """Return the artifacts as one text; several are labelled with their names."""
     shown = [_text(output) for output in result.outputs]
     if len(shown) > 1:
         named = zip(result.outputs, shown, strict=True)
         shown = [f"{output.name} ({output.type}):\n{text}" for output, text in named]
+    files = [part_of(output.file) for output in result.outputs if output.file is not None]
     return ToolResult(
-        "\n\n".join(shown) or "It gave nothing back.", is_error=result.is_error, taint=taint
+        "\n\n".join(shown) or "It returned nothing.",
+        is_error=result.is_error,
+        taint=taint,
+        parts=tuple([_model_part(each) for each in files if isinstance(each, File)]),
     )
 
 
+def _model_part(file: File) -> ImagePart | FilePart:
+    if file.media_type.startswith("image/"):
+        return ImagePart(file.media_type, file.data)
+    return FilePart(file.name or "file", file.media_type, file.data)
+
+
 def _text(output: Output) -> str:
-    if output.file is None:
-        return output.text
-    return f"[a file of type {output.type}, too large to show]"
+    return output.text if output.file is None else f"[{text_of(output)}]"
 
 
 def _ended(task: Task, taint: Taint | None) -> ToolResult:

@@ -1,1 +1,3 @@
-"""One file per protocol face: a typed request in, one room called, a typed reply out."""
+"""The handlers of stanzas: each decodes a typed request, calls one package, and returns a typed
+reply.
+"""

@@ -1,4 +1,6 @@
-"""What any entity is asked: ping, software version, time (XEP-0199, XEP-0092, XEP-0202)."""
+"""Queries that every entity answers: ping, software version, time (XEP-0199, XEP-0092,
+XEP-0202).
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timezone
@@ -8,12 +10,12 @@ from xep import entity_time, ping, version
 
 
 class About:
-    """Answers what has nothing to do with agents.
+    """Answers queries that are not about agents.
 
     Args:
         software: the name of the software.
         release: its version.
-        now: the time with its zone; the system's clock by default.
+        now: returns the time with its zone; the system's clock by default.
     """
 
     def __init__(
@@ -22,12 +24,12 @@ class About:
         release: str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
     ) -> None:
-        # The operating system is nobody's business (XEP-0092 §5).
+        # The operating system is not disclosed (XEP-0092 §5).
         self._version = version.Version(name=software, version=release)
         self._now = now
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         return (
             IQRoute("get", ping.Ping, self.pong, (ping.NAMESPACE,)),
             IQRoute("get", version.VersionQuery, self.version, (version.NAMESPACE,)),
@@ -38,11 +40,11 @@ class About:
         """Answer a ping with an empty result (XEP-0199 §4)."""
 
     def version(self, _request: Request[version.VersionQuery]) -> version.Version:
-        """Say which software this is."""
+        """Return the name and version of the software."""
         return self._version
 
     def time(self, _request: Request[entity_time.TimeQuery]) -> entity_time.Time:
-        """Say what time it is here."""
+        """Return the time and the time zone."""
         now = self._now()
         offset = now.utcoffset()
         return entity_time.Time(tzo=UTC if offset is None else timezone(offset), utc=now)

@@ -1,65 +1,56 @@
-"""Answers to questions that come as chat: a selected action, a yes or no, a text for an input.
+"""Answers to questions in chat: a selected action, a yes or no, a text for an input.
 
-The rules are those of "By a Selected Action", "In Words" and CNF-029 to CNF-031. Words name a
-question by a reply to its message or by its thread. One that they cannot name, because several are
-open or were a moment ago, is named by a command: `/approve`, `/deny`, `/answer` and the first
-characters of its identifier. `/answer` and the words alone answer the only one. Only a plain
-message counts as an answer (`component.handlers.plain_text`).
+The rules are in "By a Selected Action", "In Words" and CNF-029 to CNF-031. Words identify a
+question by a reply to its message or by its thread. If several questions are open, or were a moment
+ago, a command identifies one: `/approve`, `/deny`, `/answer` and the first characters of its
+identifier. `/answer` and the words alone answer the only question. Only a plain message counts as
+an answer (`InboundMessage.unclear`).
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol
 
+import msgspec
 import structlog
 
-from component.handlers.plain_text import PlainText, plain_text
-from component.handlers.questions import title_of
+from component.handlers.questions import Questions
+from component.handlers.quotations import is_quoted, split_quotation
+from component.handlers.spoken_answers import (
+    answer_in_order,
+    answer_in_words,
+    answer_yes_or_no,
+    takes_words,
+)
 from component.handlers.which import SHORTEST, uncertain, which
-from component.router.table import Request
+from component.handlers.words import SpokenYesNo, said_in
+from component.messages.inbound import Account, InboundMessage, Reacted
 from component.skills.errors import printable
 from component.storage import StorageError
 from component.tasks.protocol import Naming, Question, UncertainError
-from component.tasks.spoken import answer_in_order, answer_in_words, takes_words
-from component.tasks.words import Said, said_in
-from xep.binding import ContentError
-from xep.delay import LEGACY_TAG
-from xep.delay import NAMESPACE as DELAY
-from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.task import Input, InputAnswer, Task
 from xep.jid import JID
-from xep.quick_responses import ActionSelected
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.questions")
 
-_DECIDES_NOTHING: Final = frozenset(
-    (
-        f"{{{DELAY}}}delay",
-        LEGACY_TAG,
-        "{http://jabber.org/protocol/muc#user}x",
-        "{urn:xmpp:forward:0}forwarded",
-        "{urn:xmpp:carbons:2}received",
-        "{urn:xmpp:carbons:2}sent",
-        "{urn:xmpp:mam:2}result",
-    )
-)
-"""What marks a message as late, from the occupant of a room, or a copy of another one."""
-_OF_AGENTS: Final = f"{{{AGENT}"
-"""What an agent says to an agent: its body repeats that, and answers nothing (FAC-015)."""
+THUMBS_UP: Final = "\U0001f44d"
+THUMBS_DOWN: Final = "\U0001f44e"
+_MODIFIERS: Final = dict.fromkeys((0xFE0F, *range(0x1F3FB, 0x1F400)))
+"""Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer")
 _IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{SHORTEST},}}", re.IGNORECASE)
-"""What may be the beginning of an identifier, perhaps of a question that is closed."""
-_TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or its time is over."
+"""Matches the possible beginning of an identifier, perhaps of a closed question."""
+_TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
 _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
 
 Value = Literal["approve", "deny"]
 
 
 class Judges(Protocol):
-    """Who judges what is answered: `component.tasks.protocol.Tasks`."""
+    """Judges answers: `component.tasks.protocol.Tasks`."""
 
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
@@ -77,111 +68,143 @@ class Judges(Protocol):
         """Decide a confirmation. Raises StanzaError, UncertainError, StorageError."""
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
-        """The questions that are open with `who`. Raises StorageError."""
+        """Return the open questions to `who`. Raises StorageError."""
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
-        """Whether a question to `who`, by its id or thread, is closed. Raises StorageError."""
+        """Return whether a question to `who`, identified by its id or thread, is closed. Raises
+        StorageError.
+        """
 
 
 class ChatAnswers:
-    """Takes answers out of chat messages.
+    """Recognises and judges answers in chat messages.
 
     Args:
-        tasks: who judges them.
+        tasks: judges the answers.
+        words: renders questions as messages.
     """
 
-    def __init__(self, tasks: Judges) -> None:
+    def __init__(self, tasks: Judges, words: Questions) -> None:
         self._tasks = tasks
+        self._words = words
 
-    def concerns(self, request: Request[None]) -> bool:
-        """Whether `answered` has anything to look at. Never waits."""
-        if not in_person(request):
-            return False
-        stanza = request.stanza
-        body = (stanza.text_of("body", stanza.lang) or "").strip()
-        if ActionSelected.xml.tag in stanza.payload_names:
-            return True
-        return bool(body) and (not body.startswith("/") or _command(body) is not None)
+    async def answered(self, message: InboundMessage) -> str | None:
+        """Return the outcome of an answer, for the person who gave it (CNF-028).
 
-    async def answered(self, request: Request[None]) -> str | None:
-        """What came of an answer, for the one who gave it (CNF-028).
-
-        None if the message is no answer to any question.
+        None if the message is not an answer to a question.
         """
-        if not self.concerns(request):
+        if not in_person(message):
             return None
         try:
-            return await self._answered(request)
+            return await self._answered(message)
         except StanzaError as error:
-            return _said_no(error)
+            return _refusal_text(error)
         except UncertainError:
-            return await self._uncertain(request)
+            return await self._uncertain(message)
         except StorageError as error:
-            _log.error("an answer could not be taken", reason=str(error))
-            return "I cannot take that now, because of a fault on my side. Try again later."
+            _log.error("could not process an answer", reason=str(error))
+            return (
+                "I can't accept your answer now because of an error on my side. Please try"
+                " again later."
+            )
 
-    async def _answered(self, request: Request[None]) -> str | None:
-        stanza, agent = request.stanza, request.to.bare
-        if ActionSelected.xml.tag in stanza.payload_names:
-            return await self._selected(request)
-        message = plain_text(stanza, agent)
-        if not message.text:
-            return None
-        questions = await self._tasks.open_questions(request.principal, agent)
+    async def _answered(self, message: InboundMessage) -> str | None:
+        if message.reacted is not None:
+            return await self._reacted(message, message.reacted)
+        if message.selected is not None:
+            return await self._selected(message, message.selected)
         command = _command(message.text)
+        if not message.text or (message.text.startswith("/") and command is None):
+            return None
+        agent, thread = message.conversation.agent, message.conversation.thread
+        questions = await self._tasks.open_questions(message.principal, agent)
         if command is not None:
-            if message.besides is not None:
-                return _not_plain(message.besides)
-            return await self._by_name(request, *command, questions)
+            if message.unclear is not None:
+                return _not_plain(message.unclear)
+            return await self._by_name(message, *command, questions)
+        quoted, text = split_quotation(message.text)
+        if quoted and text and message.replies_to is None:
+            who = message.principal
+            questions = [
+                each for each in questions if is_quoted(self._words.body(each, who), quoted)
+            ]
+            message = msgspec.structs.replace(message, text=text)
         said = said_in(message.text)
-        meant, naming = _meant(questions, message, stanza.text_of("thread"))
+        meant, naming = _meant(questions, message)
         candidates = meant or ([] if message.replies_to is not None else list(questions))
         if not any(_may_answer(each, said) for each in candidates):
-            name = message.replies_to or stanza.text_of("thread")
+            name = _replied_to(message) or thread
             if said is None or not name or meant:
                 return None
             return (
-                _TOO_LATE if await self._tasks.was_asked(request.principal, agent, name) else None
+                _TOO_LATE if await self._tasks.was_asked(message.principal, agent, name) else None
             )
-        if message.besides is not None:
-            return _not_plain(message.besides)
-        if len(meant) != 1 and len(questions) != 1:
-            return which(questions)
-        (question,) = meant if len(meant) == 1 else questions
-        return await self._take(request, question, said, message.text, naming)
+        if message.unclear is not None:
+            return _not_plain(message.unclear)
+        question = meant[0] if len(meant) == 1 else _newest(questions, message.principal, meant)
+        if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
+            return which(self._words, questions)
+        return await self._take(message, question, said, naming)
 
-    async def _selected(self, request: Request[None]) -> str | None:
-        """What came of a selected action (CNF-022); None for an action that is not ours."""
-        selected = _selected(request)
-        if selected is None:
+    async def _selected(self, message: InboundMessage, selected: str) -> str | None:
+        """Return the outcome of a selected action (CNF-022); None for an action that decides
+        nothing.
+        """
+        name, _, identifier = selected.partition(":")
+        if not identifier or name not in ("approve", "deny"):
             return None
-        value, identifier = selected
-        message = plain_text(request.stanza, request.to.bare, also=ActionSelected.xml.tag)
-        besides = message.besides
-        if besides is None and message.text:
+        value: Value = "approve" if name == "approve" else "deny"
+        unclear = message.unclear
+        if unclear is None and message.text:
             said = said_in(message.text)
             if said is None or said.value != value:
-                besides = "it says something else as well"
-        if besides is not None:
-            return _not_plain(besides)
-        return await self._decide(request, Decision(id=identifier, value=value))
+                unclear = "it also says something else"
+        if unclear is not None:
+            return _not_plain(unclear)
+        return await self._decide(message, Decision(id=identifier, value=value))
 
-    async def _uncertain(self, request: Request[None]) -> str:
+    async def _reacted(self, message: InboundMessage, reacted: Reacted) -> str | None:
+        """Return the outcome of a reaction to a question (CNF-053); None for one that decides
+        nothing.
+        """
+        emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
+        value: Value | None = None
+        if THUMBS_DOWN in emoji:
+            value = "deny"
+        elif THUMBS_UP in emoji:
+            value = "approve"
+        if value is None:
+            return None
+        agent = message.conversation.agent
+        questions = await self._tasks.open_questions(message.principal, agent)
+        question = next((each for each in questions if each.id == reacted.id), None)
+        if question is None:
+            asked = await self._tasks.was_asked(message.principal, agent, reacted.id)
+            return _TOO_LATE if asked else None
+        unclear = "it also contains text" if message.text else message.unclear
+        if unclear is not None:
+            return _not_plain(unclear)
+        if isinstance(question.content, Input):
+            given = answer_yes_or_no(question.content, question.task, value == "approve")
+            return await self._answer(message, question, given, None)
+        decision = Decision(id=question.id, value=value, hash=question.content.hash)
+        return await self._decide(message, decision, question)
+
+    async def _uncertain(self, message: InboundMessage) -> str:
         """Ask back: the answer may be meant for another question (CNF-046)."""
-        questions = await self._tasks.open_questions(request.principal, request.to.bare)
-        return uncertain(questions)
+        agent = message.conversation.agent
+        return uncertain(self._words, await self._tasks.open_questions(message.principal, agent))
 
     async def _take(
         self,
-        request: Request[None],
+        message: InboundMessage,
         question: Question,
-        said: Said | None,
-        body: str,
+        said: SpokenYesNo | None,
         naming: Naming | None,
     ) -> str | None:
         if isinstance(question.content, Input):
-            given = answer_in_words(question.content, question.task, body)
-            return await self._answer(request, question, given, naming)
+            given = answer_in_words(question.content, question.task, message.text)
+            return await self._answer(message, question, given, naming)
         if said is None:
             return None
         if said.value == "unclear":
@@ -192,17 +215,19 @@ class ChatAnswers:
             reason=said.reason,
             hash=question.content.hash,
         )
-        return await self._decide(request, decision, question, naming)
+        return await self._decide(message, decision, question, naming)
 
     async def _by_name(
         self,
-        request: Request[None],
+        message: InboundMessage,
         name: str,
         identifier: str,
         words: str,
         questions: Sequence[Question],
     ) -> str:
-        """A command that names the question by the beginning of its identifier."""
+        """Process a command that identifies the question by the beginning of its identifier; return
+        the reply.
+        """
         naming: Naming | None = Naming(beginning=identifier)
         found = [
             each
@@ -211,21 +236,21 @@ class ChatAnswers:
             or (len(identifier) >= SHORTEST and each.id.startswith(identifier))
         ]
         if name == "/answer" and not found and identifier and not _IDENTIFIER.fullmatch(identifier):
-            thread = request.stanza.text_of("thread")
+            thread = message.conversation.thread
             meant = _in_thread(questions, thread)
             naming = Naming(thread=thread) if meant else Naming()
             found = [each for each in meant or questions if isinstance(each.content, Input)]
             words = f"{identifier} {words}"
         if len(found) != 1:
-            return which(questions)
+            return which(self._words, questions)
         (question,) = found
         if question.id == identifier:
             naming = None
         if isinstance(question.content, Input):
             if name == "/answer" and words:
                 given = answer_in_order(question.content, question.task, words)
-                said = await self._answer(request, question, given, naming)
-                return said or "That question takes its form only."
+                said = await self._answer(message, question, given, naming)
+                return said or "That question can only be answered with its form."
             return f"Write /answer {identifier} and the answer."
         if name == "/answer":
             return f"Write /approve {identifier}, or /deny {identifier} and why."
@@ -235,57 +260,48 @@ class ChatAnswers:
         decision = Decision(
             id=question.id, value=value, reason=words or None, hash=question.content.hash
         )
-        return await self._decide(request, decision, question, naming)
+        return await self._decide(message, decision, question, naming)
 
     async def _decide(
         self,
-        request: Request[None],
+        message: InboundMessage,
         decision: Decision,
         question: Question | None = None,
         naming: Naming | None = None,
     ) -> str:
-        await self._tasks.decide(
-            request.principal, request.to.bare, decision, request.stanza.lang, naming
-        )
-        what = "" if question is None else f" {title_of(question)}"
+        agent = message.conversation.agent
+        await self._tasks.decide(message.principal, agent, decision, message.language, naming)
+        what = "" if question is None else f" {self._words.title_of(question)}"
         return f"Approved.{what}" if decision.value == "approve" else f"Denied.{what}"
 
     async def _answer(
         self,
-        request: Request[None],
+        message: InboundMessage,
         question: Question,
         given: InputAnswer | None,
         naming: Naming | None,
     ) -> str | None:
         if given is None:
             return None
-        await self._tasks.answer(request.principal, question.agent, given, naming)
-        return "Thank you, I go on."
+        await self._tasks.answer(message.principal, question.agent, given, naming)
+        return "Thank you, I'll continue."
 
 
-def in_person(request: Request[None]) -> bool:
-    """Whether a message was sent just now, by its sender, to us, and by no agent to an agent."""
-    stanza = request.stanza
-    names = stanza.payload_names
-    if stanza.type not in ("chat", "normal") or not _DECIDES_NOTHING.isdisjoint(names):
-        return False
-    return not any(name.startswith(_OF_AGENTS) for name in names)
+def in_person(message: InboundMessage) -> bool:
+    """Return whether an account itself has just said something to the agent, and not as an agent.
 
-
-def _selected(request: Request[None]) -> tuple[Value, str] | None:
-    """The decision that a selected action is (CNF-022)."""
-    try:
-        found = request.stanza.payload(ActionSelected)
-    except ContentError:
-        return None
-    name, _, identifier = (found.id if found is not None else "").partition(":")
-    if not identifier or name not in ("approve", "deny"):
-        return None
-    return ("approve" if name == "approve" else "deny"), identifier
+    A delayed message, one from an occupant of a room, and a copy of another message answer nothing;
+    nor does a message from an agent to an agent (FAC-015).
+    """
+    return (
+        message.type in ("chat", "normal")
+        and isinstance(message.actor, Account)
+        and not (message.delayed or message.copy or message.from_agent or message.is_action)
+    )
 
 
 def _command(body: str) -> tuple[str, str, str] | None:
-    """The name of a command of ours, the identifier after it, and what follows."""
+    """Return the name of an answering command, the identifier after it, and the rest."""
     name, _, rest = body.partition(" ")
     if name.casefold() not in _COMMANDS:
         return None
@@ -294,35 +310,67 @@ def _command(body: str) -> tuple[str, str, str] | None:
 
 
 def _meant(
-    questions: Sequence[Question], message: PlainText, thread: str | None
+    questions: Sequence[Question], message: InboundMessage
 ) -> tuple[list[Question], Naming | None]:
-    """The open questions that a message names, and by what; no name is None, a full one."""
+    """Return the open questions that a message identifies, and how; the naming is None for a full
+    identifier.
+    """
+    thread = message.conversation.thread
     if message.replies_to is not None:
-        return [each for each in questions if each.id == message.replies_to], None
+        return [each for each in questions if each.id == _replied_to(message)], None
     meant = _in_thread(questions, thread)
     return meant, Naming(thread=thread) if len(meant) == 1 else Naming()
+
+
+def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:
+    """Return whether words are likely meant for that question rather than another open one: a yes
+    or no is rather for a confirmation than for an input, and nothing else is for a confirmation.
+    """
+    if isinstance(question.content, Confirm):
+        return said is not None
+    decides = said is not None and any(isinstance(each.content, Confirm) for each in questions)
+    return takes_words(question.content) and not decides
+
+
+def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) -> Question | None:
+    """Return the open question that bare words of `who` are meant for; `questions` has the newest
+    first.
+
+    It is the only one, or the newest if all come from requests of `who` (CNF-026). If the words
+    identify some of them, it must be among those.
+    """
+    if len(questions) > 1 and any(each.principal.bare != who for each in questions):
+        return None
+    newest = questions[0]
+    return newest if not named or newest in named else None
+
+
+def _replied_to(message: InboundMessage) -> str | None:
+    """Return the id of the agent's message that this one replies to."""
+    reply = message.replies_to
+    return reply.id if reply is not None and reply.is_ours else None
 
 
 def _in_thread(questions: Sequence[Question], thread: str | None) -> list[Question]:
     return [each for each in questions if thread is not None and each.thread == thread]
 
 
-def _not_plain(besides: str) -> str:
+def _not_plain(unclear: str) -> str:
     return (
         "I haven't taken that as an answer, because it is more than a plain message:"
-        f" {besides}. Send your answer as a message of its own."
+        f" {unclear}. Send your answer as a separate message."
     )
 
 
-def _may_answer(question: Question, said: Said | None) -> bool:
-    """Whether a body can be an answer to a question."""
+def _may_answer(question: Question, said: SpokenYesNo | None) -> bool:
+    """Return whether a body can be an answer to a question."""
     if isinstance(question.content, Confirm):
         return said is not None
     return takes_words(question.content)
 
 
-def _said_no(error: StanzaError) -> str:
-    """What a refusal says in chat."""
+def _refusal_text(error: StanzaError) -> str:
+    """Return the chat text of a refusal."""
     if any(isinstance(one, errors.InvalidParam) for one in error.application):
-        return f"I cannot take that answer: {printable(error.text, 500)}"
+        return f"I can't accept that answer: {printable(error.text, 500)}"
     return error.text

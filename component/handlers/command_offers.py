@@ -1,6 +1,6 @@
-"""What is offered as ad-hoc commands: every skill of a view (FAC-001), and the service's commands.
+"""The ad-hoc commands: every skill of a view (FAC-001), and the service's commands.
 
-Each becomes an `Offer`, so that the handler of commands knows forms and stages and nothing else.
+Each becomes an `Offer`, so the handler of commands only deals with forms and stages.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ from typing import Protocol, TypeAlias
 import msgspec
 import structlog
 
-from component.commands.definition import Answer, AnyCommand, CommandError, Commands
+from component.commands.definition import AnyCommand, CommandError, CommandResult, Commands
 from component.handlers.command_results import of_accepted, of_answer, of_result
 from component.handlers.storing import stored
-from component.skills.declare import AnySkill
 from component.skills.form_fields import Schema
 from component.skills.registry import View
+from component.skills.skill import Skill
 from component.storage import StorageError
 from xep.commands import Note
 from xep.data_forms import Form
@@ -32,10 +32,10 @@ _COMMAND = "command/"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants it done, and where.
+    """The requester of a command and the address that it was sent to.
 
-    `principal` is the bare JID of `requester`; `target` the address of ours; `session` knows a
-    repetition, together with the principal and the target (FAC-006).
+    `principal` is the bare JID of `requester`; `target` is the component's address; `session`
+    identifies a repetition, together with the principal and the target (FAC-006).
     """
 
     principal: JID
@@ -46,14 +46,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The command is over: what is said, and what came of it."""
+    """The command is complete: its texts and its outcome."""
 
     notes: tuple[Note, ...]
     form: Form | None = None
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """The parameters do not fit: a sentence, and the reason at each field that is to blame."""
+    """The parameters are invalid: a sentence, and the reason at each invalid field."""
 
     sentence: str
     reasons: Mapping[str, str]
@@ -63,10 +63,11 @@ Outcome: TypeAlias = Completed | Misfit
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: its node, what a form of it says and asks, and what does the work.
+    """One command: its node, the content of its form, and the function that runs it.
 
     `run` takes the parameters as a JSON object. It raises StanzaError where the command as a whole
-    is not there (any more).
+    is not there (any more). `prepare` gives the command with the choices that its form shows, where
+    they are in the database; it raises StanzaError if the requester has none.
     """
 
     node: str
@@ -75,33 +76,26 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     schema: Schema
     form_type: str | None
     run: Callable[[Asked, msgspec.Raw], Outcome | Awaitable[Outcome]]
+    prepare: "Callable[[Asked], Awaitable[Offer]] | None" = None
 
 
 class Offers(Protocol):
-    """Where commands come from."""
+    """A source of commands."""
 
     def nodes(self, principal: JID) -> Sequence[str]:
-        """The nodes of the commands that are there for a principal."""
+        """Return the nodes of the commands for a principal."""
 
     def get(self, node: str, principal: JID) -> Offer | None:
-        """A command by its node; None if there is none, as far as the principal is concerned."""
+        """Return a command by its node; None if the principal has no such command."""
 
 
-class Run(Protocol):
+class RunSkill(Protocol):
     """Runs a skill as an execute request of the same principal would (FAC-005)."""
 
     def __call__(
-        self,
-        *,
-        principal: JID,
-        requester: JID,
-        target: JID,
-        skill: str,
-        json_params: bytes,
-        session: str,
-        lang: str | None,
+        self, asked: Asked, skill: str, json_params: bytes, /
     ) -> Result | Accepted | Awaitable[Result | Accepted]:
-        """The answer at once, or an awaitable of it. Both may raise StanzaError."""
+        """Return the answer at once, or an awaitable of it. Both may raise StanzaError."""
 
 
 class SkillOffers:
@@ -113,17 +107,17 @@ class SkillOffers:
         retry_after_s: seconds after which to try again when the database refuses.
     """
 
-    def __init__(self, view: Callable[[JID], View], run: Run, retry_after_s: int = 5) -> None:
+    def __init__(self, view: Callable[[JID], View], run: RunSkill, retry_after_s: int = 5) -> None:
         self._view = view
         self._run = run
         self._retry_after_s = retry_after_s
 
     def nodes(self, principal: JID) -> Sequence[str]:
-        """A node for each skill of the principal's view, and no other (FAC-001)."""
+        """Return a node for each skill of the principal's view, and no other (FAC-001)."""
         return [_SKILL + name for name in self._view(principal).names()]
 
     def get(self, node: str, principal: JID) -> Offer | None:
-        """The skill of a node."""
+        """Return the skill of a node."""
         if not node.startswith(_SKILL):
             return None
         skill = self._view(principal).get(node.removeprefix(_SKILL))
@@ -133,31 +127,21 @@ class SkillOffers:
             node=node,
             title=skill.title,
             about=skill.description,
-            schema=skill.inputs.schema,
+            schema=skill.input_schema,
             form_type=EXECUTE,
             run=lambda asked, json: self._begin(skill, asked, json),
         )
 
-    def _begin(
-        self, skill: AnySkill, asked: Asked, json: msgspec.Raw
-    ) -> Outcome | Awaitable[Outcome]:
+    def _begin(self, skill: Skill, asked: Asked, json: msgspec.Raw) -> Outcome | Awaitable[Outcome]:
         try:
-            found = self._run(
-                principal=asked.principal,
-                requester=asked.requester,
-                target=asked.target,
-                skill=skill.name,
-                json_params=bytes(json),
-                session=asked.session,
-                lang=asked.lang,
-            )
+            found = self._run(asked, skill.name, bytes(json))
         except StanzaError as error:
             return _refusal(error)
         if isawaitable(found):
             return self._wait(skill, found)
         return _outcome(skill, found)
 
-    async def _wait(self, skill: AnySkill, found: Awaitable[Result | Accepted]) -> Outcome:
+    async def _wait(self, skill: Skill, found: Awaitable[Result | Accepted]) -> Outcome:
         try:
             return _outcome(skill, await stored(found, self._retry_after_s))
         except StanzaError as error:
@@ -165,7 +149,7 @@ class SkillOffers:
 
 
 class CommandOffers:
-    """The commands that are also there with a slash.
+    """The commands that are also slash commands.
 
     Args:
         commands: the commands.
@@ -175,13 +159,13 @@ class CommandOffers:
         self._commands = commands
 
     def nodes(self, principal: JID) -> Sequence[str]:
-        """A node for each command that is there for the principal."""
+        """Return a node for each command of the principal."""
         return [
             _COMMAND + each.name for each in self._commands.of(self._commands.asking(principal))
         ]
 
     def get(self, node: str, principal: JID) -> Offer | None:
-        """The command of a node."""
+        """Return the command of a node."""
         if not node.startswith(_COMMAND):
             return None
         name = node.removeprefix(_COMMAND)
@@ -200,7 +184,7 @@ class CommandOffers:
     async def _do(self, command: AnyCommand, asked: Asked, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang)
         try:
-            answer: Answer = await command.run(asking, command.read(json=bytes(json)))
+            answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
         except CommandError as error:
             if error.param is not None:
                 return Misfit(str(error), {error.param: str(error)})
@@ -211,16 +195,16 @@ class CommandOffers:
         return Completed(*of_answer(command.title, answer))
 
 
-def _outcome(skill: AnySkill, found: Result | Accepted) -> Completed:
+def _outcome(skill: Skill, found: Result | Accepted) -> Completed:
     if isinstance(found, Accepted):
         return Completed(*of_accepted(skill.title, found))
     return Completed(*of_result(skill.title, found))
 
 
 def _refusal(error: StanzaError) -> Outcome:
-    """What a refusal means for the command.
+    """Return the outcome of a command that was refused.
 
-    Raises StanzaError when the skill is not there any more.
+    Raises StanzaError if the skill no longer exists.
     """
     text = error.text or error.condition.replace("-", " ")
     for condition in error.application:

@@ -1,12 +1,15 @@
-"""What a finished ad-hoc command shows: a note in words, and a form of type result for the rest."""
+"""The result of a finished ad-hoc command: a note in words, and a form of type result for
+the rest.
+"""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
-from component.commands.definition import Answer
+from component.commands.definition import CommandResult
 from component.skills.form_fields import NEWLINE
+from component.tasks.files import text_of
 from xep.binding.escaping import without_forbidden
 from xep.commands import Note
 from xep.data_forms import Field, Form, Item, Reported, form_type_field
@@ -14,11 +17,13 @@ from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Output, Result
 from xep.fluux_agent.task import NAMESPACE as TASK
 
-Shown: TypeAlias = tuple[tuple[Note, ...], Form | None]
+CommandContent: TypeAlias = tuple[tuple[Note, ...], Form | None]
 
 
-def of_result(title: str, result: Result) -> Shown:
-    """A skill's outputs, a field each; one that said no has a note of type error."""
+def of_result(title: str, result: Result) -> CommandContent:
+    """Return a skill's outputs, one field each; a result that reports an error has a note of type
+    error.
+    """
     said = "\n".join(output.text for output in result.outputs if output.text)
     if result.is_error:
         note = Note(type="error", text=without_forbidden(said or f"{title}: refused."))
@@ -30,11 +35,13 @@ def of_result(title: str, result: Result) -> Shown:
     return (note,), Form(type="result", title=title, fields=fields)
 
 
-def of_accepted(title: str, accepted: Accepted) -> Shown:
-    """Work that goes on as a task: its id, and that news of it comes by message (FAC-007)."""
-    text = f"{title} goes on as task {accepted.task}. News of it comes by message."
+def of_accepted(title: str, accepted: Accepted) -> CommandContent:
+    """Return the result for work that continues as a task: its id, and that messages will follow
+    (FAC-007).
+    """
+    text = f"{title} continues as task {accepted.task}. You will get messages about its progress."
     if accepted.state == "input-required":
-        text += " It waits for an answer, which a message asks for."
+        text += " It is waiting for an answer: see the message with the question."
     fields = (
         form_type_field(TASK),
         _field("task", "Task", accepted.task),
@@ -43,8 +50,8 @@ def of_accepted(title: str, accepted: Accepted) -> Shown:
     return (Note(type="info", text=text),), Form(type="result", title=title, fields=fields)
 
 
-def of_answer(title: str, answer: Answer) -> Shown:
-    """What a command said, and the same as a table where it is one."""
+def of_answer(title: str, answer: CommandResult) -> CommandContent:
+    """Return the text of a command's result, and its table if it has one."""
     notes = (Note(type="info", text=without_forbidden(answer.text)),)
     value = answer.value
     if isinstance(value, msgspec.Struct):
@@ -60,11 +67,7 @@ def of_answer(title: str, answer: Answer) -> Shown:
 
 
 def _output(output: Output) -> Field:
-    if output.file is not None:
-        urls = [url.target for url in output.file.sources.urls]
-        label = output.file.file.name or output.name
-        return Field(var=output.name, type="text-multi", label=label, values=tuple(urls))
-    return _field(output.name, output.name, output.text)
+    return _field(output.name, output.name, text_of(output))
 
 
 def _field(var: str, label: str, text: str) -> Field:

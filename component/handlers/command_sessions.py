@@ -1,8 +1,8 @@
-"""The sessions of ad-hoc commands: who is at which stage of what (XEP-0050 §3, "Session Lifetime").
+"""The sessions of ad-hoc commands: the stage of each command (XEP-0050 §3, "Session Lifetime").
 
-Kept in memory, bounded in number, and gone some minutes after they were last used. An id carries a
-mark by which it is known as one of ours even when its session has gone, so nothing has to be
-remembered to tell an expired session from one that never was.
+Sessions are kept in memory, limited in number, and removed some minutes after their last use. A
+session id contains a message authentication code that proves that this service created it, so an
+expired session is distinguished from one that never existed without storing anything.
 """
 
 import hashlib
@@ -26,23 +26,26 @@ _MARK_BYTES = 8
 _RETRY_S = 60
 
 Stage = Literal["open", "running", "ended"]
-"""``open`` waits for its form, ``running`` for its work; ``ended`` is kept for repetitions."""
+"""``open`` waits for its form, ``running`` for its work; an ``ended`` session answers
+repetitions.
+"""
 
 
 class Session:
-    """One session: of whom, with what, and how it stands.
+    """One session: its requester, command and stage.
 
     Attributes:
         id: its id on the wire.
         requester: the full JID that it belongs to.
-        target: the address of ours it was begun at.
+        target: the component's address at which it was started.
         node: the command.
-        lang: the language that it was begun in.
-        stage: where it is.
-        attempts: how often work was begun; more than one only if the parameters did not fit.
+        lang: the language in which it was started.
+        stage: its stage.
+        attempts: how often the work was started; more than once only if the parameters were not
+            valid.
         given: the form that was submitted last.
-        answer: what was answered last; the same again for a repetition.
-        error: what is raised instead, if the end was an error.
+        answer: the last answer, which a repetition gets again.
+        error: the error to raise instead, if the session ended with one.
         done: set when the work is over, if somebody can wait for it.
     """
 
@@ -77,14 +80,14 @@ class Session:
 
     @property
     def key(self) -> str:
-        """What knows a repetition of its work (FAC-006): the session, and which attempt it is.
+        """The key that identifies a repetition of its work (FAC-006): the session, and the attempt.
 
-        Parameters that did not fit were work of their own, if a skill found that out itself.
+        Invalid parameters counted as separate work if the skill itself rejected them.
         """
         return self.id if self.attempts == 1 else f"{self.id}#{self.attempts}"
 
     def settle(self, stage: Stage, answer: Command | None, error: StanzaError | None) -> None:
-        """What it has come to; whoever waits for it goes on."""
+        """Set the outcome and wake the tasks that wait for it."""
         self.stage = stage
         self.answer = answer
         self.error = error
@@ -93,24 +96,24 @@ class Session:
             self.done = None
 
     def repeated(self) -> Command:
-        """What was answered last. Raises StanzaError if that was an error."""
+        """Return the last answer. Raises StanzaError if that was an error."""
         if self.answer is None:
             raise self.error or errors.outcome_unknown()
         return self.answer
 
 
 class Sessions:
-    """The sessions of everybody.
+    """The sessions of all principals.
 
-    A principal may have as many as are still free, and `each` at most; its own make room for more.
-    So somebody who has none finds room, however many others have.
+    A principal may have as many as are still free, and at most `each`; its own sessions are dropped
+    to make room for more. So a principal without a session gets one, however many the others have.
 
     Args:
-        clock: seconds that only go forward; the event loop's by default.
+        clock: monotonic seconds; the event loop's by default.
         lifetime_s: seconds after its last use for which a session is kept.
-        each: how many sessions a principal may have.
-        total: how many there may be.
-        admins: bare addresses that can have the last `reserved` of them too.
+        each: the maximum number of sessions of a principal.
+        total: the maximum number of all sessions.
+        admins: bare addresses that can also use the last `reserved` of them.
         reserved: see `admins`.
     """
 
@@ -131,17 +134,18 @@ class Sessions:
         self._admins = frozenset(admins)
         self._reserved = reserved if admins else 0
         self._secret = secrets.token_bytes(32)
-        # Those used longest ago come first.
+        # Least recently used first.
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._own: dict[JID, list[Session]] = {}  # by principal, those begun first come first
+        self._own: dict[JID, list[Session]] = {}  # by principal, oldest first
 
     def __len__(self) -> int:
-        """How many there are, the expired ones aside."""
+        """Return the number of sessions, without expired ones."""
         self._forget()
         return len(self._sessions)
 
     def begin(self, requester: JID, target: JID, node: str, lang: str | None) -> Session:
-        """A new session. The principal's oldest one that is not running makes room for it.
+        """Create a session. If there is no room, the principal's oldest one that is not running is
+        dropped.
 
         Raises:
             StanzaError: `resource-constraint`, when there is no room.
@@ -163,16 +167,17 @@ class Sessions:
         return session
 
     def _free(self, principal: JID) -> int:
-        """How many more there may be if this principal wants one."""
+        """Return how many more sessions this principal may create."""
         reserved = 0 if principal in self._admins else self._reserved
         return self._total - len(self._sessions) - reserved
 
     def find(self, id_: str, requester: JID, target: JID, node: str) -> Session:
-        """The session of this requester, at this address, of this command; it counts as used.
+        """Return the session of this requester, at this address, of this command; this counts as a
+        use.
 
         Raises:
-            StanzaError: `not-allowed` with <session-expired/> when it has gone, `bad-request` with
-                <bad-sessionid/> when there never was such a one (XEP-0050 §4.4).
+            StanzaError: `not-allowed` with <session-expired/> when it has ended, `bad-request` with
+                <bad-sessionid/> when it never existed (XEP-0050 §4.4).
         """
         self._forget()
         session = self._sessions.get(id_)
@@ -183,17 +188,17 @@ class Sessions:
             target,
             node,
         ):
-            raise refused(BadSessionId(), "There is no such session here.")
+            raise refused(BadSessionId(), "This session does not exist.")
         session.used = self._clock()
         self._sessions.move_to_end(id_)
         return session
 
     def _drop(self, those: list[Session]) -> None:
-        """Drop one of those that are not running. Raises StanzaError if all of them are."""
+        """Drop one of those that are not running. Raises StanzaError if all are."""
         idle = [each for each in those if each.stage != "running"]
         if not idle:
             raise errors.busy(_RETRY_S)
-        # One that has ended is missed less than one that somebody is filling in.
+        # Prefer an ended session to one whose form somebody is filling in.
         self._remove(next((each for each in idle if each.stage == "ended"), idle[0]))
 
     def _remove(self, session: Session) -> None:
@@ -232,14 +237,16 @@ class Sessions:
 
 
 def refused(condition: Payload, text: str) -> StanzaError:
-    """``bad-request`` with a condition of XEP-0050 §4.4."""
+    """Return ``bad-request`` with a condition of XEP-0050 §4.4."""
     return StanzaError("bad-request", text, application=(condition,))
 
 
 def expired() -> StanzaError:
-    """The session has ended: ``not-allowed`` with <session-expired/> (XEP-0050 §4.4)."""
+    """Return the error for an expired session: ``not-allowed`` with <session-expired/> (XEP-0050
+    §4.4).
+    """
     return StanzaError(
         "not-allowed",
-        "This session has ended. Begin the command again.",
+        "This session has ended. Start the command again.",
         application=(SessionExpired(),),
     )

@@ -1,7 +1,7 @@
-"""Ad-hoc commands (XEP-0050): skills and commands for every client that can show a form.
+"""Ad-hoc commands (XEP-0050): skills and commands for every client that supports forms.
 
-A command has one stage: the form that its schema makes (FAC-002), which comes back until it fits
-(FAC-004); then the work, once. One without parameters runs at once.
+A command has one stage: the form made from its schema (FAC-002), which is returned until it is
+valid (FAC-004); then the work, once. A command without parameters runs at once.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -18,7 +18,7 @@ from component.handlers.command_offers import (
     Outcome,
 )
 from component.handlers.command_sessions import Session, Sessions, expired, refused
-from component.router.table import Answer, IQRoute, Request
+from component.router.table import IQRoute, ReplyPayload, Request
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.schema_properties import properties_of
 from xep import data_forms
@@ -36,15 +36,15 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _LANG = "en"
-"""Of all that is said here."""
+"""The language of all texts here."""
 
 
 class CommandsHandler:
     """Runs commands, stage by stage.
 
     Args:
-        offers: where commands come from; the first that knows a node has it.
-        sessions: who is at which stage.
+        offers: the sources of commands; the first that has a node serves it.
+        sessions: the sessions and their stages.
     """
 
     def __init__(self, offers: Sequence[Offers], sessions: Sessions) -> None:
@@ -52,20 +52,20 @@ class CommandsHandler:
         self._sessions = sessions
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         features = (NAMESPACE, data_forms.NAMESPACE)
         return (IQRoute("set", Command, self.command, features, place_first=True),)
 
-    def command(self, request: Request[Command]) -> Answer | Awaitable[Answer]:
-        """Begin a command, or go on with one.
+    def command(self, request: Request[Command]) -> ReplyPayload | Awaitable[ReplyPayload]:
+        """Start a command, or continue one.
 
-        Raises StanzaError as XEP-0050 §4.4 says; work that fails completes with a note.
+        Raises StanzaError as in XEP-0050 §4.4; work that fails completes with a note.
         """
         asked = request.payload
         action = asked.action or "execute"
         if asked.sessionid is None:
             if action != "execute":
-                raise refused(BadAction(), f"A command begins with execute, not with {action}.")
+                raise refused(BadAction(), f"Start a command with execute, not with {action}.")
             return self._begin(request)
         session = self._sessions.find(asked.sessionid, request.sender, request.to.bare, asked.node)
         if action == "cancel":
@@ -76,25 +76,34 @@ class CommandsHandler:
             return self._submit(session, asked.form)
         return self._repeat(session, asked.form)
 
-    def _begin(self, request: Request[Command]) -> Answer | Awaitable[Answer]:
+    def _begin(self, request: Request[Command]) -> ReplyPayload | Awaitable[ReplyPayload]:
         asked = request.payload
         offer = self._offer(asked.node, request.principal)
         lang = asked.lang or request.stanza.lang
         session = self._sessions.begin(request.sender, request.to.bare, offer.node, lang)
+        if offer.prepare is not None:
+            return self._prepared(session, offer.prepare(_asked(session)))
         if properties_of(offer.schema):
             return self._ask(session, offer)
         return self._run(session, offer, msgspec.Raw(b"{}"))
+
+    async def _prepared(self, session: Session, preparing: Awaitable[Offer]) -> Command:
+        try:
+            return self._ask(session, await preparing)
+        except StanzaError as error:
+            session.settle("ended", None, error)
+            raise
 
     def _offer(self, node: str, principal: JID) -> Offer:
         for offers in self._offers:
             offer = offers.get(node, principal)
             if offer is not None:
                 return offer
-        raise StanzaError("item-not-found", "There is no such command here.")
+        raise StanzaError("item-not-found", "This address has no such command.")
 
     @staticmethod
     def _ask(session: Session, offer: Offer, misfit: Misfit | None = None) -> Command:
-        """The form, or the form once more with what was given and why it does not fit."""
+        """Return the form; after invalid input with the given values and the reasons."""
         form = form_of(
             offer.schema,
             offer.form_type,
@@ -115,7 +124,9 @@ class CommandsHandler:
         session.settle("open", answer, None)
         return answer
 
-    def _submit(self, session: Session, form: Form | None) -> Answer | Awaitable[Answer]:
+    def _submit(
+        self, session: Session, form: Form | None
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
         # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
         if form is None or form.type not in ("submit", "cancel"):
             raise refused(BadPayload(), "Fill in the form, and send it with the type submit.")
@@ -131,18 +142,13 @@ class CommandsHandler:
             return self._ask(session, offer, Misfit(_sentence(error), error.reasons))
         return self._run(session, offer, json)
 
-    def _run(self, session: Session, offer: Offer, json: msgspec.Raw) -> Answer | Awaitable[Answer]:
+    def _run(
+        self, session: Session, offer: Offer, json: msgspec.Raw
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
         session.stage = "running"
         session.attempts += 1
-        asked = Asked(
-            principal=session.requester.bare,
-            requester=session.requester,
-            target=session.target,
-            session=session.key,
-            lang=session.lang,
-        )
         try:
-            outcome = offer.run(asked, json)
+            outcome = offer.run(_asked(session), json)
         except BaseException as error:
             session.settle("ended", None, _end(error))
             raise
@@ -155,7 +161,7 @@ class CommandsHandler:
         try:
             found = await outcome
         except BaseException as error:
-            # Given up or failed: nobody knows what it did, and it is not done again.
+            # Cancelled or failed: its effect is unknown, and it is not run again.
             session.settle("ended", None, _end(error))
             raise
         return self._settle(session, offer, found)
@@ -179,8 +185,10 @@ class CommandsHandler:
         session.settle("ended", answer, None)
         return answer
 
-    def _repeat(self, session: Session, form: Form | None) -> Answer | Awaitable[Answer]:
-        """The same once more is answered alike (FAC-006); anything else comes too late."""
+    def _repeat(
+        self, session: Session, form: Form | None
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
+        """Answer a repetition like the original (FAC-006); refuse anything else."""
         if session.answer is not None and session.answer.status == "canceled":
             raise expired()
         if _content(form) != _content(session.given):
@@ -196,7 +204,7 @@ class CommandsHandler:
 
     def _cancel(self, session: Session) -> Command:
         if session.stage == "running":
-            raise refused(BadAction(), "The work has begun.")
+            raise refused(BadAction(), "The command is already running.")
         if session.stage == "open":
             answer = Command(node=session.node, sessionid=session.id, status="canceled", lang=_LANG)
             session.settle("ended", answer, None)
@@ -210,13 +218,23 @@ class CommandsHandler:
         if session.stage == "ended":
             return expired()
         return refused(
-            BadAction(), f"A command has one stage: there is nothing to be had by {action}."
+            BadAction(), f"This command has only one stage, so {action} is not possible."
         )
+
+
+def _asked(session: Session) -> Asked:
+    return Asked(
+        principal=session.requester.bare,
+        requester=session.requester,
+        target=session.target,
+        session=session.key,
+        lang=session.lang,
+    )
 
 
 def _sentence(error: InvalidForm) -> str:
     said = "; ".join(f"{name}: {reason}" for name, reason in error.reasons.items())
-    return f"The form does not fit. {said}."
+    return f"The form is not valid. {said}."
 
 
 def _content(form: Form | None) -> object:
@@ -224,7 +242,9 @@ def _content(form: Form | None) -> object:
 
 
 def _end(error: BaseException) -> StanzaError:
-    """What a repetition is told after the work has ended in a way that no note says."""
+    """Return the error for a repetition after the work has ended in a way that a note cannot
+    express.
+    """
     if isinstance(error, StanzaError):
         return error
     return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()

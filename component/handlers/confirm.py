@@ -1,4 +1,4 @@
-"""Confirmation (urn:fluux:agent:0#confirm): decisions that come as an IQ."""
+"""Confirmation (urn:fluux:agent:0#confirm): decisions that arrive as an IQ."""
 
 from collections.abc import Awaitable
 from typing import Protocol
@@ -10,17 +10,17 @@ from xep.jid import JID
 
 
 class Decides(Protocol):
-    """Who judges decisions: `component.tasks.protocol.Tasks`."""
+    """Judges decisions: `component.tasks.protocol.Tasks`."""
 
     async def decide(self, who: JID, at: JID, decision: Decision, lang: str | None = None) -> None:
         """Decide a confirmation (CNF-032). Raises StanzaError, StorageError."""
 
 
 class ConfirmHandler:
-    """Takes decisions by IQ.
+    """Handles decisions by IQ.
 
     Args:
-        tasks: who judges them.
+        tasks: judges them.
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
@@ -29,11 +29,11 @@ class ConfirmHandler:
         self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         return (IQRoute("set", Decision, self.decide, (NAMESPACE,)),)
 
     def decide(self, request: Request[Decision]) -> Awaitable[None]:
-        """Answer a decision that counts, and the same again, with an empty result (CNF-021)."""
+        """Answer a decision that counts, and its repetition, with an empty result (CNF-021)."""
         work = self._tasks.decide(
             request.principal, request.to.bare, request.payload, request.stanza.lang
         )

@@ -1,8 +1,7 @@
-"""Messages about tasks: each committed revision is told, in order, to whom asked for the work."""
+"""Messages about tasks: each committed revision is sent, in order, to the requester."""
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,18 +9,25 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
+from cachebox import FIFOCache
 
 from component.handlers import sentences
-from component.handlers.outgoing import Out
+from component.handlers.questions import Questions
+from component.messages.delivery import Delivery, nothing_to_send
+from component.messages.inbound import ReplyAddress
+from component.messages.messenger import Messenger, TooBigError
+from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.tasks.protocol import Notice, Question
-from xep.fluux_agent.task import Task
+from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
-from xep.stanza import Message
 
 _log = structlog.get_logger("component.events")
 
+_REPORTED: Final = ("tool", "trigger")
+"""Origins of tasks whose end another part of the service reports: the model's answer, or the
+notification of the result of triggered work."""
 _MOST_HELD: Final = 10_000
-"""Events that are held back at a time, of all tasks; above it the oldest are sent."""
+"""Maximum number of events that are held back, of all tasks; beyond it the oldest are sent."""
 _MOST_ANSWERED: Final = 10_000
 """Tasks remembered as answered whose first event is still to come."""
 
@@ -29,62 +35,63 @@ _MOST_ANSWERED: Final = 10_000
 class TaskNews:
     """The `Listener` of the durable work.
 
-    **None before `<accepted/>` (EVT-008).** Work begins with its commit, so the first event of a
-    task can be here before the answer to its request is on its way. From revision 1 on the events
-    of a task are therefore held back until `released` says that it is being answered. They are sent
-    by `run`, a task of its own: so after the answer, which the router puts into the outbox in the
-    same step in which the handler returns it. Whoever lets work begin says `released` for it, by
-    whatever face it came. If nobody does, because the request timed out or its caller is gone, the
-    events wait for `hold_s` seconds. A task that was accepted longer ago is not held back, for its
-    turn has come late; nor is one that was accepted before `since`, by another life of the process:
-    nobody is left to answer for it.
+    **No event before `<accepted/>` (EVT-008).** Work begins with its commit, so the first event of
+    a task can arrive here before the answer to its request was sent. Therefore the events of a task
+    are held back from revision 1 until `released` says that the request is being answered. `run`
+    sends them in a separate task, and so after the answer, which the router puts into the outbox in
+    the same step in which the handler returns it. The caller that starts work calls `released`, for
+    requests of every kind. If it does not, because the request timed out or its caller has ended,
+    the events wait for `hold_s` seconds. A task that was accepted longer ago is not held back,
+    because it was queued; nor is one that was accepted before `since`, by an earlier run of the
+    process: the caller that would answer has ended.
 
-    **Not connected** means not sent: headlines are lost, as they may be (EVT-009); what has to be
-    told is told again by the engine. What is held when the connection breaks waits in the outbox.
+    **Without a connection** events are not sent: headlines are lost, as allowed (EVT-009); the
+    engine sends messages that must arrive (a final event, a question) again, and so it does with
+    dropped messages. Messages that are held when the connection breaks wait in the outbox.
 
-    **Too big.** The artifacts of a result that would not fit are given by reference (EXE-012), so
-    an event that does not fit is a mistake of ours. It is sent without what the change brought:
-    the state and the revision still say that there is something to ask for.
+    **Events that are too big.** Artifacts of a result that would not fit are given by reference
+    (EXE-012), so an event that does not fit is an error of the service. It is sent without its
+    artifacts: the state and the revision still show that there is something to query.
 
     Args:
-        out: takes stanzas.
+        messenger: sends messages.
         connected: whether there is a stream.
-        may_write: whether an agent of ours may send a contact what that one did not ask for.
-        question_messages: the messages that put a question to those who are asked.
-        max_stanza_bytes: the largest stanza to send.
-        hold_s: seconds that an event is held back at most. Between the commit that makes a task
-            and its answer there is no more than the commit's own way back.
+        may_write: whether an agent may send unsolicited messages to a contact.
+        questions: puts questions into words.
+        hold_s: maximum number of seconds that an event is held back.
         since: when this process began; None if no task is older.
-        tool_ended: is told the id of a task that a model's call went on as, when it is over.
+        tool_ended: called with the id of a task that continued a model's call or was started by a
+            trigger, when the task has ended.
+        task_changed: called with each revision of a task, such as for the node of tasks.
     """
 
     def __init__(
         self,
-        out: Out,
+        messenger: Messenger,
         connected: Callable[[], bool],
         may_write: Callable[[JID, JID], bool],
-        question_messages: Callable[[Question], Sequence[Message]],
-        max_stanza_bytes: int = 262_144,
+        questions: Questions,
         hold_s: float = 5.0,
         since: datetime | None = None,
         tool_ended: Callable[[str], None] = lambda _: None,
+        task_changed: Callable[[Notice], None] = lambda _: None,
     ) -> None:
-        self._out = out
+        self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
-        self._question_messages = question_messages
-        self._limit = max_stanza_bytes
+        self._questions = questions
         self._hold_s = hold_s
         self._since = since
         self._tool_ended = tool_ended
+        self._task_changed = task_changed
         self._held: dict[str, _Held] = {}  # oldest first
         self._waiting = 0
         self._released: list[str] = []
-        self._answered: OrderedDict[str, None] = OrderedDict()
+        self._answered: FIFOCache[str, None] = FIFOCache(_MOST_ANSWERED)
         self._wake = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Send what was held back when its time has come, until cancelled."""
+        """Send held events when they are due, until cancelled."""
         task_status.started()
         while True:
             oldest = next(iter(self._held.values()), None)
@@ -99,37 +106,36 @@ class TaskNews:
                 self._let_go(task)
 
     def released(self, task: str) -> None:
-        """The request for a task is being answered: the caller returns its answer without waiting
-        for anything more.
+        """Note that the request for a task is being answered: the caller returns its answer without
+        waiting any more.
         """
         if task in self._held:
             self._released.append(task)
             self._wake.set()
             return
         self._answered[task] = None
-        if len(self._answered) > _MOST_ANSWERED:
-            self._answered.popitem(last=False)
 
-    def changed(self, notice: Notice) -> bool:
-        """A task has changed. Whether its message, and its question's, are on their way."""
-        if notice.origin == "tool":
-            if notice.final:
-                self._tool_ended(notice.task.id)
-            if notice.question is None:
-                return True
+    def changed(self, notice: Notice) -> Delivery | None:
+        """Send the messages of a changed task; return their delivery, or None without a stream."""
+        self._task_changed(notice)
+        if notice.origin in _REPORTED and notice.final:
+            self._tool_ended(notice.task.id)
+        if notice.origin in (*_REPORTED, "child") and notice.question is None:
+            return nothing_to_send()  # somebody else reports the rest, such as the model's answer
         if not self._connected():
-            return False
-        if not self._hold(notice):
-            self._tell(notice)
-        return True
+            return None
+        delivery = Delivery(must_arrive=notice.final or notice.question is not None)
+        if not self._hold(notice, delivery):
+            self._tell(notice, delivery)
+        return delivery
 
-    async def sent(self) -> None:
-        """Wait until the server has taken the messages so far, those that are held included."""
-        for held in list(self._held.values()):
-            await held.gone.wait()
-        await self._out.flushed()
+    async def acknowledged(self) -> None:
+        """Wait until the server has acknowledged everything written so far, if the stream supports
+        that.
+        """
+        await self._messenger.acknowledged()
 
-    def _hold(self, notice: Notice) -> bool:
+    def _hold(self, notice: Notice, delivery: Delivery) -> bool:
         """Keep an event of a task whose request has not been answered yet."""
         task = notice.task
         held = self._held.get(task.id)
@@ -142,7 +148,7 @@ class TaskNews:
             held = _Held(anyio.current_time() + self._hold_s)
             self._held[task.id] = held
             self._wake.set()
-        held.notices.append(notice)
+        held.notices.append((notice, delivery))
         self._waiting += 1
         if self._waiting > _MOST_HELD:
             self._let_go(next(iter(self._held)))
@@ -159,41 +165,42 @@ class TaskNews:
         held = self._held.pop(task, None)
         if held is not None:
             self._waiting -= len(held.notices)
-            for notice in held.notices:
-                self._tell(notice)
-            held.gone.set()
+            for notice, delivery in held.notices:
+                self._tell(notice, delivery)
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, notice: Notice, delivery: Delivery) -> None:
         try:
-            for xml in self._messages(notice):
-                self._out.put(xml)
-        except Exception:  # noqa: BLE001 - what has been committed stands, whoever hears of it
-            _log.exception("an event cannot be told", task=notice.task.id)
+            self._send(notice, delivery)
+        except Exception:  # noqa: BLE001 - what has been committed stands, even if nobody is told
+            _log.exception("cannot send an event", task=notice.task.id)
+        if not delivery.is_waiting:
+            delivery.conclude()
 
-    def _messages(self, notice: Notice) -> Iterator[str]:
+    def _send(self, notice: Notice, delivery: Delivery) -> None:
         agent = notice.agent.bare
-        if notice.origin != "tool" and self._may_write(agent, notice.principal):
-            event = self._event(notice)
-            if event is not None:
-                yield event
+        silent = notice.origin in _REPORTED or (notice.origin == "child" and notice.final)
+        if not silent and self._may_write(agent, notice.principal):
+            self._send_event(notice, delivery)
         if notice.question is not None:
-            for message in self._question_messages(notice.question):
-                to = message.to if isinstance(message.to, JID) else JID.parse(message.to)
-                if self._may_write(agent, to.bare):
-                    yield message.encode()
+            for message in self._about(notice, notice.question):
+                if self._may_write(agent, message.conversation.peer):
+                    self._messenger.send(message, delivery)
 
-    def _event(self, notice: Notice) -> str | None:
-        """The message of a revision (EVT-002 to EVT-007); None if it cannot be sent at all."""
-        said = _said(notice)
-        message = Message(
-            type="normal" if notice.final else "headline",
-            from_=notice.agent,
-            to=notice.principal if notice.final else notice.requester,
-            body=None if said is None else said.text,
-            lang=None if said is None else said.lang,
-            thread=notice.thread,
-            payloads=(notice.task,),
-        )
+    def _about(self, notice: Notice, question: Question) -> Sequence[OutboundMessage]:
+        """Return the messages that ask a question, or report that it has expired."""
+        if not question.lapsed:
+            return self._questions.messages(question)
+        # The principal learns how the task ended from its event or from the model.
+        heard = notice.origin in _REPORTED or _body(notice) is not None
+        people = [one for one in question.asked if not (heard and one == notice.principal.bare)]
+        if isinstance(question.content, Input) and not question.conversational:
+            people = []  # it was asked by its event alone
+        return [self._questions.lapsed(question, to) for to in people]
+
+    def _send_event(self, notice: Notice, delivery: Delivery) -> None:
+        """Send the message of a revision (EVT-002 to EVT-007), without its artifacts if it is too
+        big with them.
+        """
         bare = msgspec.structs.replace(
             notice.task,
             progress=None,
@@ -203,32 +210,50 @@ class TaskNews:
             result=None,
             failure=None,
         )
-        for each in (message, msgspec.structs.replace(message, payloads=(bare,))):
-            xml = each.encode()
-            if len(xml.encode()) <= self._limit:
-                return xml
-            _log.error("an event is too big", task=notice.task.id, bytes=len(xml.encode()))
-        return None
+        for task in (notice.task, bare):
+            try:
+                self._messenger.send(_event(notice, task), delivery)
+            except TooBigError as error:
+                _log.error("an event is too big", task=task.id, reason=str(error))
+            else:
+                return
 
 
 class _Held:
     """The events of a task that wait for the answer to its request."""
 
-    __slots__ = ("gone", "notices", "until")
+    __slots__ = ("notices", "until")
 
     def __init__(self, until: float) -> None:
         self.until = until
-        self.gone = anyio.Event()
-        self.notices: list[Notice] = []
+        self.notices: list[tuple[Notice, Delivery]] = []
 
 
-def _said(notice: Notice) -> sentences.Sentence | None:
-    """What the message says to a person, if one follows the work (EVT-006, EVT-007).
+def _event(notice: Notice, task: Task) -> OutboundMessage:
+    """Return the message of a revision. Its id is the same when it is sent again."""
+    said = _body(notice)
+    to = notice.principal if notice.final else notice.requester
+    return OutboundMessage(
+        id=f"{task.id}.{task.revision}",
+        conversation=conversation_with(notice.agent, notice.principal, notice.thread),
+        to=ReplyAddress(
+            str(to), notice.agent, "normal" if notice.final else "headline", notice.thread
+        ),
+        parts=() if said is None else (Text(said.text, said.lang),),
+        payloads=(task,),
+        must_arrive=notice.final,
+        asks_for_reports=notice.final,
+    )
 
-    Nothing to whom the question itself is put: most clients would show it twice.
+
+def _body(notice: Notice) -> sentences.Sentence | None:
+    """Return the text of the message for a person, if one follows the work (EVT-006, EVT-007).
+
+    None for persons who get the question itself: most clients would show it twice.
     """
     question = notice.question
-    if not notice.conversational or (question and notice.principal.bare in question.asked):
+    is_asked = question and not question.lapsed and notice.principal.bare in question.asked
+    if not notice.conversational or is_asked:
         return None
     if notice.final:
         return sentences.ending(notice.task, notice.lang)

@@ -1,48 +1,50 @@
-"""Execution (urn:fluux:agent:0#execute): the face by which agents and programs run skills."""
+"""Execution (urn:fluux:agent:0#execute): requests of agents and programs to run skills."""
 
 from collections.abc import Awaitable
 from typing import Final
 
-from component.execution import Road
+from component.execution import SkillExecutor, SkillRequest
 from component.handlers.storing import stored
-from component.router.table import Answer, IQRoute, Request
+from component.router.table import IQRoute, ReplyPayload, Request
+from component.tasks.skill_call import call_of
 from xep import fluux_agent
-from xep.binding import Encoded
 from xep.fluux_agent.execute import NAMESPACE, Accepted, Execute, Result
 
-_READY: Final = (Encoded, Result, Accepted)
+_READY: Final = (Result, Accepted)
 
 
 class ExecuteHandler:
-    """Hands execute requests to the road that all requests take.
+    """Passes execute requests to the executor, which handles all requests.
 
     Args:
-        road: runs skills for those who may use them.
+        executor: runs skills for principals that may use them.
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, road: Road, retry_after_s: int = 5) -> None:
-        self._road = road
+    def __init__(self, executor: SkillExecutor, retry_after_s: int = 5) -> None:
+        self._executor = executor
         self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         return (IQRoute("set", Execute, self.execute, (fluux_agent.NAMESPACE, NAMESPACE)),)
 
-    def execute(self, request: Request[Execute]) -> Answer | Awaitable[Answer]:
-        """Run a skill: at once if it never blocks, else in a task of its own.
+    def execute(self, request: Request[Execute]) -> ReplyPayload | Awaitable[ReplyPayload]:
+        """Run a skill: at once if it never blocks, else in its own task.
 
-        Raises StanzaError as the error table of the specification says.
+        Raises the StanzaErrors of the specification's error table.
         """
         stanza = request.stanza
-        answer = self._road.execute(
-            request.sender,
-            request.principal,
-            request.to,
-            request.payload,
-            stanza_id=stanza.id or "",
-            size=stanza.size,
-            lang=stanza.lang,
+        answer = self._executor.execute(
+            SkillRequest(
+                request.sender,
+                request.principal,
+                request.to,
+                call_of(request.payload),
+                stanza_id=stanza.id or "",
+                size=stanza.size,
+                lang=stanza.lang,
+            )
         )
         if isinstance(answer, _READY):
             return answer

@@ -1,212 +1,357 @@
-"""Messages from people (RFC 6121 §5): answers to questions, commands, and talk.
+"""Messages from people (RFC 6121 §5): each passes a list of stages until one of them handles it.
 
-A line that begins with a slash is a command (`component.commands`), answered without a model.
-Anything else is for the agent that was written to. Where no model is set up it gets one hint now
-and then, never an answer each time, so that two programs cannot keep each other talking.
+    duplicates · encrypted · answers · corrections and retractions · commands · the agent
+
+Each person gets one notice, before the first answer, that the agent is a machine (`notices.py`).
+A line that begins with a slash is a command (`component.commands`), answered without a model, and
+so is the word "help" alone.
+Everything else goes to the agent at that address. Where no model is configured, the sender gets a
+hint now and then instead of an answer each time, so that two programs cannot answer each other
+forever.
 """
 
+import contextlib
+import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
+import msgspec
 import structlog
+from cachebox import LRUCache
 
-from component.agent.protocol import Incoming
+from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
+from component.messages.delivery import Delivery
+from component.messages.duplicates import Duplicates, key_of
+from component.messages.inbound import Attachment, InboundMessage
+from component.messages.outbound import OutboundMessage, Text
+from component.messages.parsing import parse_message
+from component.messages.references import References
 from component.router.table import Request, StanzaRoute
+from component.skills.errors import printable
 from component.storage import StorageError
-from xep.binding import ContentError
+from xep.binding import Payload
+from xep.chat_markers import NAMESPACE as MARKERS
+from xep.chat_markers import Displayed
 from xep.chat_states import NAMESPACE as CHAT_STATES
-from xep.delay import LEGACY_TAG, Delay
-from xep.fluux_agent import NAMESPACE as AGENT
+from xep.explicit_encryption import NAMESPACE as ENCRYPTION
 from xep.jid import JID
-from xep.stanza import Message, Presence
+from xep.message_correction import NAMESPACE as CORRECTION
+from xep.message_replies import NAMESPACE as REPLIES
+from xep.message_retraction import NAMESPACE as RETRACTION
+from xep.reactions import NAMESPACE as REACTIONS
+from xep.receipts import NAMESPACE as RECEIPTS
+from xep.receipts import Received
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.message")
 
-_HINT_EVERY_S = 600.0
-_HINTS_REMEMBERED = 4096
-_OF_AGENTS = f"{{{AGENT}"
-_STATE = f"{{{CHAT_STATES}}}"
-_LONGEST_WAIT_S = 30.0
-"""Seconds that a message waits for the one before it to be taken in."""
-_ID_BYTES = 16
-_AT_FAULT = "I cannot do that now, because of a fault on my side. Try again later."
+_HINT_EVERY_S: Final = 3600.0
+_HINTS_REMEMBERED: Final = 4096
+_LONGEST_WAIT_S: Final = 30.0
+"""Seconds that a message waits for the previous one to be accepted."""
+_ID_BYTES: Final = 16
+_LONGEST_NAME: Final = 200
+_LONGEST_URL: Final = 2_000
+_HELP: Final = re.compile(r"help\s*[.!?]?", re.IGNORECASE)
+"""Matches a message that means `/help` without the slash, because some clients intercept slash
+commands. In a reply to a question it is an answer instead.
+"""
+_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
+_ENCRYPTED: Final = (
+    "I can't read this message, because it is encrypted with {name}. Please turn encryption off for"
+    " this chat and send it again."
+)
+_LATE_COMMAND: Final = (
+    "I haven't done that, because your message was delayed on its way. Send it again if you still"
+    " want it."
+)
+_LATE_CORRECTION: Final = (
+    "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
+    " message if it still matters."
+)
+_LATE_RETRACTION: Final = "You retracted your message too late: I have already acted on it."
+
+
+class Handled(msgspec.Struct, frozen=True):
+    """A stage has handled a message; `reply` is the reply, if there is one."""
+
+    reply: str | None = None
+
+
+Stage: TypeAlias = Callable[[InboundMessage], Awaitable[Handled | None]]
+"""Handles a message, or passes it on with None."""
 
 
 class Answers(Protocol):
-    """Takes answers to questions out of messages."""
+    """Processes answers to questions."""
 
-    def concerns(self, request: Request[None]) -> bool:
-        """Whether `answered` has anything to look at. Never waits."""
+    async def answered(self, message: InboundMessage) -> str | None:
+        """Return the outcome of an answer, as a text; None if the message is not an answer."""
 
-    async def answered(self, request: Request[None]) -> str | None:
-        """What came of an answer, as a text; None if the message is none."""
+
+class Messages(Protocol):
+    """Sends messages: `component.messages.messenger.Messenger`."""
+
+    def send(self, message: OutboundMessage, /) -> Delivery:
+        """Queue a message. Never waits."""
+
+    def receive(self, message: InboundMessage, /) -> InboundMessage:
+        """Process a message's reports about our messages; it then refers to our ids."""
 
 
 class Listener(Protocol):
-    """Takes in what is said to agents: `component.agent.conversations.Conversations`."""
+    """Accepts messages to agents: `component.agent.conversations.Conversations`."""
 
-    async def received(self, incoming: Incoming) -> None:
-        """Take a message in: when this returns it is on disk. Raises StorageError."""
+    async def received(self, request: TurnRequest) -> None:
+        """Accept a message: when this returns it is on disk. Raises StorageError."""
+
+    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
+        """Replace the text of the message with that id, or remove the message if `body` is None.
+
+        Return False if it is not waiting any more. Raises StorageError.
+        """
+
+
+class Notices(Protocol):
+    """The notice that an agent is a machine: `component.handlers.notices.Notices`."""
+
+    async def due(self, message: InboundMessage) -> str | None:
+        """Return the notice to send before the answer to this message, if there is one."""
+
+    async def sent(self, message: InboundMessage, delivery: Delivery) -> None:
+        """Record permanently that it was sent, once it is."""
 
 
 class MessageHandler:
-    """Answers chat from the address written to.
+    """Answers chat messages from the address they were sent to.
 
-    Messages of one principal are looked at one after another, in the order in which they came.
+    Messages of one principal are handled one after another, in the order in which they arrived.
 
     Args:
-        name: what the agent is called.
-        send: sends a stanza.
-        commands: what can be asked with a slash.
+        name: the name of the agent.
+        messages: sends messages.
+        commands: the slash commands.
         clock: seconds that only go forward; the event loop's by default.
-        answers: takes answers to questions, which come before all else.
-        agents: who is talked with; None where no model is set up.
-        default_agent: the localpart of the agent that answers for the domain.
-        let_in: raises StanzaError if nothing new of this principal is taken on now.
+        answers: handles answers to questions, before commands and the agent.
+        agents: the agents that people talk with; None without a model.
+        agent_at: gives the name of the agent at an address of this service.
+        let_in: raises StanzaError if new requests of this principal are rejected now.
+        notices: the notice that each person gets once; None where it is turned off.
+        forms: handles messages that are forms, such as `PubSubHandler.authorized`; None for others.
     """
 
     def __init__(
         self,
         name: str,
-        send: Callable[[Message | Presence], None],
+        messages: Messages,
         commands: Commands,
         clock: Callable[[], float] = anyio.current_time,
         answers: Answers | None = None,
         agents: Listener | None = None,
-        default_agent: str = "assistant",
+        agent_at: Callable[[JID], str] = lambda at: at.local or "assistant",
         let_in: Callable[[JID], None] = lambda _: None,
+        notices: Notices | None = None,
+        forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
     ) -> None:
         self._name = name
-        self._send = send
+        self._messages = messages
         self._commands = commands
         self._answers = answers
         self._clock = clock
         self._agents = agents
-        self._default_agent = default_agent
+        self._agent_at = agent_at
         self._let_in = let_in
-        self._hinted: OrderedDict[JID, float] = OrderedDict()
+        self._notices = notices
+        self._forms = forms
+        self._hinted: LRUCache[JID, float] = LRUCache(_HINTS_REMEMBERED)
         self._latest: dict[JID, anyio.Event] = {}
+        self._references = References()
+        self._duplicates = Duplicates(clock)
+        self._stages: tuple[Stage, ...] = (
+            self._drop_repeated,
+            self._refuse_encrypted,
+            self._take_answer,
+            self._take_revision,
+            self._run_command,
+            self._say_to_agent,
+        )
 
     def routes(self) -> tuple[StanzaRoute, ...]:
-        """The routes of this handler."""
-        features = (CHAT_STATES,) if self._agents is not None else ()
+        """Return the routes of this handler."""
+        features: tuple[str, ...] = (REPLIES, ENCRYPTION, REACTIONS, RECEIPTS, MARKERS)
+        if self._agents is not None:
+            features += (CHAT_STATES, CORRECTION, RETRACTION)
         return (StanzaRoute("message", frozenset(("chat", "normal")), self.message, features),)
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
-        """Take an answer to a question, answer a command, or pass it on to the agent."""
-        asked = self._answers is not None and self._answers.concerns(request)
-        work = None if asked else self._talk(request)
-        if not asked and work is None:
+        """Pass a message through the stages, after those that came before from the same sender."""
+        handled = self._forms(request)
+        if handled is not None:
+            return handled
+        message = parse_message(request.stanza, request.sender, request.to)
+        message = self._messages.receive(message)
+        if not _says_something(message):
             return None
         before, mine = self._latest.get(request.principal), anyio.Event()
         self._latest[request.principal] = mine
-        return self._in_order(request, work, before, mine)
+        return self._in_order(message, before, mine)
 
     async def _in_order(
-        self,
-        request: Request[None],
-        work: Callable[[], Awaitable[None]] | None,
-        before: anyio.Event | None,
-        mine: anyio.Event,
+        self, message: InboundMessage, before: anyio.Event | None, mine: anyio.Event
     ) -> None:
+        notice: Delivery | None = None
         try:
             if before is not None:
                 with anyio.move_on_after(_LONGEST_WAIT_S):
                     await before.wait()
-            if work is not None:
-                await work()
-            else:
-                await self._take_answer(request)
+            notice = await self._send_notice(message)
+            await self._handle(message)
+        except BaseException:
+            self._duplicates.forget(message)  # its client may send it again
+            raise
         finally:
             mine.set()
-            if self._latest.get(request.principal) is mine:
-                del self._latest[request.principal]
+            if self._latest.get(message.principal) is mine:
+                del self._latest[message.principal]
+        if notice is not None and self._notices is not None:
+            # The message has been handled: a stop of the service must not return it to its sender.
+            with contextlib.suppress(anyio.get_cancelled_exc_class()):
+                await self._notices.sent(message, notice)
 
-    async def _take_answer(self, request: Request[None]) -> None:
-        assert self._answers is not None, "it concerns them"
-        said = await self._answers.answered(request)
-        if said is not None:
-            self._answer(request, said)
-        elif (work := self._talk(request)) is not None:
-            await work()
-
-    def _talk(self, request: Request[None]) -> Callable[[], Awaitable[None]] | None:
-        """What is to be done about a message that answers no question; None if that is done."""
-        stanza = request.stanza
-        body = stanza.text_of("body", stanza.lang)
-        text = body.strip() if body else ""
-        if not text:
+    async def _send_notice(self, message: InboundMessage) -> Delivery | None:
+        """Say that the agent is a machine, if the sender has not been told."""
+        notice = None if self._notices is None else await self._notices.due(message)
+        if notice is None:
             return None
-        if any(name.startswith(_OF_AGENTS) for name in stanza.payload_names):
-            return None  # an agent told us something; it wants no conversation (FAC-015)
-        if text.startswith("/"):
-            # What was meant to happen at once may not be meant any more.
-            return None if _is_delayed(request) else (lambda: self._command(request, text[1:]))
+        # the notice is not part of a thread
+        to = msgspec.structs.replace(message.reply_to, thread=None)
+        return self._reply(msgspec.structs.replace(message, reply_to=to), notice)
+
+    async def _handle(self, message: InboundMessage) -> None:
+        if _HELP.fullmatch(message.text) and not message.is_action and message.replies_to is None:
+            message = msgspec.structs.replace(message, text="/help")
+        for stage in self._stages:
+            handled = await stage(message)
+            if handled is not None:
+                self._acknowledge(message)
+                if handled.reply is not None:
+                    self._reply(message, handled.reply)
+                return
+
+    # The stages.
+
+    async def _drop_repeated(self, message: InboundMessage) -> Handled | None:
+        return None if self._duplicates.add(message) else Handled()
+
+    async def _refuse_encrypted(self, message: InboundMessage) -> Handled | None:
+        if message.encryption is None:
+            return None
+        return Handled(_ENCRYPTED.format(name=message.encryption))
+
+    async def _take_answer(self, message: InboundMessage) -> Handled | None:
+        if self._answers is None:
+            return None
+        said = await self._answers.answered(message)
+        return None if said is None else Handled(said)
+
+    async def _take_revision(self, message: InboundMessage) -> Handled | None:
+        """Correct or remove a message that waits for its turn."""
+        revised = message.retracts or message.replaces
+        if revised is None:
+            return None
+        # Cheogram retracts a message by an empty correction.
+        body = None if message.retracts is not None else said_to_agent(message) or None
         if self._agents is not None:
-            # A server's own announcements, and other services, are nobody to talk with.
-            is_account = request.principal.local is not None
-            return (lambda: self._say_to_agent(request, text)) if is_account else None
-        hint = None if _is_delayed(request) else self._hint(request.principal)
-        if hint is not None:
-            self._answer(request, hint)
-        return None
+            agent, first = self._agent_of(message), self._references.find(message, revised)
+            try:
+                if await self._agents.revised(agent, message.principal, first, body):
+                    self._references.add(message, first)
+                    return Handled()
+            except StorageError as error:
+                _log.error("could not revise a message", reason=str(error))
+                return Handled(_AT_FAULT)
+        return Handled(_LATE_RETRACTION if body is None else _LATE_CORRECTION)
 
-    async def _say_to_agent(self, request: Request[None], text: str) -> None:
-        assert self._agents is not None, "somebody listens"
-        stanza = request.stanza
-        incoming = Incoming(
-            id=secrets.token_hex(_ID_BYTES),
-            agent=request.to.local or self._default_agent,
-            principal=request.principal,
-            requester=request.sender,
-            target=request.to,
-            body=text,
-            msg_id=stanza.id,
-            type="chat" if stanza.type == "chat" else "normal",
-            thread=stanza.text_of("thread"),
-            lang=stanza.lang,
-            chat_states=any(name.startswith(_STATE) for name in stanza.payload_names),
-        )
-        try:
-            self._let_in(request.principal)
-            await self._agents.received(incoming)
-        except StanzaError as error:
-            self._answer(request, error.text)
-        except StorageError as error:
-            _log.error("a message could not be taken in", reason=str(error))
-            self._answer(request, _AT_FAULT)
-
-    async def _command(self, request: Request[None], line: str) -> None:
-        name, *rest = line.split(maxsplit=1) or [""]
-        asking = self._commands.asking(request.principal, request.to.bare, request.stanza.lang)
+    async def _run_command(self, message: InboundMessage) -> Handled | None:
+        if message.is_action or not message.text.startswith("/"):
+            return None
+        if message.delayed:  # the person may no longer want it
+            return Handled(_LATE_COMMAND)
+        name, *rest = message.text[1:].split(maxsplit=1) or [""]
+        agent = message.conversation.agent
+        asking = self._commands.asking(message.principal, agent, message.language)
         command = self._commands.get(name.casefold(), asking)
         if command is None:
-            answer = f"I do not know /{name[:40]}. Send /help to see what I understand."
-        else:
-            try:
-                answer = (await command.run(asking, read_words(command, "".join(rest)))).text
-            except CommandError as error:
-                answer = str(error)
-            except StorageError as error:
-                _log.error("a command failed", command=command.name, reason=str(error))
-                answer = _AT_FAULT
-        self._answer(request, answer)
+            return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
+        try:
+            return Handled((await command.run(asking, read_words(command, "".join(rest)))).text)
+        except CommandError as error:
+            return Handled(str(error))
+        except StorageError as error:
+            _log.error("a command failed", command=command.name, reason=str(error))
+            return Handled(_AT_FAULT)
 
-    def _answer(self, request: Request[None], text: str) -> None:
-        stanza = request.stanza
-        self._send(
-            Message(
-                type="chat" if stanza.type == "chat" else "normal",
-                from_=request.to,
-                to=stanza.sender or request.sender,  # as the server knows it
-                body=text,
-                thread=stanza.text_of("thread"),
+    async def _say_to_agent(self, message: InboundMessage) -> Handled | None:
+        body = said_to_agent(message)
+        if not body:
+            return None
+        if self._agents is None:
+            return Handled(None if message.delayed else self._hint(message.principal))
+        if message.principal.local is None:
+            return None  # announcements of servers and services are not conversations
+        agent = JID(self._agent_of(message), message.conversation.agent.domain)
+        request = TurnRequest(
+            id=_turn_id(message),
+            starter=MessageStarter(message.sender, message.id),
+            conversation=msgspec.structs.replace(message.conversation, agent=agent),
+            principal=message.principal,
+            reply_to=message.reply_to,
+            text=body,
+            language=message.language,
+        )
+        try:
+            self._let_in(message.principal)
+            await self._agents.received(request)
+            self._references.add(message)
+        except StanzaError as error:
+            return Handled(error.text)
+        except StorageError as error:
+            _log.error("could not accept a message", reason=str(error))
+            return Handled(_AT_FAULT)
+        return Handled()
+
+    def _agent_of(self, message: InboundMessage) -> str:
+        return self._agent_at(message.conversation.agent)
+
+    # Replies.
+
+    def _acknowledge(self, message: InboundMessage) -> None:
+        """Send a receipt and a displayed marker if requested: the message is stored by now."""
+        if message.id is None:
+            return
+        payloads: tuple[Payload, ...] = ()
+        if message.wants_receipt:
+            payloads += (Received(id=message.id),)
+        if message.markable:
+            payloads += (Displayed(id=message.id),)
+        if payloads:
+            self._send(message, payloads=payloads, stored=True)
+
+    def _reply(self, message: InboundMessage, text: str) -> Delivery:
+        return self._send(message, parts=(Text(text),), must_arrive=True)
+
+    def _send(self, message: InboundMessage, **content: Any) -> Delivery:
+        """Send something to the reply address of the message."""
+        return self._messages.send(
+            OutboundMessage(
+                id=secrets.token_hex(_ID_BYTES),
+                conversation=message.conversation,
+                to=message.reply_to,
+                **content,
             )
         )
 
@@ -216,17 +361,44 @@ class MessageHandler:
         if last is not None and now - last < _HINT_EVERY_S:
             return None
         self._hinted[principal] = now
-        self._hinted.move_to_end(principal)
-        if len(self._hinted) > _HINTS_REMEMBERED:
-            self._hinted.popitem(last=False)
-        return f"I am {self._name}. No model is set up, so I answer commands only: send /help."
+        return (
+            f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
+        )
 
 
-def _is_delayed(request: Request[None]) -> bool:
-    """Whether the message was stored on its way; what was said then may not hold now."""
-    if LEGACY_TAG in request.stanza.payload_names:
-        return True
-    try:
-        return request.stanza.payload(Delay) is not None
-    except ContentError:
-        return True
+def _turn_id(message: InboundMessage) -> str:
+    """Return the id of the turn that a message starts: the same for all its copies, so that another
+    instance does not accept a copy while the first waits for its answer.
+    """
+    key = key_of(message)
+    return secrets.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
+
+
+def said_to_agent(message: InboundMessage) -> str:
+    """Return the text of a message for a model, with a line for each attachment."""
+    text = f"/me {message.text}" if message.is_action else message.text
+    return "\n".join(filter(None, (text, *map(_attached, message.attachments))))
+
+
+def _attached(file: Attachment) -> str:
+    name = printable(file.name or file.description or "a file", _LONGEST_NAME)
+    what = [] if file.media_type is None else [printable(file.media_type, _LONGEST_NAME)]
+    what += [] if file.size is None else [f"{file.size} bytes"]
+    about = f" ({', '.join(what)})" if what else ""
+    return f"[Attached: {name}{about}, at {printable(file.url, _LONGEST_URL)}]"
+
+
+def _says_something(message: InboundMessage) -> bool:
+    """Return whether there is anything to handle; a message in which an agent reports a task to
+    another is not conversation.
+    """
+    if message.from_agent:
+        return False
+    return bool(
+        message.has_body
+        or message.attachments
+        or message.encryption
+        or message.selected
+        or message.reacted
+        or message.retracts
+    )

@@ -1,48 +1,58 @@
-"""One page of a list: at most fifty entries and 64 KiB, whatever was asked for (XEP-0059)."""
+"""One page of a list (XEP-0059): at most fifty entries, and no more than fit into a stanza."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from component.router.faults import PayloadError
 from xep.binding import ContentError
-from xep.fluux_agent import errors
-from xep.result_sets import ResultSet, page_answer, page_bounds
+from xep.binding.escaping import escape_text
+from xep.result_sets import PAGE_ROOM, ResultSet, page_answer, page_bounds
 
 T = TypeVar("T")
 
 MOST_PER_PAGE = 50
-_PAGE_BYTES = 65_536
-_ROOM_FOR_THE_REST = 4_096
-"""Bytes of a page that are not entries: what holds them, and the set at their end."""
+
+
+def check_page(request: ResultSet | None) -> None:
+    """Raise PayloadError if the request describes no page, before anything is looked up."""
+    try:
+        page_bounds((), request, MOST_PER_PAGE)
+    except ContentError as error:
+        raise PayloadError(str(error)) from error
 
 
 def page(
-    names: Sequence[str], request: ResultSet | None, entry: Callable[[str], tuple[T, int]]
+    names: Sequence[str],
+    request: ResultSet | None,
+    entry: Callable[[str], tuple[T, int]],
+    room: int = PAGE_ROOM,
 ) -> tuple[tuple[T, ...], ResultSet]:
-    """The entries of the page that was asked for, and the set that says which page it is.
+    """Return the entries of the requested page, and the set that describes it.
 
-    A page ends early rather than hold more bytes than anybody has to take, but never empty: the
-    next one is asked for by its last name all the same.
+    A page ends early rather than be too large to be sent, but is never empty: the next one is
+    requested by its last name all the same.
 
     Args:
         names: all names, sorted by code point.
         request: which page; None for the first.
         entry: the entry of a name, and its size in bytes.
+        room: the bytes that entries and the two names in the set may take (`page_room`).
 
     Raises:
-        StanzaError: ``bad-request`` when no such page can be meant.
+        PayloadError: the request describes no page.
     """
     try:
         start, stop = page_bounds(names, request, MOST_PER_PAGE)
     except ContentError as error:
-        raise errors.malformed(str(error)) from error
-    # Going backwards, the page holds what stands right before the name that was given.
+        raise PayloadError(str(error)) from error
+    # Backwards, the page contains the entries right before the given name.
     backwards = request is not None and request.before is not None
     chosen: list[T] = []
-    room = _PAGE_BYTES - _ROOM_FOR_THE_REST
     for name in reversed(names[start:stop]) if backwards else names[start:stop]:
         made, size = entry(name)
-        room -= size
-        if room < 0 and chosen:
+        key = len(escape_text(name).encode())  # the first one and the last one are in the set
+        room -= size if chosen else size + key
+        if room < key and chosen:
             break
         chosen.append(made)
     if backwards:

@@ -1,17 +1,18 @@
-"""What a task says to a person: how it ended, or what it waits for."""
+"""Texts about a task for a person: how it ended, or what it is waiting for."""
 
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from component.tasks.files import text_of
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.errors import Denied
-from xep.fluux_agent.execute import Output, Result
+from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure, FailureText, Question, Task
 
 _LONGEST: Final = 4_000
-"""Characters of a result that are shown; the whole is in the task."""
+"""Characters of a result that are shown; the task has the whole."""
 
 
 class Sentence(msgspec.Struct, frozen=True):
@@ -22,40 +23,33 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 def ending(task: Task, lang: str | None = None) -> Sentence:
-    """How a task ended; `lang` is the language that is preferred where there is a choice."""
-    skill = task.skill or "The work"
+    """Return how a task ended; `lang` is the preferred language if there are several."""
+    skill = task.skill or "The task"
     if task.result is not None:
         return _result(skill, task.result)
     if task.state == "cancelled":
         return Sentence(f"{skill} was cancelled.", "en")
-    how = "was not begun" if task.state == "rejected" else "failed"
+    how = "was rejected" if task.state == "rejected" else "failed"
     if task.failure is not None and any(isinstance(c, Denied) for c in task.failure.conditions):
         how = "was not allowed"
     return _failure(f"{skill} {how}", task.failure, lang)
 
 
 def waiting(task: Task, lang: str | None = None) -> Sentence:
-    """What a task waits for."""
+    """Return what a task waits for."""
     if task.input is not None:
         question = _preferred(task.input.questions, lang)
         if question is not None:
             return Sentence(_shown(question.text), question.lang)
-    return Sentence(f"{task.skill or 'The work'} waits for a confirmation.", "en")
+    return Sentence(f"{task.skill or 'The task'} is waiting for a confirmation.", "en")
 
 
 def _result(skill: str, result: Result) -> Sentence:
-    texts = [text for output in result.outputs if (text := _output(output)).strip()]
+    texts = [text for output in result.outputs if (text := text_of(output)).strip()]
     if texts:
         return Sentence(_shown("\n\n".join(texts)))
     how = "could not do what was asked" if result.is_error else "is done"
     return Sentence(f"{skill} {how}.", "en")
-
-
-def _output(output: Output) -> str:
-    if output.file is None:
-        return output.text
-    name = output.file.file.name or output.name
-    return "\n".join((f"{name}:", *(url.target for url in output.file.sources.urls)))
 
 
 def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
@@ -68,7 +62,7 @@ def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
 def _preferred(
     texts: Iterable[FailureText | Question], lang: str | None
 ) -> FailureText | Question | None:
-    """The text in `lang`, else the first one."""
+    """Return the text in `lang`, else the first one."""
     known = list(texts)
     return next((text for text in known if text.lang == lang), known[0] if known else None)
 

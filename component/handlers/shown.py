@@ -1,8 +1,8 @@
-"""Values as people are shown them before they decide: whole, or with a statement of what is not.
+"""Renders values for people who have to decide: complete, or with a statement of what is missing.
 
-What a value holds comes from whoever wants the work done, and is shown to somebody who is to allow
-it. So every value is quoted as JSON, stays on one line, and hides nothing: what cannot be seen or
-turns the direction of writing is written as an escape, letters that look like others are named.
+A value comes from the principal who requests the work, and is shown to a person who has to approve
+it. So every value is quoted as JSON, stays on one line, and hides nothing: characters that are
+invisible or change the direction of writing are escaped, letters that look like others are named.
 """
 
 import hashlib
@@ -16,15 +16,19 @@ from typing import Any, Final
 import msgspec
 
 WHOLE: Final = 4_000
-"""Characters that are shown whole, all values together; clients cut longer messages themselves."""
+"""The maximum number of characters that are shown unabridged, all values together; clients truncate
+longer messages themselves.
+"""
 _LONGEST_CUT: Final = 500
 _LONGEST_NAME: Final = 100
 _MOST_MARKS: Final = 4
-"""Combining marks in a row that a script can need; more of them cover what stands around."""
+"""The maximum number of combining marks in a row that a script needs; more would cover the text
+around them.
+"""
 _MOST_NAMED: Final = 3
 _REMEMBERED: Final = 4_096
-# Printable in Python's sense, and yet nothing to be seen (Default_Ignorable_Code_Point, and the
-# empty Braille pattern).
+# Printable in Python's sense, but invisible (Default_Ignorable_Code_Point, and the empty Braille
+# pattern).
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -32,18 +36,18 @@ _WORD: Final = re.compile(r"\w+")
 _LIKE_LATIN: Final = frozenset(("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LISU"))
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """Parameters in words: a text for each, and whether any was cut."""
+class ShownParameters(msgspec.Struct, frozen=True):
+    """Parameters as texts: one for each, and whether any was truncated."""
 
     lines: tuple[str, ...]
     cut: bool
 
 
-def shown(values: Mapping[str, Any]) -> Shown:
-    """Each parameter as `name: value`.
+def shown_parameters(values: Mapping[str, Any]) -> ShownParameters:
+    """Return each parameter as `name: value`.
 
-    All are whole if they fit; otherwise the long ones are cut, which is said before the value, with
-    the SHA-256 of the JSON of the whole one.
+    All are complete if they fit; otherwise long ones are truncated, which is stated before the
+    value, with the SHA-256 of the JSON of the complete value.
     """
     texts = [quoted(value) for value in values.values()]
     fits = sum(map(len, texts)) <= WHOLE
@@ -58,11 +62,11 @@ def shown(values: Mapping[str, Any]) -> Shown:
             label += f" (first {_LONGEST_CUT} of {len(whole):,} characters shown; SHA-256 {digest})"
             text = quoted(whole[:_LONGEST_CUT])
         lines.append(f"{label}: {text}{look_alikes(value)}")
-    return Shown(tuple(lines), cut)
+    return ShownParameters(tuple(lines), cut)
 
 
 def quoted(value: object) -> str:
-    """A value as JSON, on one line and with nothing in it that cannot be seen."""
+    """Return a value as JSON, on one line and without invisible characters."""
     return visible(json.dumps(value, ensure_ascii=False))
 
 
@@ -84,14 +88,14 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def printable_name(name: str) -> str:
-    """The name of a parameter or a skill, or an address, on one line."""
+    """Return the name of a parameter or a skill, or an address, on one line."""
     text = visible(name)
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 
 @lru_cache(_REMEMBERED)
 def _looks(character: str) -> tuple[bool, bool]:
-    """Whether a character can be seen, and whether it is a mark on another one."""
+    """Return whether a character is visible, and whether it combines with another one."""
     seen = character.isprintable() and not _UNSEEN.match(character)
     return seen, unicodedata.category(character) in ("Mn", "Me")
 
@@ -102,7 +106,7 @@ def _escape(character: str) -> str:
 
 
 def look_alikes(value: object) -> str:
-    """A note on the letters in a value that look like others; empty if there are none."""
+    """Return a note on the letters in a value that look like others; empty if there are none."""
     named = dict.fromkeys(character for text in _texts(value) for character in _disguised(text))
     if not named:
         return ""
@@ -112,7 +116,9 @@ def look_alikes(value: object) -> str:
 
 
 def _disguised(text: str) -> Iterator[str]:
-    """Letters of another script within a word that has Latin ones, and Latin ones in disguise."""
+    """Yield letters of another script within a word with Latin ones, and disguised Latin
+    letters.
+    """
     if text.isascii():
         return
     for word in _WORD.findall(text):
@@ -139,7 +145,7 @@ def _script(character: str) -> str:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a value, without a limit on its depth."""
+    """Yield all texts in a value, without a limit on its depth."""
     left = [value]
     while left:
         one = left.pop()

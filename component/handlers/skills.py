@@ -1,4 +1,4 @@
-"""Skill discovery (urn:fluux:agent:0#skills): which skills there are, and how each is used."""
+"""Skill discovery (urn:fluux:agent:0#skills): the skills, and how each is used."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -7,14 +7,14 @@ import msgspec
 
 from component.handlers.paging import page
 from component.router.table import IQRoute, Request
-from component.skills.declare import AnySkill
 from component.skills.errors import SearchError
 from component.skills.registry import View
+from component.skills.skill import Skill
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
-from xep.result_sets import ResultSet, page_answer
+from xep.result_sets import PAGE_ROOM, ResultSet, page_answer
 from xep.stanza_error import StanzaError
 
 
@@ -24,19 +24,23 @@ class SkillsHandler:
     Args:
         view: the skills that a principal sees.
         ttl_s: seconds for which an answer may be kept.
+        room: the bytes that the entries of a page may take.
     """
 
-    def __init__(self, view: Callable[[JID], View], ttl_s: int = 3600) -> None:
+    def __init__(
+        self, view: Callable[[JID], View], ttl_s: int = 3600, room: int = PAGE_ROOM
+    ) -> None:
+        self._room = room
         self._view = view
         self._ttl_s = ttl_s
         self._described: dict[str, tuple[fluux.SkillDescription, int]] = {}
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         return (IQRoute("get", fluux.SkillsQuery, self.skills, (fluux.NAMESPACE,)),)
 
     def skills(self, request: Request[fluux.SkillsQuery]) -> fluux.SkillsQuery:
-        """List skills a page at a time, find some by words, or describe one whole."""
+        """List skills a page at a time, search them by words, or describe one completely."""
         query = request.payload
         view = self._view(request.principal)
         if query.version is not None and query.version == view.version:
@@ -57,7 +61,9 @@ class SkillsHandler:
             names = view.names(query.search or "")
         except SearchError as error:
             raise errors.malformed(str(error)) from error
-        chosen, which = page(names, query.page, lambda name: self._describe(_known(view, name)))
+        chosen, which = page(
+            names, query.page, lambda name: self._describe(_known(view, name)), self._room
+        )
         return self._answer(view, chosen, which)
 
     def _answer(
@@ -65,24 +71,25 @@ class SkillsHandler:
     ) -> fluux.SkillsQuery:
         return fluux.SkillsQuery(version=view.version, ttl=self._ttl_s, skills=skills, page=which)
 
-    def _describe(self, skill: AnySkill) -> tuple[fluux.SkillDescription, int]:
-        """The description of a skill, and its size in bytes; worked out once."""
+    def _describe(self, skill: Skill) -> tuple[fluux.SkillDescription, int]:
+        """Return the description of a skill, and its size in bytes; cached."""
         found = self._described.get(skill.name)
         if found is None:
-            description = _description(skill)
+            description = describe(skill)
             found = description, len(encode(description, fluux.NAMESPACE).encode())
             self._described[skill.name] = found
         return found
 
 
-def _known(view: View, name: str) -> AnySkill:
+def _known(view: View, name: str) -> Skill:
     skill = view.get(name)
     if skill is None:  # the view listed the name itself
         raise StanzaError("internal-server-error")
     return skill
 
 
-def _description(skill: AnySkill) -> fluux.SkillDescription:
+def describe(skill: Skill) -> fluux.SkillDescription:
+    """Return the description of a skill, without schemas."""
     marks = skill.annotations
     typical = None
     if skill.typical_duration is not None or skill.cost_usd is not None:
@@ -126,10 +133,10 @@ def _descriptions(text: str | None) -> tuple[fluux.Description, ...]:
     return (fluux.Description(text=text, lang="en"),) if text else ()
 
 
-def _schemas(skill: AnySkill) -> tuple[fluux.Schema, ...]:
-    given = [fluux.Schema(direction="input", json=_json(skill.inputs.schema))]
-    if skill.outputs.schema is not None:
-        given.append(fluux.Schema(direction="output", json=_json(skill.outputs.schema)))
+def _schemas(skill: Skill) -> tuple[fluux.Schema, ...]:
+    given = [fluux.Schema(direction="input", json=_json(skill.input_schema))]
+    if skill.output_schema is not None:
+        given.append(fluux.Schema(direction="output", json=_json(skill.output_schema)))
     return tuple(given)
 
 

@@ -1,88 +1,119 @@
-"""What agents say, as messages: the voice of the conversations."""
+"""Sends what agents say, as messages."""
 
-from collections.abc import Callable, Iterator
+import secrets
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from component.agent.protocol import Incoming, Reply
-from component.handlers.outgoing import Out
-from xep.binding.escaping import without_forbidden
-from xep.chat_states import Active, ChatState, Composing, Paused
-from xep.stanza import Message
+import msgspec
+import structlog
 
-_ENVELOPE_BYTES: Final = 4096
-"""What a message takes beside its body."""
-_GROWTH: Final = 6
-"""Bytes that one byte of a body can become in XML, as `&quot;` does."""
+from component.agent.requests import Reply
+from component.messages.delivery import Delivery
+from component.messages.inbound import ReplyAddress
+from component.messages.messenger import Messenger
+from component.messages.outbound import ChatState, OutboundMessage, Text, conversation_with
+from component.messages.styling import styled
+from xep.jid import JID
+
+_log = structlog.get_logger("component.message")
+
+_ID_BYTES: Final = 16
+
+
+class _Said(msgspec.Struct):
+    """A reply, and its delivery."""
+
+    reply: Reply
+    delivery: Delivery
 
 
 class Speech:
-    """Implements `component.agent.protocol.Voice`; see there for what its methods do.
+    """Implements `component.agent.protocol.Voice`, which documents its methods.
+
+    A reply that the outbox dropped is sent again when there is a stream. Until then it counts as
+    waiting.
 
     Args:
-        out: takes stanzas.
+        messenger: sends messages.
         connected: whether there is a stream.
-        max_stanza_bytes: the largest stanza to send; a longer answer is several messages.
+        may_write: whether an agent may send unsolicited messages to a contact.
     """
 
-    def __init__(self, out: Out, connected: Callable[[], bool], max_stanza_bytes: int) -> None:
-        self._out = out
+    def __init__(
+        self,
+        messenger: Messenger,
+        connected: Callable[[], bool],
+        may_write: Callable[[JID, JID], bool] = lambda _agent, _contact: True,
+    ) -> None:
+        self._messenger = messenger
         self._connected = connected
-        self._body_bytes = max((max_stanza_bytes - _ENVELOPE_BYTES) // _GROWTH, 512)
+        self._may_write = may_write
+        self._said: deque[_Said] = deque()  # replies that may not have been written
 
     def say(self, reply: Reply) -> bool:
-        """Send an answer to where the message came from (RFC 6121 §5.1), in its thread."""
+        """Send an answer to the sender of the message (RFC 6121 §5.1), in its thread.
+
+        Its Markdown becomes message styling (XEP-0393).
+        """
         if not self._connected():
             return False
-        text = without_forbidden(reply.body)
-        for number, part in enumerate(parts(text, self._body_bytes)):
-            identifier = reply.id if number == 0 else f"{reply.id}-{number + 1}"
-            self._out.put(_message(reply.to, Active(), identifier, part).encode())
+        if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):
+            _log.info("an answer is withheld: its recipient wants no messages", reply=reply.id)
+            return True
+        self._send_dropped()
+        self._said.append(_Said(reply, self._send(reply)))
         return True
 
-    def composing(self, to: Incoming, on: bool) -> None:
-        """Show a client that shows such things itself that an answer is written (XEP-0085 §5.1).
+    def composing(self, to: ReplyAddress, on: bool) -> None:
+        """Show that an answer is being written, if the client itself shows chat states (XEP-0085
+        §5.1).
 
-        Others would get an empty message, which servers keep for who is away.
+        Other clients would get an empty message, which servers store for absent users.
         """
-        if to.chat_states and self._connected():
-            self._out.put(_message(to, Composing() if on else Paused()).encode())
+        if to.shows_states and self._connected():
+            message = _message(to, secrets.token_hex(_ID_BYTES), "composing" if on else "paused")
+            self._messenger.send(msgspec.structs.replace(message, stored=False))
 
     def waits(self) -> bool:
-        """Whether the server has not taken everything."""
-        return self._out.waits
+        """Return whether some replies have not reached the server."""
+        self._forget_sent()
+        return bool(self._said)
 
     async def sent(self) -> None:
-        """Wait until it has taken what was said so far."""
-        await self._out.flushed()
+        """Wait until the server has received all replies so far; dropped ones are sent again."""
+        for said in list(self._said):
+            while not await said.delivery.settled():
+                await self._messenger.ready()
+                self._send_dropped()
+        self._forget_sent()
+        await self._messenger.acknowledged()
+
+    def _send_dropped(self) -> None:
+        for said in self._said:
+            if said.delivery.state == "dropped":
+                said.delivery = self._send(said.reply)
+
+    def _forget_sent(self) -> None:
+        while self._said and self._said[0].delivery.is_sent:
+            self._said.popleft()
+
+    def _send(self, reply: Reply) -> Delivery:
+        message = _message(reply.to, reply.id, "active")
+        return self._messenger.send(
+            msgspec.structs.replace(
+                message,
+                parts=(Text(styled(reply.text)),),
+                must_arrive=True,
+                asks_for_reports=reply.to.type == "chat",
+            )
+        )
 
 
-def _message(
-    to: Incoming, state: ChatState, identifier: str | None = None, body: str | None = None
-) -> Message:
-    return Message(
-        type=to.type,
+def _message(to: ReplyAddress, identifier: str, state: ChatState) -> OutboundMessage:
+    return OutboundMessage(
         id=identifier,
-        from_=to.target,
-        to=to.requester,
-        body=body,
-        thread=to.thread,
-        payloads=(state,) if to.chat_states else (),
+        conversation=conversation_with(to.from_, JID.parse(to.to), to.thread),
+        to=to,
+        chat_state=state if to.shows_states else None,
     )
-
-
-def parts(text: str, most_bytes: int) -> Iterator[str]:
-    """Cut a text so that no part has more bytes of UTF-8, between lines or words if it can be.
-
-    The parts together are the text, but for the white space at the cuts. Nothing of nothing.
-    """
-    rest = text
-    while len(rest.encode()) > most_bytes:
-        fits = len(rest.encode()[:most_bytes].decode(errors="ignore"))
-        cut = max(rest.rfind("\n", fits // 2, fits), 0) or max(rest.rfind(" ", fits // 2, fits), 0)
-        part, rest = rest[: cut or fits], rest[cut or fits :]
-        if cut:
-            rest = rest.lstrip()
-        if part.strip():
-            yield part
-    if rest:
-        yield rest

@@ -15,10 +15,10 @@ _log = structlog.get_logger("component.storage")
 
 
 class stored(Awaitable[T], Generic[T]):  # noqa: N801 - used like a function
-    """What work on the database gives.
+    """Awaits work on the database and returns its value.
 
-    Nothing has changed when the database refuses, so the same may be asked again: that is answered
-    with `resource-constraint` and `<retry/>` after so many seconds (RPL-004); the log says why.
+    When the database refuses nothing has changed, so the request may be repeated: the answer is
+    `resource-constraint` with `<retry/>` after so many seconds (RPL-004); the log says why.
 
     Awaiting it raises StanzaError.
     """
@@ -34,7 +34,7 @@ class stored(Awaitable[T], Generic[T]):  # noqa: N801 - used like a function
         return self._done().__await__()
 
     def close(self) -> None:
-        """Do without it, if nobody has awaited it."""
+        """Close the work, if nobody has awaited it."""
         if isinstance(self._work, Coroutine):
             self._work.close()
 

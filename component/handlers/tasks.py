@@ -12,10 +12,10 @@ from xep.fluux_agent.task import Tasks as TaskList
 
 
 class TasksHandler:
-    """Answers what a principal asks and says about its tasks, from the address it asked.
+    """Answers a principal's requests about its tasks at the address that it uses.
 
-    Nothing here looks at whose a task is: one that is not the principal's takes the same way as
-    any other, to the same answer as one that never was (TSK-010).
+    The owner of a task is not checked here: a task of another principal is handled in the same way,
+    and answered like one that never existed (TSK-010).
 
     Args:
         tasks: the durable work.
@@ -27,7 +27,7 @@ class TasksHandler:
         self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
-        """The routes of this handler."""
+        """Return the routes of this handler."""
         features = (NAMESPACE,)
         return (
             IQRoute("get", Task, self.task, features),
@@ -38,33 +38,33 @@ class TasksHandler:
         )
 
     def task(self, request: Request[Task]) -> Awaitable[Task]:
-        """The whole task; nothing of the question counts but its `id`."""
+        """Return the whole task; only the `id` of the request matters."""
         check_identifier("task", "id", request.payload.id)
         work = self._tasks.get(request.principal, request.to, request.payload.id)
         return stored(work, self._retry_after_s)
 
     def tasks(self, request: Request[TaskList]) -> Awaitable[TaskList]:
-        """One page of the principal's tasks."""
+        """Return one page of the principal's tasks."""
         if request.payload.context is not None:
             check_identifier("tasks", "context", request.payload.context)
         work = self._tasks.list(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def events(self, request: Request[Events]) -> Awaitable[Events]:
-        """One page of the events of a task."""
+        """Return one page of the events of a task."""
         check_identifier("events", "id", request.payload.id)
         _revision("events", "since", request.payload.since)
         work = self._tasks.events(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def cancel(self, request: Request[Cancel]) -> Awaitable[Task]:
-        """Ask a task to end; the task after that (CAN-003)."""
+        """Cancel a task, and return the task after that (CAN-003)."""
         check_identifier("cancel", "id", request.payload.id)
         work = self._tasks.cancel(request.principal, request.to, request.payload)
         return stored(work, self._retry_after_s)
 
     def answer(self, request: Request[InputAnswer]) -> Awaitable[Task]:
-        """Answer a question of a task; the task after that (INP-008)."""
+        """Answer a question of a task, and return the task after that (INP-008)."""
         answer = request.payload
         check_identifier("answer", "task", answer.task)
         check_identifier("answer", "input", answer.input)

@@ -21,7 +21,7 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe put in place of 
 
 
 class MemoryStoreError(StorageError):
-    """A file of the memory cannot be read or written; the message names it and how to mend it."""
+    """A file of the memory cannot be read or written; the message names it and says what to do."""
 
 
 class Seen(NamedTuple):
@@ -210,14 +210,16 @@ def explained(path: Path, what: str) -> Iterator[None]:
 
 
 def refused(path: Path, what: str, error: OSError) -> MemoryStoreError:
-    """The error that says that `path` cannot be `what`, and how to mend it."""
+    """The error that says that `path` cannot be `what`, and what to do."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why = "the disk or the quota is full. Free some space"
         case errno.ELOOP:
             why = "it is a symbolic link, and links are not followed. Put the file itself there"
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            why = f"{error.strerror}. Mend its owner and permissions and those of its directory"
+            why = (
+                f"{error.strerror}. Correct the owner and permissions of the file and its directory"
+            )
         case errno.EEXIST | errno.ENOTDIR:
             why = "there is a file where a directory should be. Move it away"
         case errno.EISDIR:

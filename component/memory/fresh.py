@@ -2,7 +2,6 @@
 has changed. So what people add, edit or delete by hand counts at once.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -10,32 +9,35 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from component.memory import at_hand, files
-from component.memory.at_hand import AtHand, Few
+from component.memory import files
 from component.memory.files import Seen
-from component.memory.index import Index, Owner, all_of, owners_of
+from component.memory.index import Index, Owner, owners_of
 from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import FILE_NAME, parse
 from component.memory.locks import KeyLocks
+from component.memory.paths import KNOWLEDGE
 from component.memory.sharing import Place, Sharing
 from component.storage.errors import StorageError
 
 T = TypeVar("T")
 
 LONGEST_FILE: Final = 1 << 30
-"""Bytes that are read of a file, whoever has written it."""
+"""Maximum number of bytes that are read of a file."""
 
 _log = structlog.get_logger("component.memory")
 
+EMBED_AGAIN_S: Final = 60.0
+"""Seconds until the next try after the embedding model has failed."""
+
+_EMBEDDED: Final = 8  # memories that get their vectors at a time; a question waits for them
 _ATTEMPTS: Final = 3  # at a file that somebody keeps changing
 
 
 class _Found(NamedTuple):
-    """What was found, unless there are `stale` places, and memories to have at hand."""
+    """What was found, unless there are `stale` places."""
 
     stale: Sequence[Place]
     hits: Sequence[Hit] = ()
-    few: Mapping[str, Few] = {}
 
 
 class Fresh:
@@ -46,32 +48,37 @@ class Fresh:
         sharing: knows the root of all memories.
 
     Attributes:
-        locks: of owners; whoever writes a file holds its own.
+        locks: of owners; the writer of a file holds its lock.
     """
 
     def __init__(self, index: Index, sharing: Sharing) -> None:
         self.locks: KeyLocks[str] = KeyLocks()
+        self._written = anyio.Event()
         self._index = index
         self._root = sharing.root
         self._finder = Finder(index)
-        self._at_hand = AtHand()
         # Apart, so that who has a large file read again keeps nobody from a quick look.
         self._readers = anyio.CapacityLimiter(8)
         self._writers = anyio.CapacityLimiter(8)
         self._refreshers = anyio.CapacityLimiter(2)
 
-    async def find(self, places: Sequence[Place], search: Search) -> list[tuple[Place, Hit]]:
-        """What fits best, each with where it was found. Raises StorageError."""
-        hits = self._find_at_hand(places, search)
-        by_owner = {place.owner: place for place in places}
-        if hits is None:
-            for _ in range(_ATTEMPTS):
-                found = await self._run(self._readers, self._find, places, search)
-                if not found.stale:
-                    break
-                await self.refresh(found.stale)
-            self._at_hand.keep(found.few)
+    async def find(
+        self, places: Sequence[Place], search: Search, folder: Place | None = None
+    ) -> list[tuple[Place, Hit]]:
+        """The memories that fit best, each with its place. Raises StorageError.
+
+        `folder` is one with documents, whose part of the index is used as it is.
+        """
+        by_owner = {place.owner: place for place in (*places, *([folder] if folder else ()))}
+        hits: Sequence[Hit] = ()
+        # Most people have no memories, and to see that takes no thread.
+        there = folder is not None or any(self._seen(place) is not None for place in places)
+        for _ in range(_ATTEMPTS if there else 0):
+            found = await self._run(self._readers, self._find, places, search, folder)
             hits = found.hits
+            if not found.stale:
+                break
+            await self.refresh(found.stale)
         return [(by_owner[hit.owner], hit) for hit in hits]
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
@@ -80,7 +87,10 @@ class Fresh:
 
     async def write(self, work: Callable[..., T], *args: object) -> T:
         """Run in a thread what writes a file, whose lock is held. Raises StorageError."""
-        return await self._run(self._writers, work, *args)
+        try:
+            return await self._run(self._writers, work, *args)
+        finally:
+            self._written.set()
 
     async def refresh(self, places: Sequence[Place]) -> None:
         """Bring the index up to date with files. Raises StorageError."""
@@ -103,9 +113,33 @@ class Fresh:
             async with self.locks.hold(owner):
                 await self._run(self._refreshers, self._erase_unless_there, owner)
 
+    async def embed(self) -> None:
+        """Make the vectors that are missing, those of new memories included, until cancelled."""
+        together = _EMBEDDED
+        while self._index.embedder is not None:
+            self._written = anyio.Event()
+            try:
+                made = await self._run(self._refreshers, self._index.embed, together)
+            except StorageError as error:
+                _log.warning("vectors could not be stored", why=str(error))
+                made = None
+            if made is None:
+                # One at a time then, so that a text that the model does not survive fails alone.
+                together = 1
+                await anyio.sleep(EMBED_AGAIN_S)
+            elif not made:
+                together = _EMBEDDED
+                await self._written.wait()
+
+    async def embedded(self) -> None:
+        """Return when all memories have vectors that can have one. Raises StorageError."""
+        while await self._run(self._refreshers, self._index.embed, _EMBEDDED):
+            pass
+
     async def _read_if_stale(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
         if await self._run(limiter, self._is_stale, place):
             damaged = await self._run(self._refreshers, self._read_again, place)
+            self._written.set()
             if damaged:
                 lines = ", ".join(map(str, damaged[:10]))
                 _log.warning("lines cannot be read", file=str(place.file), lines=lines)
@@ -119,48 +153,25 @@ class Fresh:
         try:
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
         except StorageError as error:
-            # Somebody else who has noticed may have made it anew since.
+            # Another reader that has noticed may have rebuilt it since.
             if opened is database.opened and not opened.damaged:
                 raise
             if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
                 path = str(database.path)
-                _log.warning("index is damaged and made anew", path=path, why=str(error))
+                _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
-
-    # In the event loop: no more than a look at the state of each file.
-
-    def _find_at_hand(self, places: Sequence[Place], search: Search) -> Sequence[Hit] | None:
-        """What is found without the index; None where that cannot be known."""
-        if self._index.embedder is not None:
-            return None
-        owners: dict[str, Few] = {}
-        for place in places:
-            seen = self._seen(place)
-            if seen is None:
-                self._at_hand.drop(place.owner)
-                continue
-            few = self._at_hand.of(place.owner, seen)
-            if few is None:
-                return None
-            owners[place.owner] = few
-        return at_hand.find(owners, search, time.time())
 
     # What follows runs in worker threads.
 
-    def _find(self, places: Sequence[Place], search: Search) -> _Found:
+    def _find(self, places: Sequence[Place], search: Search, folder: Place | None) -> _Found:
         with self._index.database.reading() as connection:
             known = owners_of(connection, [place.owner for place in places])
             stale = [place for place in places if self._differs(place, known)]
             if stale:
                 return _Found(stale)
-            if self._index.embedder is not None or not all(
-                at_hand.is_small(owner.items, owner.seen) for owner in known.values()
-            ):
-                return _Found((), self._finder.among(connection, known, search))
-            few = {
-                name: Few(owner.seen, all_of(connection, owner.id)) for name, owner in known.items()
-            }
-        return _Found((), at_hand.find(few, search, time.time()), few)
+            if folder is not None:
+                known |= owners_of(connection, [folder.owner])
+            return _Found((), self._finder.among(connection, known, search))
 
     def _seen(self, place: Place) -> Seen | None:
         if not files.check_folder(self._root, place.folder):
@@ -188,5 +199,7 @@ class Fresh:
 
     def _erase_unless_there(self, owner: str) -> None:
         folder = self._root / owner
+        if folder.name == KNOWLEDGE:
+            return  # `documents` compares those
         if not (folder / FILE_NAME).exists():
             self._index.erase(owner)

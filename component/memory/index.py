@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from component.memory.embedding import Embedder
 from component.memory.files import Seen
 from component.memory.index_database import IndexDatabase
-from component.memory.index_words import words
 from component.memory.knowledge_lines import Item
-from component.memory.vectors import Embedder, pack
+from component.memory.ranking import all_grams
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 _TOGETHER: Final = 400  # items in one transaction, so that other writers get their turn
 _COLUMNS: Final = (
     "key, body, title, topic, tags, version, versions, created, updated, creator, contributor,"
-    " taint"
+    " taint, expires"
 )
-_TEXTS: Final = "rowid, title, key, tags, body, filters"
+_NO_FILE: Final = Seen(0, 0, -1, 0)  # the state of an owner whose memories are in several files
+_FAILURES: Final = 3  # of the model with one memory, until it is passed over
+_AT_ONCE: Final = 16  # memories whose vectors are made when they are stored; others are made later
 
 _encode = msgspec.json.Encoder().encode
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -39,6 +41,15 @@ class Owner(NamedTuple):
     items: int
 
 
+class Document(NamedTuple):
+    """A document in the index: the state of its file when it was read, the number of its parts, and
+    why it could not be read if it could not."""
+
+    seen: Seen
+    parts: int
+    error: str
+
+
 class Index:
     """Keeps and finds memories. Its methods wait for the disk: call them in worker threads.
 
@@ -49,6 +60,7 @@ class Index:
         """Open the index, made if it is missing; `embedder` makes vectors of the memories."""
         self.database = IndexDatabase(path, "" if embedder is None else embedder.name)
         self.embedder = embedder
+        self._failures: dict[int, int] = {}
 
     def close(self) -> None:
         """Close it."""
@@ -80,7 +92,7 @@ class Index:
         with self.database.writing() as connection:
             owner = _owner(connection, name)
             gone = _delete(connection, owner, [item.key])
-            _insert(connection, owner, [item], vectors)
+            self._insert(connection, owner, [item], vectors)
             _settle(connection, owner, seen, 1 - gone)
 
     def remove(self, name: str, keys: Sequence[str], seen: Seen) -> None:
@@ -101,10 +113,10 @@ class Index:
             with self.database.writing() as connection:
                 _delete(connection, owner, some)
         for part in _in_parts(changed):
-            vectors = self._vectors(part)
+            vectors = self._vectors(part) if len(changed) <= _AT_ONCE else None
             with self.database.writing() as connection:
                 _delete(connection, owner, [item.key for item in part if item.key in had])
-                _insert(connection, owner, part, vectors)
+                self._insert(connection, owner, part, vectors)
         with self.database.writing() as connection:
             _settle(connection, owner, seen, 0)
             connection.execute("UPDATE owners SET items = ? WHERE id = ?", (len(items), owner))
@@ -126,11 +138,115 @@ class Index:
         self.database.expunge()
         return len(keys)
 
-    def _vectors(self, items: Sequence[Item]) -> list[bytes]:
+    def documents(self, name: str) -> dict[str, Document]:
+        """The documents of an owner, by their names."""
+        query = (
+            "SELECT name, mtime, ctime, size, inode, parts, error FROM documents WHERE owner = ?"
+        )
+        with self.database.reading() as connection:
+            rows = connection.execute(query, (name,)).fetchall()
+        return {row[0]: Document(Seen(*row[1:5]), *row[5:]) for row in rows}
+
+    def put_document(
+        self, name: str, document: str, seen: Seen, items: Sequence[Item], error: str = ""
+    ) -> None:
+        """Replace the parts of a document of an owner; `seen` is the state of its file."""
+        with self.database.writing() as connection:
+            owner = _owner(connection, name)
+            gone = _delete(connection, owner, _parts_of(connection, owner, document))
+            self._insert(connection, owner, items, None)
+            _settle(connection, owner, _NO_FILE, len(items) - gone)
+            connection.execute(
+                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, document, *seen, len(items), error),
+            )
+
+    def remove_document(self, name: str, document: str) -> None:
+        """Remove a document of an owner so that nothing of it is left."""
+        with self.database.writing() as connection:
+            owner = _owner(connection, name)
+            gone = _delete(connection, owner, _parts_of(connection, owner, document))
+            _settle(connection, owner, _NO_FILE, -gone)
+            connection.execute(
+                "DELETE FROM documents WHERE owner = ? AND name = ?", (name, document)
+            )
+        self.database.expunge()
+
+    def embed(self, most: int) -> int | None:
+        """Make vectors of up to `most` memories that have none yet; returns of how many.
+
+        Returns None if the model has failed. A single memory with which it fails again and again
+        is passed over from then on.
+        """
         if self.embedder is None:
-            return []
-        texts = [f"{item.title or item.key}\n{item.topic}\n{item.body}" for item in items]
-        return [pack(vector) for vector in self.embedder.passages(texts)]
+            return 0
+        query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE pending LIMIT ?"  # noqa: S608
+        with self.database.reading() as connection:
+            found = connection.execute(query, (most,)).fetchall()
+        if not found:
+            return 0
+        vectors = self._vectors([item_of(row[2:]) for row in found])
+        if vectors is None:
+            self._failures[found[0][0]] = self._failures.get(found[0][0], 0) + (len(found) == 1)
+            if self._failures[found[0][0]] < _FAILURES:
+                return None
+        with self.database.writing() as connection:
+            for at, (number, owner, *_) in enumerate(found):
+                # Nothing is changed if the memory is gone by now.
+                if (
+                    connection.execute(
+                        "UPDATE items SET pending = 0 WHERE id = ? AND pending", (number,)
+                    ).rowcount
+                    and vectors is not None
+                ):
+                    _add_vector(connection, number, owner, vectors[at])
+        return None if vectors is None else len(found)
+
+    def _vectors(self, items: Sequence[Item]) -> Sequence[bytes] | None:
+        if self.embedder is None:
+            return None
+        return self.embedder.passages(
+            [f"{item.title or item.key.replace('_', ' ')}\n{item.body}" for item in items]
+        )
+
+    def _insert(
+        self,
+        connection: "Connection",
+        owner: int,
+        items: Sequence[Item],
+        vectors: Sequence[bytes] | None,
+    ) -> None:
+        pending = self.embedder is not None and vectors is None
+        for at, item in enumerate(items):
+            cursor = connection.execute(
+                f"INSERT INTO items (owner, {_COLUMNS}, pending)"  # noqa: S608
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    owner,
+                    item.key,
+                    item.body,
+                    item.title,
+                    item.topic,
+                    _encode(item.tags).decode(),
+                    item.version,
+                    item.versions,
+                    item.created,
+                    item.updated,
+                    item.creator,
+                    item.by,
+                    item.taint,
+                    item.expires,
+                    pending,
+                ),
+            )
+            number = cursor.lastrowid
+            assert number is not None
+            connection.execute(
+                "INSERT INTO texts (rowid, grams, filters) VALUES (?, ?, ?)",
+                (number, *_texts(owner, item)),
+            )
+            if vectors is not None:
+                _add_vector(connection, number, owner, vectors[at])
 
 
 def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner]:
@@ -167,7 +283,8 @@ def all_of(connection: "Connection", owner: int) -> list[tuple[int, Item]]:
 
 def item_of(row: Sequence[Any]) -> Item:
     """A memory of its row."""
-    key, body, title, topic, tags, version, versions, created, updated, creator, by, taint = row
+    key, body, title, topic, tags, version, versions, created, updated, creator, by, *more = row
+    taint, expires = more
     return Item(
         key=key,
         body=body,
@@ -181,7 +298,12 @@ def item_of(row: Sequence[Any]) -> Item:
         creator=creator,
         by=by,
         taint=taint,
+        expires=expires,
     )
+
+
+def _parts_of(connection: "Connection", owner: int, document: str) -> list[str]:
+    return [key for key in _keys(connection, owner) if key.rpartition("#")[0] == document]
 
 
 def _keys(connection: "Connection", owner: int) -> list[str]:
@@ -220,7 +342,7 @@ def _delete(connection: "Connection", owner: int, keys: Iterable[str]) -> int:
             continue
         # The index of words keeps no texts, so it has to be told what it is to let go of.
         connection.execute(
-            f"INSERT INTO texts (texts, {_TEXTS}) VALUES ('delete', ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            "INSERT INTO texts (texts, rowid, grams, filters) VALUES ('delete', ?, ?, ?)",
             (row[0], *_texts(owner, item_of(row[1:]))),
         )
         connection.execute("DELETE FROM items WHERE id = ?", row[:1])
@@ -229,44 +351,21 @@ def _delete(connection: "Connection", owner: int, keys: Iterable[str]) -> int:
     return deleted
 
 
-def _insert(
-    connection: "Connection", owner: int, items: Sequence[Item], vectors: Sequence[bytes]
-) -> None:
-    for at, item in enumerate(items):
-        cursor = connection.execute(
-            f"INSERT INTO items (owner, {_COLUMNS})"  # noqa: S608
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                owner,
-                item.key,
-                item.body,
-                item.title,
-                item.topic,
-                _encode(item.tags).decode(),
-                item.version,
-                item.versions,
-                item.created,
-                item.updated,
-                item.creator,
-                item.by,
-                item.taint,
-            ),
-        )
-        connection.execute(
-            f"INSERT INTO texts ({_TEXTS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
-            (cursor.lastrowid, *_texts(owner, item)),
-        )
-        if vectors:
-            connection.execute(
-                "INSERT INTO vectors VALUES (?, ?, ?)", (cursor.lastrowid, owner, vectors[at])
-            )
+def _add_vector(connection: "Connection", item: int, owner: int, vector: bytes) -> None:
+    connection.execute(
+        "INSERT INTO vectors (item, owner, vector) VALUES (?, ?, ?)", (item, owner, vector)
+    )
 
 
-def _texts(owner: int, item: Item) -> list[str]:
-    """The columns of the index of words."""
-    told = (words(item.title), words(item.key), words(" ".join((*item.tags, item.topic))))
-    columns = (*told, words(item.body), filters_of(item.topic, item.tags))
-    return [f"{owner}_{f' {owner}_'.join(column)}" if column else "" for column in columns]
+def _texts(owner: int, item: Item) -> tuple[str, str]:
+    """The columns of the full-text index."""
+    return _with_owner(owner, all_grams(item)), _with_owner(
+        owner, filters_of(item.topic, item.tags)
+    )
+
+
+def _with_owner(owner: int, terms: Sequence[str]) -> str:
+    return f"{owner}_" + f" {owner}_".join(terms) if terms else ""
 
 
 def _in_parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -1,7 +1,7 @@
 """The file of the index: SQLite with FTS5, one connection that writes and some that read.
 
 Nothing is in there that is not in the files of the memory, so it can be deleted at any time, and is
-made anew whenever it is not as this release makes it.
+rebuilt whenever it does not have the format of this release.
 """
 
 import os
@@ -23,13 +23,15 @@ _log = structlog.get_logger("component.memory")
 
 FILE_NAME = ".index.db"
 
-_SHAPE: Final = 2  # to be raised with every change of the tables or of how words are told apart
+_SHAPE: Final = 5  # increase it with every change of the tables or of the splitting into words
 _BUSY_SECONDS: Final = 5.0
 _STEP_PAGES: Final = 200  # merged at a time, so that others get their turn
 _SECURE_DELETE: Final = (3, 42, 0)
 
-# Words begin with the number of their owner (`17_train`), so a search cannot even name those of
-# anybody else. Everything that is not ASCII is a letter to this tokenizer: the words come ready.
+# A group of characters begins with the number of its owner (`17_tra`), so a search cannot even name
+# those of another owner. Everything that is not ASCII is a letter to this tokenizer. FTS5 stores
+# which memories have a group but not where, which `ranking` finds out from the few best: so the
+# index is smaller, and so is the time to merge it when a memory is deleted.
 _TABLES: Final = """
 CREATE TABLE made (shape TEXT NOT NULL) STRICT;
 CREATE TABLE owners (
@@ -42,21 +44,30 @@ CREATE TABLE items (
     body TEXT NOT NULL, title TEXT NOT NULL, topic TEXT NOT NULL, tags TEXT NOT NULL,
     version INTEGER NOT NULL, versions INTEGER NOT NULL, created TEXT NOT NULL,
     updated TEXT NOT NULL, creator TEXT NOT NULL, contributor TEXT NOT NULL, taint TEXT,
+    expires TEXT NOT NULL, pending INTEGER NOT NULL,
     UNIQUE (owner, key)
 ) STRICT;
+CREATE INDEX pending ON items (id) WHERE pending;
 CREATE TABLE vectors (
-    item INTEGER PRIMARY KEY, owner INTEGER NOT NULL, vector BLOB NOT NULL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER NOT NULL UNIQUE, owner INTEGER NOT NULL,
+    vector BLOB NOT NULL
 ) STRICT;
-CREATE INDEX vectors_of ON vectors (owner, item);
+CREATE INDEX vectors_of ON vectors (owner, id);
+CREATE TABLE documents (
+    owner TEXT NOT NULL, name TEXT NOT NULL,
+    mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, size INTEGER NOT NULL, inode INTEGER NOT NULL,
+    parts INTEGER NOT NULL, error TEXT NOT NULL,
+    PRIMARY KEY (owner, name)
+) STRICT;
 CREATE VIRTUAL TABLE texts USING fts5 (
-    title, key, tags, body, filters, content='', tokenize="ascii tokenchars '_'"
+    grams, filters, content='', detail='none', tokenize="ascii tokenchars '_'"
 );
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('texts', 'row');
 """
 
 
 class Opened:
-    """The file as it was opened once, until it is made anew.
+    """The file as it was opened once, until it is rebuilt.
 
     Attributes:
         there: which file it is, by device and inode.
@@ -134,11 +145,11 @@ class IndexDatabase:
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
-        """A connection that sees one state of the index, and waits for nobody who writes."""
+        """A connection that sees one state of the index, and does not wait for writers."""
         opened = self.opened
         with self._explained(opened), opened.used() as is_open:
             if not is_open:
-                raise StorageError(f"{self.path} was made anew while it was in use.")
+                raise StorageError(f"{self.path} was replaced while it was in use.")
             self._must_be_there(opened)
             try:
                 connection = opened.idle.pop()
@@ -201,7 +212,9 @@ class IndexDatabase:
             except self._sqlite.DatabaseError as error:
                 if isinstance(error, self._sqlite.OperationalError):
                     raise
-                _log.warning("index is damaged and made anew", path=str(self.path), why=str(error))
+                _log.warning(
+                    "the index is damaged and is rebuilt", path=str(self.path), why=str(error)
+                )
                 self._delete()
                 writer = self._checked()
         return Opened(writer, self._there())
@@ -260,7 +273,7 @@ class IndexDatabase:
         self._keep_out_of_git()
 
     def _keep_out_of_git(self) -> None:
-        # Directories of memories are kept under version control; what can be made anew need not be.
+        # Directories of memories are kept under version control; what can be rebuilt need not be.
         with (
             suppress(FileExistsError),
             open_private(self.path.with_name(".gitignore"), "x") as file,

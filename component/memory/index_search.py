@@ -1,45 +1,43 @@
-"""Finding memories: which words to look for, and in which order what was found comes.
+"""Finds memories: FTS5 and the vectors name candidates, `ranking` puts them in order.
 
-FTS5 finds what may fit, the best by bm25; the order is then made here, of a few memories, with
-figures of their owner alone. Words that an owner has in very many memories are no way to find one:
-they only count in what the others have found, or all together.
+The order depends on the memories of their owner alone, not on what others have stored.
 """
 
+import heapq
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from component.memory.index import Index, Owner, filters_of, rows_of
-from component.memory.index_ranking import (
+from component.memory.knowledge_lines import Item
+from component.memory.ranking import (
     CHARACTERS,
-    OTHER_FORM,
-    WEIGHTS,
-    Word,
+    Asked,
+    Ranked,
+    all_grams,
     asked_for,
-    fields,
-    is_everywhere,
-    is_form,
-    is_telling,
-    score,
+    by_words,
+    combined,
+    fit,
     worth,
 )
-from component.memory.index_words import begins
-from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_SCORED: Final = 800  # memories that FTS5 ranks at most; it takes 2 µs for each
-_CANDIDATES: Final = 30  # that are ranked here
-_FORMS: Final = 40  # other forms of a word that are looked for
-_RANK_CONSTANT: Final = 60  # of reciprocal rank fusion
+_POSTINGS: Final = 2000  # numbers of memories that are read for the groups of a question
+_CANDIDATES: Final = 30  # memories that are ranked here
+_BESIDE: Final = 0.65  # of the greatest likeness: what is less like the question is left out
+_COUNTS: Final = 20_000  # numbers of memories that have a group, kept in memory
+_RARE: Final = 6  # groups that are looked for together if all are too frequent
 
 
 class Search(NamedTuple):
     """What is looked for: words, or the newest if there are none, of a topic and with all tags.
 
-    `common` looks for words that nearly every sentence has as well.
+    `common` includes words that nearly every sentence has.
     """
 
     text: str
@@ -63,28 +61,30 @@ class Finder:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._vectors = None if index.embedder is None else Vectors()
-        self._frequent: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def among(
         self, connection: "Connection", owners: Mapping[str, Owner], search: Search
     ) -> list[Hit]:
-        """What fits best, of these owners and of nobody else."""
+        """The memories of these owners that fit best, the best first."""
         asked = asked_for(search.text, common=search.common)
         filters = filters_of(search.topic, search.tags)
         by_id = {owner.id: name for name, owner in owners.items() if owner.items}
-        if not by_id:
-            return []
-        if not asked:
-            if search.text.strip():
-                return []
-            return self._newest(connection, by_id, filters, search.most)
         chosen = [owner for owner in owners.values() if owner.items]
-        ranked, found = self._by_words(connection, chosen, asked, filters, search)
-        if self._vectors is not None:
-            ranked = self._with_meaning(connection, chosen, search, filters, ranked)
-            missing = [number for number, _ in ranked if number not in found]
-            found.update(rows_of(connection, missing))
-        # Asked for by number: what is not of one of these owners is nobody's here.
+        if not chosen or (asked.text and not asked.grams):
+            return []
+        if not asked.grams:
+            numbers = self._newest(connection, by_id, filters, search.most)
+            ranked = [Ranked(number, 0.0) for number in sorted(numbers, reverse=True)]
+            found = rows_of(connection, numbers)
+        else:
+            ranked, found = self._by_words(connection, chosen, asked, filters)
+            if self._vectors is not None:
+                near = self._by_meaning(connection, chosen, search, filters)
+                ranked = combined(ranked, near)
+                missing = [one.number for one in ranked[: search.most] if one.number not in found]
+                found.update(rows_of(connection, missing))
+        # A number of a memory that is gone, or of another owner, gives no hit.
         return [
             Hit(by_id[found[number][0]], found[number][1], score)
             for number, score in ranked
@@ -92,185 +92,136 @@ class Finder:
         ][: search.most]
 
     def _newest(
-        self, connection: "Connection", by_id: Mapping[int, str], filters: list[str], most: int
-    ) -> list[Hit]:
-        if filters:
-            query = _any(_all(_term(owner, word) for word in filters) for owner in by_id)
-            numbers = _matching(connection, query, most)
-        else:
-            numbers = []
-            for owner in by_id:
-                numbers += [
-                    row[0]
-                    for row in connection.execute(
-                        "SELECT id FROM items WHERE owner = ? ORDER BY id DESC LIMIT ?",
-                        (owner, most),
-                    )
-                ]
-        found = rows_of(connection, sorted(numbers, reverse=True)[:most])
-        return [
-            Hit(by_id[found[number][0]], found[number][1], 0.0)
-            for number in sorted(found, reverse=True)
-            if found[number][0] in by_id
-        ]
+        self, connection: "Connection", owners: Iterable[int], filters: list[str], most: int
+    ) -> list[int]:
+        numbers: list[int] = []
+        for owner in owners:
+            if filters:
+                numbers += _matching(connection, _all(_term(owner, word) for word in filters), most)
+                continue
+            rows = connection.execute(
+                "SELECT id FROM items WHERE owner = ? ORDER BY id DESC LIMIT ?", (owner, most)
+            )
+            numbers += [number for (number,) in rows]
+        return sorted(numbers, reverse=True)[:most]
 
     def _by_words(
         self,
         connection: "Connection",
         owners: Sequence[Owner],
-        asked: list[str],
+        asked: Asked,
         filters: list[str],
-        search: Search,
-    ) -> tuple[list[tuple[int, float]], dict[int, tuple[int, Item]]]:
-        """What the words have found: the numbers and their scores in order, and the memories."""
-        exact = {
-            owner.id: self._known(connection, owner, asked, common=search.common)
-            for owner in owners
-        }
-        numbers = _candidates(connection, exact, filters)
-        if len(numbers) < search.most:
-            for owner in owners:
-                exact[owner.id] += self._other_forms(connection, owner, asked, exact[owner.id])
-            numbers += _candidates(connection, exact, filters)
+    ) -> tuple[list[Ranked], dict[int, tuple[int, Item]]]:
+        worths: dict[int, dict[str, float]] = {}
+        numbers: list[int] = []
+        for owner in owners:
+            counts = {gram: self._count(connection, owner.id, gram) for gram in asked.grams}
+            worths[owner.id] = {gram: worth(owner.items, counts[gram]) for gram in asked.grams}
+            numbers += _candidates(connection, owner, counts, filters)
         found = rows_of(connection, list(dict.fromkeys(numbers)))
         now = time.time()
-        scored = [
-            (number, score(item, fields(item), exact.get(owner, []), search.text, now))
+        fits = {
+            number: fit(item, asked, worths[owner], now)
             for number, (owner, item) in found.items()
-        ]
-        # The newer one first among equals.
-        return sorted(scored, key=lambda one: (one[1], one[0]), reverse=True), found
+            if owner in worths
+        }
+        return by_words(fits), found
 
-    def _known(
-        self, connection: "Connection", owner: Owner, asked: list[str], *, common: bool
-    ) -> list[Word]:
-        """The words that an owner has, the rarest first."""
-        known = []
-        for place, word in enumerate(asked):
-            count = self._count(connection, owner, word)
-            if not count or (not common and is_everywhere(count, owner.items)):
-                continue
-            known.append(Word(word, place, count, worth(owner.items, count)))
-        return sorted(known, key=lambda word: word.memories)
-
-    def _count(self, connection: "Connection", owner: Owner, word: str) -> int:
-        term = f"{owner.id}_{word}"
-        if (count := self._frequent.get(term)) is not None:
-            return count
-        row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
-        count = 0 if row is None else int(row[0])
-        if count > _SCORED // 10:
-            # Counting them takes long, and a figure of some time ago is good enough to plan with.
-            if len(self._frequent) >= 10000:
-                self._frequent.clear()
-            self._frequent[term] = count
-        return count
-
-    def _other_forms(
-        self,
-        connection: "Connection",
-        owner: Owner,
-        asked: list[str],
-        known: Iterable[Word],
-    ) -> list[Word]:
-        """Words that begin as one that was asked for does."""
-        have = {word.text for word in known}
-        found = []
-        for place, word in enumerate(asked):
-            first = f"{owner.id}_{begins(word)}"
-            rows = connection.execute(
-                "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? LIMIT ?",
-                (first, first + "\U0010ffff", _FORMS),
-            )
-            for term, count in rows:
-                text = term.partition("_")[2]
-                if text not in have and is_form(text, word) and is_telling(count, owner.items):
-                    tells = worth(owner.items, count) * OTHER_FORM
-                    found.append(Word(text, place, count, tells))
-        return sorted(found, key=lambda word: word.memories)
-
-    def _with_meaning(
-        self,
-        connection: "Connection",
-        owners: Sequence[Owner],
-        search: Search,
-        filters: list[str],
-        ranked: list[tuple[int, float]],
-    ) -> list[tuple[int, float]]:
-        """Both orders as one: reciprocal rank fusion (Cormack, Clarke, Büttcher, SIGIR 2009)."""
+    def _by_meaning(
+        self, connection: "Connection", owners: Sequence[Owner], search: Search, filters: list[str]
+    ) -> list[int]:
         assert self._vectors is not None
         assert self._index.embedder is not None
         vector = self._index.embedder.question(search.text[:CHARACTERS])
+        if vector is None:
+            return []
         near = [
             one
             for owner in owners
             for one in self._vectors.nearest(connection, owner.id, owner.items, vector, _CANDIDATES)
         ]
         if filters and near:
-            fit = set()
+            fitting = set()
             for owner in owners:
                 query = _all(_term(owner.id, word) for word in filters)
-                fit.update(_matching(connection, query, owner.items))
-            near = [one for one in near if one.item in fit]
+                fitting.update(_matching(connection, query, owner.items))
+            near = [one for one in near if one.item in fitting]
         near.sort(key=lambda one: one.likeness, reverse=True)
-        scores: dict[int, float] = {}
-        for numbers in ([number for number, _ in ranked], [one.item for one in near]):
-            for rank, number in enumerate(numbers, 1):
-                scores[number] = scores.get(number, 0.0) + 1 / (_RANK_CONSTANT + rank)
-        return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)
+        enough = near[0].likeness * _BESIDE if near else 0.0
+        return [one.item for one in near[:_CANDIDATES] if one.likeness >= enough]
+
+    def _count(self, connection: "Connection", owner: int, gram: str) -> int:
+        """The number of an owner's memories that have a group of characters."""
+        term = f"{owner}_{gram}"
+        if (count := self._counts.get(term)) is not None:
+            return count
+        row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
+        count = 0 if row is None else int(row[0])
+        if count > _POSTINGS // 10:
+            # Counting them takes long, and an older count is good enough.
+            if len(self._counts) >= _COUNTS:
+                self._counts.clear()
+            self._counts[term] = count
+        return count
+
+
+def among_items(items: Sequence[Item], search: Search) -> list[Item]:
+    """Those of a few memories that fit best by their words, without an index."""
+    topic, tags = search.topic.casefold(), {tag.casefold() for tag in search.tags}
+    items = [
+        item
+        for item in items
+        if (not topic or item.topic.casefold() == topic)
+        and tags.issubset(map(str.casefold, item.tags))
+    ]
+    asked = asked_for(search.text, common=search.common)
+    if not asked.grams:
+        return [] if asked.text else list(reversed(items))[: search.most]
+    having = Counter(gram for item in items for gram in all_grams(item))
+    worths = {gram: worth(len(items), having[gram]) for gram in asked.grams}
+    now = time.time()
+    ranked = by_words({at: fit(item, asked, worths, now) for at, item in enumerate(items)})
+    return [items[one.number] for one in ranked[: search.most]]
 
 
 def _candidates(
-    connection: "Connection", known: Mapping[int, Sequence[Word]], filters: list[str]
+    connection: "Connection", owner: Owner, counts: Mapping[str, int], filters: list[str]
 ) -> list[int]:
-    """Numbers of memories that may fit."""
-    some: list[str] = []
-    every: list[str] = []
-    room = _SCORED
-    for owner, words_ in known.items():
-        narrow = [_term(owner, word) for word in filters]
-        few = []
-        for word in words_:
-            if word.memories > room:
-                break
-            room -= word.memories
-            few.append(_term(owner, word.text))
-        if few:
-            some.append(_all([_any(few), *narrow]))
-        if len(few) < len(words_):
-            rarest = [_term(owner, word.text) for word in words_[:6]]
-            every.append(_all([*rarest, *narrow]))
-            if not few:
-                some.append(_all([*rarest[:1], *narrow]))
-    numbers: list[int] = []
-    if some:
-        numbers += _matching(connection, _any(some), _CANDIDATES, ranked=room < _SCORED)
-    if every:
-        numbers += _matching(connection, _any(every), _CANDIDATES)
+    """Numbers of an owner's memories that may fit: those that have the rarest groups."""
+    known = sorted((count, gram) for gram, count in counts.items() if count)
+    narrow = [_term(owner.id, word) for word in filters]
+    sums: dict[int, float] = {}
+    left = _POSTINGS
+    looked = 0
+    for count, gram in known:
+        if count > left:
+            break
+        left -= count
+        looked += 1
+        weight = worth(owner.items, count)
+        for number in _matching(connection, _all([_term(owner.id, gram), *narrow]), _POSTINGS):
+            sums[number] = sums.get(number, 0.0) + weight
+    numbers = heapq.nlargest(_CANDIDATES, sums, key=lambda number: (sums[number], number))
+    if looked < len(known):
+        rarest = [_term(owner.id, gram) for _, gram in known[:_RARE]]
+        numbers += _matching(connection, _all([*rarest, *narrow]), _CANDIDATES)
+        if not numbers:
+            numbers += _matching(connection, _all([*rarest[:1], *narrow]), _CANDIDATES)
     return numbers
 
 
-def _matching(
-    connection: "Connection", query: str, most: int, *, ranked: bool = False
-) -> list[int]:
-    """Numbers of what matches: the best by bm25, or the newest."""
-    weights = ", ".join(map(str, WEIGHTS))
-    order = f"bm25(texts, {weights})" if ranked else "rowid DESC"
+def _matching(connection: "Connection", query: str, most: int) -> list[int]:
+    """Numbers of the memories that match, the newest first."""
     rows = connection.execute(
-        f"SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY {order} LIMIT ?",  # noqa: S608
-        (query, most),
+        "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?", (query, most)
     )
     return [number for (number,) in rows]
 
 
 def _term(owner: int, word: str) -> str:
-    # A word holds letters, digits and marks, and no quotation mark.
+    # A word has letters, digits, marks and underscores, and no quotation mark.
     return f'"{owner}_{word}"'
 
 
 def _all(terms: Iterable[str]) -> str:
     return f"({' AND '.join(terms)})"
-
-
-def _any(terms: Iterable[str]) -> str:
-    return f"({' OR '.join(terms)})"

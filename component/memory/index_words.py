@@ -78,11 +78,30 @@ def wanted(text: str, *, common: bool) -> list[str]:
     return [word for word in found if len(word) > 1 or not word.isascii()]
 
 
-def begins(word: str) -> str:
-    """The beginning that other forms of a word share with it: `trains` and `train` are one."""
-    if _UNSPACED_FIRST.match(word) or word.isdecimal() or len(word) < 4:
-        return word
-    return word[: max(3, -(-len(word) * 7 // 10))]
+@functools.lru_cache(maxsize=16384)
+def grams(word: str) -> tuple[str, ...]:
+    """The parts of a word that it shares with its other forms and with compounds of it.
+
+    These are its overlapping groups of three characters, with `_` before its beginning and after
+    its end. A word of one or two characters is its only part; a pair of a script without spaces
+    has its characters as parts as well.
+    """
+    if len(word) < 3:
+        return (word,) if len(word) == 1 or not _UNSPACED_FIRST.match(word) else (word, *word)
+    padded = f"_{word}_"
+    return tuple([padded[at : at + 3] for at in range(len(padded) - 2)])
+
+
+@functools.lru_cache(maxsize=4096)
+def needle(gram: str) -> str:
+    """What a text has if it has a group of characters; its words are joined and surrounded by `_`.
+
+    A word of one or two characters must be there as a word, but a single character of a script
+    without spaces may be anywhere.
+    """
+    if len(gram) > 2 or (len(gram) == 1 and _UNSPACED_FIRST.match(gram)):
+        return gram
+    return f"_{gram}_"
 
 
 def _without_ends(found: list[str]) -> Iterator[str]:

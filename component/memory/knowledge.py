@@ -1,49 +1,45 @@
-"""What agents remember, kept and found: the room behind the memory skills and recall.
+"""The memories of agents, for skills, commands and prompts, with checks of rights.
 
-The files are the truth, and `fresh` sees to it that what is found is what they say.
+`file_store` stores them. Private memories may have a copy elsewhere, which `Mirror` keeps up to
+date.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from component.audit.protocol import Event, Recorder
-from component.memory import files
-from component.memory.fresh import LONGEST_FILE, Fresh
+from component.audit.protocol import AuditEvent, Recorder
+from component.memory.documents import Documents
+from component.memory.file_store import FileStore
 from component.memory.index import Index
-from component.memory.index_search import Search
+from component.memory.index_search import Hit, Search
 from component.memory.index_words import wanted
-from component.memory.knowledge_lines import (
-    Entry,
-    Item,
-    encode,
-    now,
-    shortened,
-    succeeding,
-    versions_of,
-    without,
-)
+from component.memory.knowledge_lines import Entry, Item, now
+from component.memory.lines import SessionKey
 from component.memory.recalled import Recalled
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
+from component.memory.store import KnowledgeError, Whose
 from component.policy.taint import Taint
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.characters import without_forbidden
 from xep.jid import JID
 
+__all__ = ["Knowledge", "KnowledgeError", "Memo", "Mirror", "Remembered"]
+
 _log = structlog.get_logger("component.memory")
 
-_GLANCE: Final = 8000  # characters of a message in which telling words are looked for
-_BESIDE: Final = 0.25  # of the best score: what fits less well is not put before a model unasked
-
-
-class KnowledgeError(Exception):
-    """A memory cannot be stored or forgotten; the message says why, for whoever asked for it."""
+_GLANCE: Final = 8000  # characters of a message that are searched for significant words
+_BESIDE: Final = 0.25  # of the best score: worse matches are not added to a prompt
 
 
 class Memo(NamedTuple):
-    """What is to be stored. `taint` is who could have written it."""
+    """A memory to be stored. `taint` says who could have written it; `expires` is a time of RFC
+    3339.
+    """
 
     key: str
     body: str
@@ -51,10 +47,11 @@ class Memo(NamedTuple):
     topic: str = ""
     tags: tuple[str, ...] = ()
     taint: Taint | None = None
+    expires: str = ""
 
 
 class Remembered(NamedTuple):
-    """A memory as a principal finds it: in which scope, and from whom as far as trust goes."""
+    """A memory that a principal has found, with its scope and its taint."""
 
     scope: str
     item: Item
@@ -62,25 +59,66 @@ class Remembered(NamedTuple):
     score: float = 0.0
 
 
+class Mirror(Protocol):
+    """Keeps a copy of the private memories elsewhere: `component.memory.replica.Replica`.
+
+    No method waits for long: a service that is unavailable is synchronised later.
+    """
+
+    async def before_use(self, whose: Whose) -> None:
+        """Get the changes that the person has made in the copy."""
+
+    async def before_change(self, whose: Whose, key: str) -> None:
+        """Note that a memory is about to be changed here. Raises StorageError."""
+
+    async def changed(self, whose: Whose, key: str) -> None:
+        """Make the change of a memory in the copy, too."""
+
+    def erasing(self, whose: Whose) -> AbstractAsyncContextManager[None]:
+        """Delete the copy of all memories of a person, which are deleted here in the block.
+
+        Raises StorageError: it cannot be noted.
+        """
+
+
+class _NoMirror:
+    async def before_use(self, whose: Whose) -> None:
+        pass
+
+    async def before_change(self, whose: Whose, key: str) -> None:
+        pass
+
+    async def changed(self, whose: Whose, key: str) -> None:
+        pass
+
+    def erasing(self, whose: Whose) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
 class Knowledge:
     """Memories of all principals. Close the index when it is done.
 
-    In all methods `trace` is the turn of which it is a part, for the record.
+    In all methods `trace` is the turn of which it is a part, for the audit log.
 
     Args:
         index: the open index.
-        sharing: whose memories are whose.
+        sharing: who sees and stores which memories.
         settings: `[memory]`, for its limits.
         recorder: where every access is recorded.
+
+    Attributes:
+        files: the files.
+        documents: the documents of agents.
+        mirror: keeps a copy of private memories elsewhere; keeps none unless it is set.
     """
 
     def __init__(
         self, index: Index, sharing: Sharing, settings: Memory, recorder: Recorder
     ) -> None:
-        self._index = index
-        self._fresh = Fresh(index, sharing)
+        self.files = FileStore(index, sharing, settings)
+        self.mirror: Mirror = _NoMirror()
+        self.documents = Documents(index, self.files.fresh, sharing.root)
         self._sharing = sharing
-        self._settings = settings
         self._recorder = recorder
 
     def scopes(self, agent: str, principal: JID) -> tuple[str, ...]:
@@ -90,21 +128,23 @@ class Knowledge:
     async def store(
         self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE, *, trace: str = ""
     ) -> Remembered:
-        """Keep a memory: a new one, or a new version of that with its key.
+        """Store a memory: a new one, or a new version of the one with its key.
 
-        It is on the disk when this returns. What says nothing new is left as it is. Raises
+        It is on the disk when this returns. If it says nothing new, nothing is written. Raises
         KnowledgeError, and StorageError.
         """
-        memo = _fit(memo)
+        whose = _private(scope, agent, principal)
         try:
             place = self._writable(scope, agent, principal)
-            self._check(memo)
-            async with self._fresh.locks.hold(place.owner):
-                await self._fresh.refresh_held(place)
-                item = await self._fresh.write(self._store, place, principal, memo)
+            if whose is not None:
+                await self.mirror.before_use(whose)
+                await self.mirror.before_change(whose, memo.key)
+            item = await self.files.put(place, _entry(memo, principal))
         except (KnowledgeError, StorageError) as error:
             self._tell(trace, agent, principal, "refused", memo.key, f"store in {scope}: {error}")
             raise
+        if whose is not None:
+            await self.mirror.changed(whose, item.key)
         self._tell(
             trace, agent, principal, "done", memo.key, f"stored version {item.version} in {scope}"
         )
@@ -114,26 +154,37 @@ class Knowledge:
         self, agent: str, principal: JID, key: str, *, trace: str = ""
     ) -> list[Remembered]:
         """The memories of this very key, one for each scope that has it. Raises StorageError."""
-        key = without_forbidden(key)
+        found = await self._get(agent, principal, key)
+        self._tell(trace, agent, principal, "done", key, "read" if found else "not there")
+        return found
+
+    async def _get(self, agent: str, principal: JID, key: str) -> list[Remembered]:
+        await self.mirror.before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
-        await self._fresh.refresh(places)
+        await self.files.refresh(places)
         found = []
         for place in places:
-            item = await self._fresh.read(self._index.get, place.owner, key)
-            if item is not None:
+            item = await self.files.get(place, key)
+            if item is not None and not item.is_expired(time.time()):
                 found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
-        self._tell(trace, agent, principal, "done", key, "read" if found else "not there")
+        folder = self.documents.searched(self._sharing.documents(agent))
+        item = None if folder is None else await self.files.get(folder, key)
+        if folder is not None and item is not None:
+            part = (folder, Hit(folder.owner, item, 0.0))
+            if self.documents.current([part]):
+                found.append(Remembered(folder.scope, item, taint_of(item, folder, principal)))
         return found
 
     async def versions(
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> list[Remembered]:
         """All versions of a memory that are kept, the oldest first. Raises StorageError."""
-        key = without_forbidden(key)
         place = self._sharing.place(scope, agent, principal)
         if place is None:
             return []
-        found = await self._fresh.read(_versions, place, key)
+        found = await self.files.versions(place, key)
+        if found and found[-1].is_expired(time.time()):
+            return []
         told = f"read {len(found)} versions in {scope}"
         self._tell(trace, agent, principal, "done", key, told)
         return [Remembered(scope, item, taint_of(item, place, principal)) for item in found]
@@ -148,6 +199,17 @@ class Knowledge:
         self._tell(trace, agent, principal, "done", "", f"found {len(found)} by searching")
         return found
 
+    async def own(self, agent: str, principal: JID, *, trace: str = "") -> list[Remembered]:
+        """All private memories of a principal. Raises StorageError."""
+        await self.mirror.before_use(SessionKey(agent, principal.bare))
+        place = self._sharing.place(PRIVATE, agent, principal)
+        assert place is not None, "everybody has a private one"
+        await self.files.refresh((place,))
+        at = time.time()
+        found = [item for item in await self.files.items(place) if not item.is_expired(at)]
+        self._tell(trace, agent, principal, "done", "", f"listed all {len(found)} private ones")
+        return [Remembered(PRIVATE, item, taint_of(item, place, principal)) for item in found]
+
     async def forget(
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> bool:
@@ -156,29 +218,33 @@ class Knowledge:
         A line stays that says that something of this key was forgotten, and when. False if there is
         no such memory. Raises KnowledgeError, and StorageError.
         """
-        key = without_forbidden(key)
+        whose = _private(scope, agent, principal)
         try:
             place = self._writable(scope, agent, principal)
-            async with self._fresh.locks.hold(place.owner):
-                await self._fresh.refresh_held(place)
-                gone = await self._fresh.write(self._forget, place, principal, key)
+            if whose is not None:
+                await self.mirror.before_use(whose)
+                await self.mirror.before_change(whose, key)
+            by = None if place.curates else str(principal.bare)
+            gone = await self.files.forget(place, key, by=by)
         except (KnowledgeError, StorageError) as error:
             self._tell(trace, agent, principal, "refused", key, f"forget in {scope}: {error}")
             raise
         if gone:
+            if whose is not None:
+                await self.mirror.changed(whose, key)
             self._tell(trace, agent, principal, "done", key, f"erased from {scope}")
         return gone
 
     async def erase(self, agent: str, principal: JID) -> int:
-        """Erase all private memories of a principal with an agent; returns how many there were.
+        """Erase all private memories of a principal with an agent, also where a copy of them is
+        kept; returns how many there were.
 
         Raises StorageError.
         """
         place = self._sharing.place(PRIVATE, agent, principal)
         assert place is not None, "everybody has a private one"
-        async with self._fresh.locks.hold(place.owner):
-            await self._fresh.refresh_held(place)
-            count = await self._fresh.write(self._erase, place)
+        async with self.mirror.erasing(SessionKey(agent, principal.bare)):
+            count = await self.files.erase(place)
         if count:
             self._tell("", agent, principal, "done", "", f"erased all {count} private ones")
         return count
@@ -186,9 +252,9 @@ class Knowledge:
     async def recall(
         self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
     ) -> Sequence[Recalled]:
-        """What may bear on a message, quickly; nothing where the message has no telling words.
+        """Return memories that match a message; none if it has no significant words.
 
-        Never raises for the disk: a turn goes on without its memories, and the log says why.
+        Errors of the disk are logged and not raised: the turn continues without memories.
         """
         if most <= 0 or not wanted(words[:_GLANCE], common=False):
             return ()
@@ -201,27 +267,28 @@ class Knowledge:
         if not found:
             return ()
         enough = found[0].score * _BESIDE
-        return [
-            Recalled(
-                key=one.item.key,
-                title=one.item.title,
-                body=one.item.body,
-                topic=one.item.topic,
-                score=one.score,
-                taint=one.taint,
-            )
-            for one in found
-            if one.score >= enough
-        ]
+        return [_recalled(one) for one in found if one.score >= enough]
+
+    async def unchanged(
+        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], Recalled]:
+        """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
+        unchanged. Raises StorageError.
+        """
+        found: dict[tuple[str, str], Recalled] = {}
+        for key in {key for key, _ in shown}:
+            stored = await self._get(agent, principal, key)
+            found.update(((key, one.digest), one) for one in map(_recalled, stored))
+        return {at: found[at] for at in shown if at in found}
 
     async def tidy(self, owners: Iterable[str] | None = None) -> None:
-        """Let the index go of files that are no more, all or those of some owners.
+        """Remove deleted files from the index: those of these owners, or of all.
 
         Raises StorageError.
         """
-        await self._fresh.tidy(owners)
+        await self.files.tidy(owners)
 
-    # Who may, and what.
+    # Rights.
 
     def _writable(self, scope: str, agent: str, principal: JID) -> Place:
         place = self._sharing.place(scope, agent, principal)
@@ -232,21 +299,11 @@ class Knowledge:
             raise KnowledgeError(f"The memories of {scope} are for you to read only.")
         return place
 
-    def _check(self, memo: Memo) -> None:
-        if not memo.key.strip():
-            raise KnowledgeError("A memory needs a key: a short name by which it is found again.")
-        size = len(memo.title.encode()) + len(memo.body.encode())
-        if size > self._settings.item_bytes:
-            raise KnowledgeError(
-                f"This memory has {size} bytes, and {self._settings.item_bytes} are the most."
-                " Shorten it, or split it over several keys."
-            )
-
     def _tell(
         self, trace: str, agent: str, principal: JID, outcome: str, subject: str, detail: str
     ) -> None:
         self._recorder.record(
-            Event(
+            AuditEvent(
                 kind="memory",
                 outcome=outcome,
                 principal=str(principal.bare),
@@ -258,102 +315,42 @@ class Knowledge:
         )
 
     async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
+        await self.mirror.before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
+        folder = self.documents.searched(self._sharing.documents(agent))
+        at = time.time()
+        found = await self.files.search(places, search, folder)
         return [
             Remembered(place.scope, hit.item, taint_of(hit.item, place, principal), hit.score)
-            for place, hit in await self._fresh.find(places, search)
+            for place, hit in self.documents.current(found)
+            if not hit.item.is_expired(at)
         ]
 
-    # What follows runs in worker threads.
 
-    def _store(self, place: Place, principal: JID, memo: Memo) -> Item:
-        former = self._index.get(place.owner, memo.key)
-        entry = Entry(
-            key=memo.key,
-            content=memo.body,
-            ts=now(),
-            title=memo.title,
-            topic=memo.topic,
-            tags=memo.tags,
-            version=1 if former is None else former.version + 1,
-            by=str(principal.bare),
-            taint=memo.taint,
-        )
-        if former is not None and former.says(entry):
-            return former
-        if former is None:
-            self._check_room(place)
-        files.make_folder(self._sharing.root, place.folder)
-        item = succeeding(former, entry)
-        line = encode(entry)
-        self._check_size(place, len(line))
-        seen = files.append(place.file, line, sync=True)
-        if item.versions > self._settings.versions:
-            seen, item = self._shorten(place, item, seen)
-        self._index.put(place.owner, item, seen)
-        return item
-
-    def _shorten(self, place: Place, item: Item, seen: files.Seen) -> tuple[files.Seen, Item]:
-        """Let the older half of the versions go, so that it is not done every time."""
-        kept = -(-self._settings.versions // 2)
-        data = self._whole(place)
-        files.replace(place.file, shortened(data, item.key, kept))
-        last = versions_of(self._whole(place), item.key)[-1]
-        return files.seen(place.file) or seen, last
-
-    def _forget(self, place: Place, principal: JID, key: str) -> bool:
-        item = self._index.get(place.owner, key)
-        if item is None:
-            return False
-        if not place.curates and item.creator != str(principal.bare):
-            raise KnowledgeError(
-                f"The memory {key} of {place.scope} was stored by somebody else, and only they"
-                " can have it forgotten."
-            )
-        gone = Entry(key=key, ts=now(), forgotten=True)
-        files.replace(place.file, without(self._whole(place), (key,), (gone,)))
-        seen = files.seen(place.file)
-        assert seen is not None, "just written, and its lock is held"
-        self._index.remove(place.owner, (key,), seen)
-        return True
-
-    def _erase(self, place: Place) -> int:
-        if files.check_folder(self._sharing.root, place.folder):
-            files.remove(place.file)
-        return self._index.erase(place.owner)
-
-    def _whole(self, place: Place) -> bytes:
-        found = files.read(place.file, LONGEST_FILE)
-        return b"" if found is None else found[0]
-
-    def _check_room(self, place: Place) -> None:
-        known = self._index.owners((place.owner,)).get(place.owner)
-        if known is not None and known.items >= self._settings.items_per_principal:
-            raise KnowledgeError(
-                f"There are {known.items} memories in {place.scope}, and more are not kept. Have"
-                " some forgotten first."
-            )
-
-    def _check_size(self, place: Place, more: int) -> None:
-        seen = files.seen(place.file)
-        if seen is not None and seen.size + more > self._settings.bytes_per_principal:
-            raise KnowledgeError(
-                f"The memories of {place.scope} take {seen.size} bytes, and more is not kept."
-                " Have some forgotten first."
-            )
-
-
-def _fit(memo: Memo) -> Memo:
-    """The memo without characters that XML cannot carry: each becomes U+FFFD."""
-    return memo._replace(
-        key=without_forbidden(memo.key),
-        body=without_forbidden(memo.body),
-        title=without_forbidden(memo.title),
-        topic=without_forbidden(memo.topic),
-        tags=tuple(map(without_forbidden, memo.tags)),
+def _recalled(one: Remembered) -> Recalled:
+    return Recalled(
+        key=one.item.key,
+        title=one.item.title,
+        body=one.item.body,
+        topic=one.item.topic,
+        score=one.score,
+        taint=one.taint,
     )
 
 
-def _versions(place: Place, key: str) -> list[Item]:
-    found = files.read(place.file, LONGEST_FILE)
-    return [] if found is None else versions_of(found[0], key)
+def _private(scope: str, agent: str, principal: JID) -> Whose | None:
+    return SessionKey(agent, principal.bare) if scope == PRIVATE else None
+
+
+def _entry(memo: Memo, principal: JID) -> Entry:
+    return Entry(
+        key=memo.key,
+        content=memo.body,
+        ts=now(),
+        title=memo.title,
+        topic=memo.topic,
+        tags=memo.tags,
+        by=str(principal.bare),
+        taint=memo.taint,
+        expires=memo.expires,
+    )

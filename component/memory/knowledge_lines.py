@@ -29,7 +29,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line: a version of a memory, or that it is forgotten.
 
     `ts` is a time of RFC 3339, `by` the bare JID of who had it stored, `version` counts from 1 for
-    each key. A `forgotten` line has no content, and what stands above it of its key counts no more.
+    each key. After `expires`, another such time, the memory is not used any more. A `forgotten`
+    line has no content and cancels all lines of its key above it.
     """
 
     key: str
@@ -41,13 +42,14 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     version: int = 0
     by: str = ""
     taint: Taint | None = None
+    expires: str = ""
     forgotten: bool = False
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A memory as it is now.
 
-    `created` and `updated` are times of RFC 3339 (empty where the file does not say), `creator` and
+    `created`, `updated` and `expires` are times of RFC 3339 (or empty), `creator` and
     `by` are the bare JIDs of who had its first and its last version stored. `versions` are those
     that can still be read.
     """
@@ -64,16 +66,37 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     creator: str = ""
     by: str = ""
     taint: Taint | None = None
+    expires: str = ""
 
     def says(self, entry: Entry) -> bool:
         """Whether a line would say nothing new."""
-        return (self.body, self.title, self.topic, self.tags, self.taint) == (
+        return (self.body, self.title, self.topic, self.tags, self.taint, self.expires) == (
             entry.content,
             entry.title,
             entry.topic,
             entry.tags,
             entry.taint,
+            entry.expires,
         )
+
+    def says_as(self, other: "Item") -> bool:
+        """Whether both say the same."""
+        return self.says(
+            Entry(
+                key=other.key,
+                content=other.body,
+                title=other.title,
+                topic=other.topic,
+                tags=other.tags,
+                taint=other.taint,
+                expires=other.expires,
+            )
+        )
+
+    def is_expired(self, now: float) -> bool:
+        """Whether it has expired at `now`, in seconds since 1970."""
+        at = seconds_of(self.expires) if self.expires else None
+        return at is not None and at <= now
 
 
 class Parsed(NamedTuple):
@@ -121,6 +144,7 @@ def fit(entry: Entry) -> Entry:
         topic=without_forbidden(entry.topic),
         tags=tuple(map(without_forbidden, entry.tags)),
         by=without_forbidden(entry.by),
+        expires=without_forbidden(entry.expires),
     )
 
 
@@ -168,6 +192,7 @@ def succeeding(former: Item | None, entry: Entry) -> Item:
         creator=former.creator if former else entry.by,
         by=entry.by,
         taint=entry.taint,
+        expires=entry.expires,
     )
 
 

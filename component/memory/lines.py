@@ -1,13 +1,17 @@
 """The lines of a session file, and whose session it is.
 
 The file is that of Fluux Agent: a header, then one JSON object a line. Its `message` lines are read
-and written as there; `call`, `result`, `summary` and `note` are lines of ours.
+and written as there; `call`, `result`, `summary` and `note` are added by this service.
+
+What a model is shown of a line depends on nothing but the line, so that the beginning of a prompt
+stays the same and providers need not read it again. Hence a line stores what was shown beside it.
 """
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from component.models.messages import FilePart, ImagePart, OpaquePart, TextPart
 from component.policy.taint import Taint
 from xep.jid import JID
 
@@ -15,7 +19,7 @@ from xep.jid import JID
 class SessionKey(msgspec.Struct, frozen=True):
     """Whose conversation: that of an agent with a person or a room.
 
-    `agent` is the localpart of one of ours, or of a sub-agent `parent/id`; `who` a bare JID.
+    `agent` is the localpart of an agent, or of a sub-agent `parent/id`; `who` a bare JID.
     """
 
     agent: str
@@ -39,19 +43,50 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """Emojis under a message (XEP-0444); the line that holds them has no content."""
+    """Emojis under a message (XEP-0444); their line has no content."""
 
     message_id: str
     emojis: tuple[str, ...] = ()
 
 
-class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_only=True):
-    """What a person or the agent said.
+class ShownMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A memory in the context of a message.
 
-    `ts` is a time of RFC 3339, `sender` who said it where that is not the agent. `turn` is the
-    turn that it belongs to (ours); `final` marks the answer that ends a turn. Tokens and US dollars
-    are those of the model call that gave it. `taint` is that of a message; `taints` are those of
-    what the model had been shown when it gave this answer.
+    Its text is not copied, so nothing remains here of a memory that its owner deletes or changes.
+
+    Attributes:
+        key: its key.
+        digest: `Recalled.digest` of its text.
+        size: the number of characters of its text.
+        finding: the finding of the scanner in it.
+    """
+
+    key: str
+    digest: str
+    size: int
+    finding: str = ""
+
+
+class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_only=True):
+    """A message of a person or of the agent.
+
+    Attributes:
+        ts: a time of RFC 3339.
+        sender: the sender, if it is not the agent.
+        turn: the turn that it belongs to; a field of this project.
+        final: marks the answer that ends a turn. Tokens and US dollars are those of its model call.
+        taint: the taint of a message.
+        taints: for an answer, those of everything that the model had read; for a message, those of
+            its `context`.
+        operator: the operator who sent it: the bare JID of an admin, or `operator`.
+        parts: the parts of an answer with more than text, in order; `content` has its texts.
+        context: the context of a message in the prompt: the time, notes.
+        memories: the memories in the context, as long as they are stored and unchanged.
+        notes: digest of the notes on the person in `context`; empty if it has none.
+        fence: the word of the fences in this session, in messages only.
+        finding: the finding of the scanner in a message.
+        notice: a sentence of the service that the person got after the text, or instead of it if
+            `content` is empty.
     """
 
     role: Literal["user", "assistant"]
@@ -68,12 +103,35 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    operator: str | None = None
+    parts: tuple[TextPart | OpaquePart, ...] = ()
+    context: str = ""
+    memories: tuple[ShownMemory, ...] = ()
+    notes: str = ""
+    fence: str = ""
+    finding: str = ""
+    notice: str = ""
+
+    @property
+    def told(self) -> str:
+        """The message that the person got: the text and the notice."""
+        return (
+            f"{self.content}\n{self.notice}"
+            if self.content and self.notice
+            else (self.content or self.notice)
+        )
 
 
 class Called(msgspec.Struct, frozen=True, tag="call", omit_defaults=True, kw_only=True):
     """A tool that the model has called; `round` counts its answers within the turn, from 0.
 
-    `text` is what the model said beside its calls: it stands in the first of the round.
+    Attributes:
+        text: the text of the answer with the calls, in the first call of the round.
+        before: the parts of the answer before this call, in order, if there is more than text.
+            `text` repeats their texts for readers that do not know parts.
     """
 
     turn: str
@@ -82,16 +140,26 @@ class Called(msgspec.Struct, frozen=True, tag="call", omit_defaults=True, kw_onl
     name: str
     arguments: str
     text: str = ""
+    before: tuple[TextPart | OpaquePart, ...] = ()
     ts: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
 
 
 class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw_only=True):
-    """What came of a call. `task` is the one it waits for, while `content` is no result yet.
+    """The result of a call. A later line of the same call replaces an earlier one.
 
-    A later line of the same call counts instead of an earlier one.
+    Attributes:
+        task: the task that the call waits for, while `content` is not a result yet.
+        parts: images and files of the result.
+        shown: the number of characters of `content` in the prompt, if not all.
+        finding: the finding of the scanner in `content`.
+        late: the name of the tool, if the result came after other messages. It stays in its place,
+            and the placeholder at the call stays, too.
     """
 
     turn: str
@@ -101,15 +169,29 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     taint: Taint | None = None
     task: str | None = None
     ts: str | None = None
+    parts: tuple[ImagePart | FilePart, ...] = ()
+    shown: int | None = None
+    finding: str = ""
+    late: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):
-    """Stands for everything above it but the last `kept` lines before it, and has its `taints`."""
+    """Stands for everything above it but the last `kept` lines before it, and has its `taints`.
+
+    Attributes:
+        requests: messages above it that are still shown as they were: those of the turn in which
+            it was made.
+        context: notes on the person that are shown with it.
+        notes: digest of these notes, as in `Said`.
+    """
 
     content: str
     kept: int = 0
     taints: tuple[Taint, ...] = ()
     ts: str | None = None
+    requests: tuple[Said, ...] = ()
+    context: str = ""
+    notes: str = ""
 
 
 class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True, kw_only=True):

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from component.audit.protocol import Event, Recorder
+from component.audit.protocol import AuditEvent, Recorder
 from component.memory import files
 from component.memory.lines import SessionKey
 from component.memory.locks import KeyLocks
 from component.memory.packages import ID, MANIFEST, PersonaError, parse
 from component.memory.paths import Layout
-from component.memory.persona_text import TEXTS, Written, check, imported, manifest
+from component.memory.persona_text import TEXTS, PersonaText, check, imported, manifest
 from component.memory.personas import Personas
 from component.memory.texts import MAX_TEXT
 from component.settings import personas as settings
@@ -66,7 +66,7 @@ class OwnPersonas:
         key = SessionKey(agent, who.bare)
         return id_ in await to_thread.run_sync(self._ids, key, limiter=self._threads)
 
-    async def save(self, agent: str, who: JID, written: Written) -> None:
+    async def save(self, agent: str, who: JID, written: PersonaText) -> None:
         """Keep one, in the place of one with this id that somebody has made before.
 
         Raises PersonaError if it is too long, there are too many, or there may be none such.
@@ -81,7 +81,7 @@ class OwnPersonas:
             await to_thread.run_sync(self._save, key, written, limiter=self._threads)
         self._record(key, "stored", written.id)
 
-    async def get(self, agent: str, who: JID, id_: str) -> Written:
+    async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
         """What somebody has written. Raises PersonaError if there is none, or it is damaged."""
         self._allowed()
         key = SessionKey(agent, who.bare)
@@ -97,7 +97,7 @@ class OwnPersonas:
             self._record(key, "erased", id_)
         return gone
 
-    async def read(self, text: str) -> Written:
+    async def read(self, text: str) -> PersonaText:
         """Read one that is imported. Raises PersonaError for whatever is no persona."""
         return await to_thread.run_sync(imported, text, limiter=self._threads)
 
@@ -118,7 +118,7 @@ class OwnPersonas:
 
     def _record(self, key: SessionKey, outcome: str, id_: str) -> None:
         self._recorder.record(
-            Event(
+            AuditEvent(
                 kind="memory",
                 outcome=outcome,
                 principal=str(key.who),
@@ -146,7 +146,7 @@ class OwnPersonas:
                 f" first: /persona delete {min(there)}"
             )
 
-    def _save(self, key: SessionKey, written: Written) -> None:
+    def _save(self, key: SessionKey, written: PersonaText) -> None:
         self._room(key, written.id)
         folder = self._layout.own_personas(key) / written.id
         files.make_folder(self._layout.root, folder)
@@ -159,9 +159,9 @@ class OwnPersonas:
         # There is no persona before it has a manifest, nor one without its texts.
         files.replace(folder / MANIFEST, manifest(written).encode())
 
-    def _get(self, key: SessionKey, id_: str) -> Written:
+    def _get(self, key: SessionKey, id_: str) -> PersonaText:
         folder = self._layout.own_personas(key) / id_
-        nothing = PersonaError(f"You have made no persona {id_!r}.")
+        nothing = PersonaError(f"You have no persona {id_!r} of your own.")
         if ID.fullmatch(id_) is None or not files.check_folder(self._layout.root, folder):
             raise nothing
         text = _text(folder / MANIFEST)
@@ -170,7 +170,7 @@ class OwnPersonas:
         persona = parse(folder, text, own=True)
         if isinstance(persona, str):
             raise PersonaError(f"Your persona {id_!r} is damaged. {printable(persona, _LONGEST)}")
-        return Written(
+        return PersonaText(
             id=persona.id,
             name=persona.name,
             description=persona.description,

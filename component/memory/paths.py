@@ -19,6 +19,9 @@ AGENTS = "_agents"
 SUB_AGENTS = "_sub"
 """Where in the directory of an agent those below it are."""
 
+KNOWLEDGE = "knowledge"
+"""Where in the directory of an agent its documents are."""
+
 _LONGEST = 255  # bytes in a file name, on the file systems in use (NAME_MAX)
 _DIGEST = 65  # bytes of `&` and a SHA-256 in hex
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._%+=~-]*@[a-z0-9][a-z0-9.-]*")
@@ -29,6 +32,7 @@ _TAKEN = frozenset(
         "context.md",
         "identity.md",
         "instructions.md",
+        "knowledge",
         "memory.md",
         "personality.md",
         "personas",

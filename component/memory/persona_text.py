@@ -27,7 +27,7 @@ _LONGEST_LINE: Final = 200
 _LONGEST_ICON: Final = 16
 _MOST_SKILLS: Final = 64
 _LARGEST: Final = 1 << 16  # bytes of a persona as one text
-_DEEPEST: Final = 16  # parts of a key; the longest of ours has three
+_DEEPEST: Final = 16  # parts of a key; the longest known key has three
 _LONGEST_REASON: Final = 200
 
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -37,7 +37,7 @@ _LETTERS: Final = (
 )
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PersonaText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What somebody has written for a persona of their own; empty what they left out."""
 
     id: str
@@ -91,7 +91,7 @@ def id_of(name: str) -> str:
     return found
 
 
-def check(written: Written) -> None:
+def check(written: PersonaText) -> None:
     """Raise PersonaError for the first thing that a persona of one's own may not have."""
     _check_id(written.id, written.id)
     lines = {
@@ -123,12 +123,12 @@ def check(written: Written) -> None:
         raise PersonaError("It says nothing: who it is, how it speaks, or by which rules.")
 
 
-def manifest(written: Written) -> str:
+def manifest(written: PersonaText) -> str:
     """The `persona.toml` of a package."""
     return "\n".join(_lines(written)) + "\n"
 
 
-def exported(written: Written) -> str:
+def exported(written: PersonaText) -> str:
     """A persona as one text, which `imported` reads.
 
     Raises PersonaError for one that was written by hand and could not be imported.
@@ -139,7 +139,7 @@ def exported(written: Written) -> str:
     return "\n".join(lines) + "\n"
 
 
-def imported(text: str) -> Written:
+def imported(text: str) -> PersonaText:
     """Read what somebody hands in. Raises PersonaError, whatever it is."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > _LARGEST:
@@ -153,7 +153,7 @@ def imported(text: str) -> Written:
             raise PersonaError(sentence) from None
         why = printable(str(error), _LONGEST_REASON).rstrip(".")
         raise PersonaError(f"It is no persona in TOML: {why or 'nothing is there'}.") from None
-    written = Written(
+    written = PersonaText(
         id=found.id,
         name=found.name or found.id,
         description=found.description,
@@ -176,7 +176,7 @@ def _check_id(id_: str, said: str) -> None:
         raise PersonaError(f"{id_!r} cannot be its name: /persona {id_} has a meaning already.")
 
 
-def _lines(written: Written) -> Iterator[str]:
+def _lines(written: PersonaText) -> Iterator[str]:
     yield "[persona]"
     for key in ("id", "name", "description", "icon"):
         if value := getattr(written, key):
@@ -215,7 +215,7 @@ _ENDS: Final = {
 
 
 def _is_deep(text: str) -> bool:
-    """Whether a line has more dots outside of texts than a key of ours can have.
+    """Whether a line has more dots outside of texts than a known key can have.
 
     `tomllib` takes the square of the parts of a key: 64 KiB of them cost it half a minute.
     """

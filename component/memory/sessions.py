@@ -31,13 +31,13 @@ T = TypeVar("T")
 log = structlog.get_logger("component.memory")
 
 _KEPT = 128  # conversations whose end stays in memory
-_AT_ONCE = 1 << 16  # bytes that are written without a thread, when nobody waits for the disk
+_AT_ONCE = 1 << 16  # bytes that are written without a thread, if no sync is needed
 _ARCHIVES = 8  # archived sessions that are searched for the beginning of a turn
-_WARNED = 1024  # damaged lines that are remembered as told
+_WARNED = 1024  # damaged lines that are known to be reported
 
 
 def _rough(text: str) -> int:
-    # Rather too few: what is read too much can still be left out by who knows the model.
+    # A low estimate, because the caller, who knows the model, can leave out surplus lines.
     return len(text) // 4
 
 
@@ -52,9 +52,9 @@ _Told: TypeAlias = list[tuple[Path, int, int, Damage]]
 class Sessions:
     """All conversations of all agents.
 
-    One at a time has one writer; `/new` and `/forget` may come meanwhile, so each operation holds
-    the lock of its conversation. Only the ends of the last 128 are kept in memory, and read again
-    when their file was changed by somebody else. Whatever the disk refuses is a MemoryStoreError.
+    Each conversation has one writer at a time; `/new` and `/forget` may run concurrently, so each
+    operation holds the lock of its conversation. The ends of the last 128 are cached, and read
+    again if their file was changed by others. Errors of the disk raise MemoryStoreError.
 
     Attributes:
         layout: where the conversations are.
@@ -107,9 +107,9 @@ class Sessions:
         tokens: int | None = None,
         count: Callable[[str], int] = _rough,
     ) -> History:
-        """Read what is since the last summary, with what that has kept: the last `tokens` of it,
-        by `count` of a text (session.history_tokens and four characters a token unless given), but
-        the last line at least.
+        """Read the lines since the last summary, and those that it has kept: the last ones up to
+        `tokens`, by `count` (session.history_tokens and four characters per token unless given),
+        but at least the last line.
 
         `count` must not wait; it may be called in a worker thread.
         """
@@ -117,10 +117,10 @@ class Sessions:
             return shown(await self._end(key, tokens, count))
 
     async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
-        """Add lines with one write; a line without a time gets that of the writing.
+        """Append lines with one write; a line without a time gets the current one.
 
         With `sync` they are on the disk when this returns; otherwise they survive the end of this
-        process, but not that of the machine. If it raises, none of them is there.
+        process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
         lines, data = written(lines, stamp(now))
@@ -136,7 +136,7 @@ class Sessions:
 
     async def turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
         """Read the lines of a turn, oldest first, from the message that began it; empty if there
-        are none. They may stand in a session that was archived meanwhile.
+        are none. They may be in a session that was archived in the meantime.
         """
         async with self._locks.hold(key):
             lines, told = await self._run(lambda: self._turn(key, turn))
@@ -144,18 +144,18 @@ class Sessions:
         return tuple(lines)
 
     async def archive(self, key: SessionKey) -> Path | None:
-        """Put the conversation away to `sessions/YYYYMMDD-HHMMSS.jsonl` (UTC), so that the next
-        message begins a new one; None if nothing was said in it.
+        """Archive the conversation as `sessions/YYYYMMDD-HHMMSS.jsonl` (UTC), so that the next
+        message starts a new one; None if it is empty.
         """
         async with self._locks.hold(key):
             end = await self._end(key, None, _rough)
             return None if end is None or end.empty else await self._put_away(key)
 
     async def forget(self, key: SessionKey) -> Forgotten:
-        """Erase the conversation, what is known of the person, the memories, and the attachments,
-        with those of sub-agents that worked for the person; archived sessions stay.
+        """Delete the conversation, the notes on the person, the memories and the attachments,
+        including those of sub-agents that worked for the person; archived sessions are kept.
 
-        What is counted is the agent's own.
+        The counts do not include sub-agents.
         """
         for child in await self._run(lambda: upkeep.below(self.layout, key)):
             await self._forget(child)
@@ -171,7 +171,7 @@ class Sessions:
             return forgotten
 
     async def status(self, key: SessionKey) -> Status:
-        """Count what is there, for a person who asks: it reads the whole conversation."""
+        """Count messages, memories and attachments. Reads the whole conversation."""
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
             return await self._run(lambda: upkeep.count(self.layout.root, folder))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from component.memory.knowledge_lines import FILE_NAME, Item
 from component.memory.lines import SessionKey
-from component.memory.paths import Layout, file_name
+from component.memory.paths import KNOWLEDGE, Layout, file_name
 from component.policy.entries import EntryReader
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope
@@ -18,6 +18,8 @@ from xep.jid import JID
 
 PRIVATE: Final = "private"
 AGENT: Final = "agent"
+DOCUMENTS: Final = "documents"
+"""The documents of an agent, which nobody stores by a skill."""
 
 
 class Place(NamedTuple):
@@ -100,6 +102,13 @@ class Sharing:
             return self._private(agent, who)
         return None if "/" in agent else self._shared(scope, agent, who)
 
+    def documents(self, agent: str) -> Place | None:
+        """The folder with the documents of an agent; a sub-agent has none."""
+        if "/" in agent:
+            return None
+        folder = self._layout.home(agent) / KNOWLEDGE
+        return self._place(DOCUMENTS, folder, may_write=False, curates=False)
+
     def _private(self, agent: str, who: JID) -> Place:
         folder = self._layout.folder(SessionKey(agent, who))
         return self._place(PRIVATE, folder, may_write=True, curates=True)
@@ -131,6 +140,6 @@ def taint_of(item: Item, place: Place, principal: JID) -> Taint | None:
     Its taint never gets less; a memory of a shared scope that somebody else has written counts as
     a file that somebody else has written.
     """
-    if place.scope == PRIVATE or item.by == str(principal.bare):
+    if place.scope in {PRIVATE, DOCUMENTS} or item.by == str(principal.bare):
         return item.taint
     return item.taint if item.taint in {"peer", "web"} else "file"

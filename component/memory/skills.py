@@ -11,9 +11,10 @@ from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remember
 from component.memory.sharing import PRIVATE
 from component.policy.taint import worst
 from component.skills.context import Context
-from component.skills.declare import AnySkill, skill
+from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.skill import Skill
 from component.storage.errors import StorageError
 from xep.jid import JID
 
@@ -64,7 +65,7 @@ class Found(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def memory_skills(
     knowledge: Callable[[], Knowledge],
-) -> tuple[AnySkill, ...]:
+) -> tuple[Skill, ...]:
     """The skills `memory_store`, `memory_recall`, `memory_search` and `memory_forget`.
 
     `knowledge` gives the memories when one of them is called: skills are declared before the
@@ -88,7 +89,9 @@ def memory_skills(
         body: Annotated[str, Meta(description="What to remember, in full sentences.")],
         title: Annotated[Line, Meta(description="One line that says what it is about.")] = "",
         topic: Annotated[Line, Meta(description="Subject it belongs to, such as travel.")] = "",
-        tags: Annotated[Tags, Meta(description="Words to find it by.")] = (),
+        tags: Annotated[
+            Tags, Meta(description="Other words that somebody may use to ask for it.")
+        ] = (),
         scope: Scope = PRIVATE,
     ) -> str:
         """Remember something for later conversations.

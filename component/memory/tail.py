@@ -1,30 +1,32 @@
-"""The end of a session file, read backwards: what is far above costs nothing."""
+"""Reads the end of a session file backwards, so that the time does not depend on its size."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from component.memory.coding import MAX_LINE, decoded
-from component.memory.lines import Called, Header, Line, Said, Summary
+from component.memory.lines import Called, Header, Line, Resulted, Said, Summary
+from component.models.messages import OpaquePart, TextPart
 
 _BLOCK = 1 << 15  # bytes read at a time
-_TOLD = 20  # damaged lines of one reading that are told
+_TOLD = 20  # damaged lines that are reported for one read
+_BYTES_PER_TOKEN = 4  # of opaque parts, about
 _SEARCHED = 1 << 20  # bytes above the budget in which a summary is still looked for
 
 
 class Damage(NamedTuple):
-    """A line that cannot be read: the byte at which it begins, and what is wrong with it."""
+    """A line that cannot be read: the offset of its first byte, and the reason."""
 
     offset: int
     why: str
 
 
 class Tail(NamedTuple):
-    """What a model may be shown of a session file, oldest first; `summary` stands above it.
+    """The end of a session file, oldest line first; `summary` replaces the lines before it.
 
-    `left_out` tells of lines below the summary, or of all if there is none, that did not fit.
+    `left_out` says that some lines after the summary (or of all, without one) did not fit.
     """
 
     lines: list[Line]
@@ -34,17 +36,28 @@ class Tail(NamedTuple):
 
 
 def tokens_of(line: Line, count: Callable[[str], int]) -> int:
-    """About how many tokens a line is for a model, by `count` of a text."""
+    """Estimate the number of tokens of a line, with `count` for texts."""
     match line:
         case Called():
-            return count(line.name) + count(line.arguments) + count(line.text) + 8
+            parts = _opaque_bytes(line.before) // _BYTES_PER_TOKEN
+            return count(line.name) + count(line.arguments) + count(line.text) + parts + 8
+        case Said():
+            context = count(line.context) if line.context else 0
+            context += sum(one.size for one in line.memories) // _BYTES_PER_TOKEN
+            return count(line.told) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
+        case Resulted(content=content, shown=int() as shown):
+            return count(content[:shown]) + 4
         case _:
             return count(line.content) + 4
 
 
+def _opaque_bytes(parts: Sequence[TextPart | OpaquePart]) -> int:
+    return sum(len(bytes(part.data)) for part in parts if isinstance(part, OpaquePart))
+
+
 def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int]) -> Tail:
-    """Read the lines since the last summary, and those it has kept; the last ones up to `budget`
-    tokens, but one at least.
+    """Read the lines since the last summary, and those that it has kept: the last ones up to
+    `budget` tokens, but at least one.
     """
     reader = _Reader(descriptor, end)
     lines: list[Line] = []
@@ -73,7 +86,7 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
 def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, list[Damage]]:
     """Read the lines of a turn from the message that began it; oldest first.
 
-    The second value tells whether that message was found.
+    The second value says whether that message was found.
     """
     reader = _Reader(descriptor, end)
     named = msgspec.json.encode(turn)
@@ -102,7 +115,7 @@ def line_number(descriptor: int, offset: int) -> int:
 
 
 class _Reader:
-    """Goes through a file from its end and collects what is damaged."""
+    """Yields the lines of a file from its end, and collects damaged ones."""
 
     def __init__(self, descriptor: int, end: int) -> None:
         self._descriptor = descriptor

@@ -143,7 +143,7 @@ def _unchanged(looked: list[_Looked]) -> bool:
                 continue
             return False
         except OSError:
-            return False  # whoever looks again says what is wrong
+            return False  # the next reader reports what is wrong
         if state is None or (found.st_ino, found.st_mode) != state[:2]:
             return False
         if state[2:] and (found.st_mtime_ns, found.st_ctime_ns, found.st_size) != state[2:]:

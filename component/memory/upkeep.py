@@ -1,4 +1,4 @@
-"""What is done to the files of one conversation as a whole: put away, erased, counted.
+"""Operations on all files of one conversation: archive, delete, count.
 
 All of it waits for the disk and raises MemoryStoreError.
 """
@@ -23,30 +23,33 @@ log = structlog.get_logger("component.memory")
 
 HISTORY = "history.jsonl"
 ARCHIVES = "sessions"
+FACTS = "facts.jsonl"
+"""The file with the sources of learned facts."""
 DRAFT = "persona_draft.json"
-"""A persona that somebody is being asked about."""
+"""The file with a persona that a person has not confirmed yet."""
 
 _ATTACHMENTS = "files"
-# The second and the fourth are what Fluux Agent called them before.
+# The second and the fourth are former names in Fluux Agent.
 _FORGOTTEN = (
     HISTORY,
     "history.md",
     "user.md",
     "context.md",
     "memory.md",
+    FACTS,
     knowledge_lines.FILE_NAME,
     DRAFT,
 )
 
-# Quotes within a text of JSON are escaped, so this is never found in what somebody has said.
+# Quotes within a JSON string are escaped, so this never matches the text of a message.
 _MESSAGE = re.compile(rb'"type"\s*:\s*"message"')
 _HEADER = msgspec.json.Decoder(Header)
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased: messages, memories and attachments, and the names of the files.
+    """The deleted messages, memories and attachments, and the names of the files.
 
-    A memory is what could be found: not what is forgotten already, nor a line that cannot be read.
+    Memories that are already forgotten, and lines that cannot be read, are not counted.
     """
 
     messages: int = 0
@@ -69,8 +72,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def put_away(root: Path, folder: Path, now: float, most_bytes: int) -> Path:
     """Move the current session to `sessions/`; returns where it is now.
 
-    `now` is in seconds since 1970. Never overwrites: a second one of the same second gets a number.
-    What is there already makes room, the oldest first, so that it has `most_bytes` together at most
+    `now` is in seconds since 1970. Nothing is overwritten: a second archive of the same second gets
+    a number. The oldest archives are deleted, so that all together have at most `most_bytes`,
     unless this one alone has more.
     """
     archives = folder / ARCHIVES
@@ -79,7 +82,7 @@ def put_away(root: Path, folder: Path, now: float, most_bytes: int) -> Path:
     for number in itertools.count(1):
         target = archives / (f"{stamp}.jsonl" if number == 1 else f"{stamp}-{number}.jsonl")
         with files.explained(target, "made"), contextlib.suppress(FileExistsError):
-            # An empty file of our own is what is replaced, and nothing else can be.
+            # Only this new empty file can be replaced below.
             target.touch(mode=0o600, exist_ok=False)
             break
     with files.explained(folder / HISTORY, "moved to its archive"):
@@ -116,8 +119,9 @@ def archives(root: Path, folder: Path) -> list[Path]:
 
 
 def erase(root: Path, folder: Path) -> Forgotten:
-    """Erase what is remembered of somebody; archived sessions stay, and so do the
-    chosen persona and those of their own."""
+    """Delete the data about a person. Archived sessions, the chosen persona and the person's own
+    personas are kept.
+    """
     if not files.check_folder(root, folder):
         return Forgotten()
     status = count(root, folder)
@@ -139,7 +143,7 @@ def erase(root: Path, folder: Path) -> Forgotten:
 
 
 def below(layout: Layout, key: SessionKey) -> list[SessionKey]:
-    """The conversations of sub-agents that an agent had for somebody, the deepest first."""
+    """Return the conversations of sub-agents that worked for a person, the deepest first."""
     found: list[SessionKey] = []
     subs = layout.home(key.agent) / SUB_AGENTS
     if not files.check_folder(layout.root, subs):
@@ -157,8 +161,8 @@ def below(layout: Layout, key: SessionKey) -> list[SessionKey]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove the directory of a sub-agent's conversation, and those around it that are its own, as
-    far as nothing is in there.
+    """Remove the directory of a sub-agent's conversation, and its own parent directories, if they
+    are empty.
     """
     with contextlib.suppress(OSError):
         for each in (folder, folder.parent, folder.parent.parent):
@@ -166,7 +170,7 @@ def tidy(folder: Path) -> None:
 
 
 def count(root: Path, folder: Path) -> Status:
-    """Count what is there. Reads the whole session, so it is for those who ask."""
+    """Count messages, memories and attachments. Reads the whole session."""
     if not files.check_folder(root, folder):
         return Status()
     messages = size = attachments = 0

@@ -1,79 +1,26 @@
-"""Memories found by what they mean, beside the words they use: an option.
+"""Memories found by what they mean: the vectors of one owner are compared with that of a question.
 
-Each memory has a vector; near to that of a question are the memories that are about the same. The
-vectors of one owner are compared all together, and of nobody else.
+Only the memories of one owner are compared at a time, and those of nobody else. In memory, a vector
+takes 9 bits for each dimension (its bytes and their signs) and 12 bytes: its length and its number.
+Of an owner with many memories, those are compared whose signs differ least from those of the
+question: counting the different signs of 100,000 vectors takes a tenth of the time of comparing
+them. Of 60,000 real texts, the 5 nearest are always among these, and 99.9 % of the 30 nearest.
+
+The products are made by `vecdot` and not by matrix multiplication, for which numpy starts threads
+that wait for each other while others use the processor.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-
-from component.storage.errors import StorageError
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_DIMENSIONS: Final = 128
-_CHARACTERS: Final = 4000  # of a text that its vector is made of
-_NEAR: Final = 0.3  # the cosine from which on two texts may be about the same
+_NEAR: Final = 0.2  # the cosine from which on a memory may be about the same
+_COMPARED: Final = 2000  # vectors that are compared at most, those with the most similar signs
 _KEPT_BYTES: Final = 128 * 1024 * 1024  # of vectors in memory, of all owners together
-
-
-class Embedder(Protocol):
-    """Makes vectors of texts; near ones mean something alike. Called in worker threads."""
-
-    @property
-    def name(self) -> str:
-        """The model: vectors of another one cannot be compared with these."""
-
-    def passages(self, texts: Sequence[str]) -> Sequence[Any]:
-        """A float32 array of length 1 for each text that is kept."""
-
-    def question(self, text: str) -> Any:
-        """A float32 array of length 1 for what is looked for."""
-
-
-class LocalEmbedder:
-    """WordLlama: word vectors of a language model, in a package that brings them along.
-
-    It loads in half a second, needs no network and no GPU, and makes a vector in a fraction of a
-    millisecond. It knows English best.
-    """
-
-    name = f"wordllama-l2-{_DIMENSIONS}"
-
-    def __init__(self) -> None:
-        """Load it. Raises StorageError if the `vectors` extra is missing or not whole."""
-        try:
-            import wordllama  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError as error:
-            raise StorageError(
-                'memory.vectors is "local", which needs the `vectors` extra. Install'
-                ' xmpp-agent-component[vectors], or set memory.vectors to "off".'
-            ) from error
-        folder = Path(wordllama.__file__).parent
-        try:
-            # Its own folder as the cache: there are the files it would download otherwise.
-            self._model = wordllama.WordLlama.load(
-                cache_dir=folder, trunc_dim=_DIMENSIONS, disable_download=True
-            )
-        except (OSError, ValueError) as error:
-            raise StorageError(
-                f"The package wordllama lacks its model: {error}. Install the `vectors` extra"
-                ' again, or set memory.vectors to "off".'
-            ) from error
-
-    def passages(self, texts: Sequence[str]) -> Sequence[Any]:
-        """A vector for each text."""
-        cut = [text[:_CHARACTERS] or " " for text in texts]
-        vectors: Sequence[Any] = self._model.embed(cut, norm=True)
-        return vectors
-
-    def question(self, text: str) -> Any:
-        """The vector of what is looked for."""
-        return self.passages([text])[0]
+_SPARE: Final = 0.125  # room for new vectors, as a share of those that are there
 
 
 class Near(NamedTuple):
@@ -84,9 +31,53 @@ class Near(NamedTuple):
 
 
 class _Matrix(NamedTuple):
+    """Vectors of an owner: the first `used` of each array.
+
+    More are written behind them, so a thread that reads goes on with those that it knows.
+    """
+
+    used: int
+    last: int  # the greatest id among them
     items: Any
     vectors: Any
-    last: int
+    lengths: Any
+    signs: Any  # a row for each 64 dimensions
+
+    @property
+    def size(self) -> int:
+        arrays = (self.items, self.vectors, self.lengths, self.signs)
+        return sum(array.nbytes for array in arrays)
+
+    def extended(self, last: int, items: Any, vectors: Any) -> "_Matrix":
+        """The same and some more, in the same arrays if they have room."""
+        import numpy as np  # noqa: PLC0415 - of the extra
+
+        total = self.used + len(items)
+        grown = self
+        if total > len(self.items):
+            room = total + int(total * _SPARE) + 16
+            grown = self._replace(
+                items=_with_room(self.items, room),
+                vectors=_with_room(self.vectors, room),
+                lengths=_with_room(self.lengths, room),
+                signs=_with_room(self.signs, room, axis=1),
+            )
+        grown.items[self.used : total] = items
+        grown.vectors[self.used : total] = vectors
+        grown.lengths[self.used : total] = np.linalg.norm(vectors.astype(np.float32), axis=1)
+        grown.signs[:, self.used : total] = _signs(vectors).T
+        return grown._replace(used=total, last=last)
+
+    def most_similar_signs(self, vector: Any) -> Any:
+        """The positions of the vectors that are worth comparing with a vector."""
+        import numpy as np  # noqa: PLC0415
+
+        if self.used <= _COMPARED:
+            return slice(0, self.used)
+        different: Any = np.zeros(self.used, np.uint16)
+        for column, signs in zip(self.signs, _signs(vector), strict=True):
+            different += np.bitwise_count(column[: self.used] ^ signs)
+        return np.argpartition(different, _COMPARED)[:_COMPARED]
 
 
 class Vectors:
@@ -99,48 +90,45 @@ class Vectors:
     def nearest(
         self, connection: "Connection", owner: int, items: int, vector: Any, most: int
     ) -> list[Near]:
-        """The memories of one owner that are nearest, the nearest first; it has `items`.
+        """The memories of one owner that are nearest to a vector of length 1, the nearest first.
 
-        Some may be gone already: look them up.
+        `items` is the number of the owner's memories. Some that are returned may be gone already:
+        look them up.
         """
-        import numpy as np  # noqa: PLC0415 - of the extra
+        import numpy as np  # noqa: PLC0415
 
-        matrix = self._of(connection, owner, items)
-        likeness = matrix.vectors @ vector
-        first = np.argsort(-likeness)[:most] if len(likeness) <= most else _top(likeness, most)
+        matrix = self._of(connection, owner, items, len(vector))
+        among = matrix.most_similar_signs(vector)
+        likeness = np.vecdot(matrix.vectors[among].astype(np.float32), vector)
+        likeness /= np.maximum(matrix.lengths[among], 1.0)
+        numbers = matrix.items[among]
+        first = np.argsort(-likeness)[:most]
         return [
-            Near(int(matrix.items[at]), float(likeness[at]))
-            for at in first
-            if likeness[at] >= _NEAR
+            Near(int(numbers[at]), float(likeness[at])) for at in first if likeness[at] >= _NEAR
         ]
 
-    def forget(self, owner: int) -> None:
-        """Keep nothing of an owner."""
-        with self._lock:
-            self._kept.pop(owner, None)
-
-    def _of(self, connection: "Connection", owner: int, items: int) -> _Matrix:
+    def _of(self, connection: "Connection", owner: int, items: int, dimensions: int) -> _Matrix:
         import numpy as np  # noqa: PLC0415
 
         with self._lock:
             kept = self._kept.get(owner)
-        # What is gone stays in the matrix until it is a tenth of it.
-        if kept is not None and len(kept.items) > items * 1.1 + 100:
-            kept = None
-        after = 0 if kept is None else kept.last
+            # Deleted ones stay in the matrix until they are a tenth of it.
+            if kept is None or kept.used > items * 1.1 + 100:
+                kept = self._kept[owner] = _empty(dimensions)
         rows = connection.execute(
-            "SELECT item, vector FROM vectors WHERE owner = ? AND item > ? ORDER BY item",
-            (owner, after),
+            "SELECT item, vector, id FROM vectors WHERE owner = ? AND id > ? ORDER BY id",
+            (owner, kept.last),
         ).fetchall()
-        if rows or kept is None:
-            new = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float16)
-            numbers = np.array([row[0] for row in rows], dtype=np.int64)
-            vectors = new.astype(np.float32).reshape(len(rows), -1 if rows else _DIMENSIONS)
-            if kept is not None:
-                numbers = np.concatenate([kept.items, numbers])
-                vectors = np.concatenate([kept.vectors, vectors])
-            kept = _Matrix(numbers, vectors, rows[-1][0] if rows else after)
         with self._lock:
+            now = self._kept.get(owner)
+            if now is not None and now.last >= kept.last:
+                # Another thread may have added some meanwhile.
+                kept = now
+                rows = [row for row in rows if row[2] > kept.last]
+            if rows:
+                new = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.int8)
+                numbers = np.array([row[0] for row in rows], dtype=np.int64)
+                kept = kept.extended(rows[-1][2], numbers, new.reshape(len(rows), dimensions))
             self._kept[owner] = kept
             self._kept.move_to_end(owner)
             while len(self._kept) > 1 and self._size() > _KEPT_BYTES:
@@ -148,17 +136,31 @@ class Vectors:
         return kept
 
     def _size(self) -> int:
-        return sum(matrix.vectors.nbytes for matrix in self._kept.values())
+        return sum(matrix.size for matrix in self._kept.values())
 
 
-def pack(vector: Any) -> bytes:
-    """A vector as it is kept: two bytes a number are exact enough."""
-    packed: bytes = vector.astype("float16").tobytes()
-    return packed
-
-
-def _top(likeness: Any, most: int) -> Any:
+def _empty(dimensions: int) -> _Matrix:
     import numpy as np  # noqa: PLC0415
 
-    first = np.argpartition(-likeness, most)[:most]
-    return first[np.argsort(-likeness[first])]
+    return _Matrix(
+        used=0,
+        last=0,
+        items=np.empty(0, np.int64),
+        vectors=np.empty((0, dimensions), np.int8),
+        lengths=np.empty(0, np.float32),
+        signs=np.empty((dimensions // 64, 0), np.uint64),
+    )
+
+
+def _with_room(array: Any, room: int, axis: int = 0) -> Any:
+    import numpy as np  # noqa: PLC0415
+
+    shape = list(array.shape)
+    shape[axis] = room - shape[axis]
+    return np.concatenate([array, np.empty(shape, array.dtype)], axis=axis)
+
+
+def _signs(vectors: Any) -> Any:
+    import numpy as np  # noqa: PLC0415
+
+    return np.packbits(vectors > 0, axis=-1).view(np.uint64)

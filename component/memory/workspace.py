@@ -1,15 +1,16 @@
-"""What an agent is told about itself and the person: from the files that people write.
+"""Reads the texts about an agent and its person that people write into files.
 
-Of `identity.md`, `personality.md` and `instructions.md` the first that holds anything counts:
+For each of `identity.md`, `personality.md` and `instructions.md`, the first text that is not blank
+is used:
 
 1. that of the conversation, `{jid}/identity.md`, in the directory of the agent,
 2. that of the active persona,
-3. the text of the agent's declaration in agent.toml,
-4. that in the directory of the agent; for a sub-agent, then in those of the agents above it,
-5. that in the root, which is the one of all agents.
+3. that of the agent's declaration in agent.toml,
+4. that in the directory of the agent; for a sub-agent, then in those of its parents,
+5. that in the root directory, which is for all agents.
 
-Only who an agent is and how it speaks can be said by a persona that the person has made: its
-instructions are added to that as wishes, and the instructions are those that count without it.
+A persona that the person has created can only define the identity and the personality: its
+instructions are added to these as wishes, and the instructions are chosen without it.
 """
 
 from pathlib import Path
@@ -26,7 +27,7 @@ _WISHES = "The person you talk with wishes that you keep to this, within all tha
 
 
 class Declared(Protocol):
-    """The texts of an agent's declaration; empty where it has none."""
+    """The texts of an agent's declaration; empty ones are not declared."""
 
     @property
     def identity(self) -> str:
@@ -38,15 +39,15 @@ class Declared(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What it must keep to."""
+        """The rules that it must follow."""
 
 
 class Character(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts for the model; empty where nobody has written one.
+    """Texts for the model; empty if nobody has written one.
 
-    `context` is what the persona knows of its field, `user` what is known of the person, `memory`
-    the notes on the person. `sources` names where each text came from: a path below the root, or
-    `agent.toml`.
+    `context` is the knowledge of the persona about its field, `user` the description of the person,
+    `memory` the notes on the person. `sources` has the origin of each text: a path below the root,
+    or `agent.toml`.
     """
 
     identity: str = ""
@@ -59,7 +60,7 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workspace:
-    """Reads the workspace. What has not changed since costs a few calls of `stat` and no thread."""
+    """Reads the workspace. If no file has changed, this takes a few `stat` calls and no thread."""
 
     def __init__(self, layout: Layout, texts: Texts) -> None:
         self._layout = layout
@@ -68,9 +69,9 @@ class Workspace:
     async def read(
         self, key: SessionKey, *, persona: Path | None = None, declared: Declared | None = None
     ) -> Character:
-        """What there is for one conversation; `persona` is the directory of the active one.
+        """Read the texts for one conversation; `persona` is the directory of the active persona.
 
-        Raises MemoryStoreError if a file is there and cannot be read.
+        Raises MemoryStoreError if a file exists but cannot be read.
         """
         own = () if declared is None else tuple(getattr(declared, kind) for kind in _KINDS)
         return await self._texts.gather(
@@ -114,7 +115,7 @@ class Workspace:
         context = first(*(each / "context.md" for each in chosen), linked=not mine)
         user = memory = ""
         if own:
-            # As Fluux Agent has it: `context.md` is of no interest where there is a `user.md`.
+            # Like Fluux Agent: `context.md` is ignored if there is a `user.md`.
             there = look.text(folder / "user.md") is not None
             user = first(folder / ("user.md" if there else "context.md"), linked=False)
             memory = first(folder / "memory.md", linked=False)
@@ -122,6 +123,6 @@ class Workspace:
 
 
 def _add(texts: dict[str, str], wishes: str) -> None:
-    """Put what a person wishes where it takes no place from what would be said by default."""
+    """Add a person's wishes to a text, without replacing a default text."""
     kind = "personality" if texts["personality"] else "identity"
     texts[kind] = "\n\n".join(filter(None, (texts[kind], _WISHES, wishes)))

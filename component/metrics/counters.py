@@ -1,44 +1,56 @@
-"""What is counted as it happens, cheaply: plain numbers, read when somebody asks for them."""
+"""Counters: plain numbers that are cheap to increase, and read when metrics are requested."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, Protocol, TypeAlias
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
-"""Upper bounds of what durations are sorted into, in seconds."""
+"""Upper bounds of the histogram buckets for durations, in seconds."""
 _MOST_LABELS: Final = 1000
-"""Labels told apart in one family. Who sends new names for ever must not fill the memory."""
+"""Maximum number of label sets in one family, so that ever new names cannot fill the memory."""
 OTHER: Final = "other"
 
 
 class Usage(Protocol):
-    """What a call of a model took."""
+    """The usage of one model call."""
 
     @property
     def tokens_in(self) -> int:
-        """Tokens that it was sent."""
+        """Tokens in the prompt."""
 
     @property
     def tokens_out(self) -> int:
-        """Tokens that it gave."""
+        """Tokens in the answer."""
 
     @property
     def cost_usd(self) -> float:
-        """US dollars."""
+        """The cost in US dollars."""
+
+    @property
+    def cache_read(self) -> int:
+        """Tokens in the prompt that the provider read from its cache."""
+
+    @property
+    def cache_write(self) -> int:
+        """Tokens in the prompt that the provider wrote to its cache."""
+
+    @property
+    def reasoning(self) -> int:
+        """Tokens in the answer that are reasoning."""
 
 
 Cell: TypeAlias = tuple[list[int], list[float]]
-"""How many in each bucket, and one number: the sum in seconds."""
+"""The count of each bucket, and a list of one number: the sum in seconds."""
 
 
 class Count:
-    """A number that grows, for each set of labels."""
+    """A counter for each set of labels."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, ...], float] = {}
 
     def add(self, *labels: str, by: float = 1) -> None:
-        """Count something. Labels without bound are counted together, as `other`."""
+        """Increase the counter of a set of labels. Sets above the limit count as `other`."""
         values = self._values
         if labels not in values and len(values) >= _MOST_LABELS:
             labels = (OTHER,) * len(labels)
@@ -46,24 +58,24 @@ class Count:
 
     @property
     def values(self) -> Mapping[tuple[str, ...], float]:
-        """The numbers, by labels."""
+        """The counts, by labels."""
         return self._values
 
 
 class Durations:
-    """How long something took, for each set of labels."""
+    """A histogram of durations for each set of labels."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], Cell] = {}
 
     def add(self, seconds: float, *labels: str) -> None:
-        """Count something that took so long."""
+        """Record a duration."""
         counts, total = self._known.get(labels) or self.cell(labels)
         counts[bisect_left(BOUNDS_S, seconds)] += 1
         total[0] += seconds
 
     def cell(self, labels: tuple[str, ...]) -> Cell:
-        """Where those with these labels are counted, for who counts very often."""
+        """The cell of a set of labels, for callers on hot paths."""
         known = self._known.get(labels)
         if known is None:
             if len(self._known) >= _MOST_LABELS:
@@ -73,23 +85,24 @@ class Durations:
 
     @property
     def values(self) -> Mapping[tuple[str, ...], Cell]:
-        """By labels: how many in each bucket, not cumulated, and the sum in seconds."""
+        """The counts of the buckets, not cumulative, and the sum in seconds, by labels."""
         return self._known
 
 
 class Counters:
-    """What the rooms count. Nothing here waits or raises; seconds throughout.
+    """The counters of all packages. No method waits or raises; durations are in seconds.
 
     Attributes:
-        stanzas_in: stanzas that came.
+        stanzas_in: received stanzas.
         executes: by skill and outcome.
         refusals: by reason.
         turns: by agent and outcome.
         model_calls: by model and outcome.
-        tokens: by model and `in` or `out`.
+        tokens: by model and `in` or `out`; `cache_read` and `cache_write` are those among `in`,
+            `reasoning` those among `out`.
         usd: by model.
         tool_calls: by tool and outcome.
-        reconnects: streams that were lost.
+        reconnects: lost streams.
     """
 
     def __init__(self) -> None:
@@ -104,18 +117,21 @@ class Counters:
         self.tool_calls = Durations()
 
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """A turn of an agent is over."""
+        """Count a turn that has ended."""
         self.turns.add(seconds, agent, outcome)
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """A model was asked."""
+        """Count a model call and its usage."""
         self.model_calls.add(seconds, model, outcome)
         if usage.tokens_in or usage.tokens_out:
             self.tokens.add(model, "in", by=usage.tokens_in)
             self.tokens.add(model, "out", by=usage.tokens_out)
+        for kind in ("cache_read", "cache_write", "reasoning"):
+            if tokens := getattr(usage, kind):
+                self.tokens.add(model, kind, by=tokens)
         if usage.cost_usd:
             self.usd.add(model, by=usage.cost_usd)
 
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
-        """A tool was called. Names that a model has made up are not told apart."""
+        """Count a tool call. Names that a model has invented count as `other`."""
         self.tool_calls.add(seconds, OTHER if outcome == "unknown" else tool, outcome)

@@ -1,6 +1,6 @@
-"""The text that Prometheus reads, made of counters and of what the rooms say at that moment.
+"""The Prometheus text format, generated from counters and gauges.
 
-The registry is of this object alone; nothing is registered by importing anything.
+Each `Exposition` has its own registry; importing a module registers nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,9 +24,9 @@ _PREFIX: Final = "xmpp_agent"
 
 
 class Gauge(msgspec.Struct, frozen=True):
-    """A figure of the moment. `values` are by labels, an empty tuple where there are none.
+    """A current value for each set of labels; the empty tuple if it has no labels.
 
-    `total` says that it only grows; its name then ends in `_total`.
+    `total` says that it is a counter; its name then ends in `_total`.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Gauge(msgspec.Struct, frozen=True):
 
 
 class Exposition:
-    """Makes the text.
+    """Generates the text.
 
     Args:
-        counters: what was counted.
-        gauges: the figures of the moment; asked at each scrape.
+        counters: the counters.
+        gauges: returns the gauges; called at each scrape.
     """
 
     def __init__(self, counters: Counters, gauges: Callable[[], Iterable[Gauge]]) -> None:
@@ -50,7 +50,7 @@ class Exposition:
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """All figures now, as Prometheus reads them."""
+        """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
 
@@ -60,26 +60,28 @@ class _Counted(Collector):
         self._gauges = gauges
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # or registering would ask for all figures once
+        return ()  # otherwise registering would collect all metrics once
 
     def collect(self) -> Iterator[Metric]:
         counted = self._counters
-        yield _count("stanzas_received", "Stanzas that came.", (), {(): float(counted.stanzas_in)})
-        yield _count(
-            "stream_losses", "Streams that were lost.", (), {(): float(counted.reconnects)}
-        )
+        yield _count("stanzas_received", "Received stanzas.", (), {(): float(counted.stanzas_in)})
+        yield _count("stream_losses", "Lost streams.", (), {(): float(counted.reconnects)})
         yield _durations(
             "execute", "Requests to execute a skill.", ("skill", "outcome"), counted.executes
         )
-        yield _count("refusals", "What was refused.", ("reason",), counted.refusals)
+        yield _count("refusals", "Refused requests.", ("reason",), counted.refusals)
         yield _durations("turn", "Turns of agents.", ("agent", "outcome"), counted.turns)
-        yield _durations(
-            "model_call", "Calls of models.", ("model", "outcome"), counted.model_calls
+        yield _durations("model_call", "Model calls.", ("model", "outcome"), counted.model_calls)
+        yield _count(
+            "tokens",
+            "Tokens in prompts (in; of these cache_read and cache_write) and answers (out; of these"
+            " reasoning) of models.",
+            ("model", "direction"),
+            counted.tokens,
         )
-        yield _count("tokens", "Tokens of models.", ("model", "direction"), counted.tokens)
-        yield _count("cost_usd", "US dollars that models cost.", ("model",), counted.usd)
+        yield _count("cost_usd", "Cost of model calls in US dollars.", ("model",), counted.usd)
         yield _durations(
-            "tool_call", "Calls of tools by models.", ("tool", "outcome"), counted.tool_calls
+            "tool_call", "Tool calls by models.", ("tool", "outcome"), counted.tool_calls
         )
         for gauge in self._gauges():
             kind = CounterMetricFamily if gauge.total else GaugeMetricFamily

@@ -1,8 +1,8 @@
-"""A web server for three addresses and for nothing else: GET and HEAD, one request a connection.
+"""A minimal HTTP server for a few pages: GET and HEAD, one request per connection.
 
-Everything about it is bounded: what a request may take in bytes and seconds, and how many there are
-at a time. A connection that has not sent its request yet makes room for a new one, so connections
-on which nothing is asked keep nobody out.
+The size and duration of requests and the number of connections are limited. At the limit, the
+oldest connection that has not sent its request yet is closed for a new one, so idle connections
+cannot block the server.
 """
 
 import ipaddress
@@ -18,9 +18,9 @@ from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 _log = structlog.get_logger("component.metrics")
 
 _LONGEST: Final = 8192
-"""Bytes of a request line and its headers."""
+"""Maximum size of a request line with its headers, in bytes."""
 _PATIENCE_S: Final = 5.0
-"""Seconds for a request and its answer."""
+"""Time limit for a request and its response."""
 _MOST_AT_ONCE: Final = 16
 _REQUEST: Final = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1000}) HTTP/1\.([01])")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
@@ -38,7 +38,7 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What is answered."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -46,11 +46,11 @@ class Response(msgspec.Struct, frozen=True):
 
 
 Page: TypeAlias = Callable[[], Awaitable[Response]]
-"""Makes the answer for one address."""
+"""Creates the response for one path."""
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the message names it and says why."""
+    """The server cannot listen on its address; the message gives the address and the reason."""
 
 
 class Server:
@@ -58,10 +58,10 @@ class Server:
 
     Args:
         host: the address to listen on.
-        port: its port; 0 for any that is free.
-        pages: who answers, by path.
-        local: whether only names of this machine are answered to. A page of a browser that makes
-            its own name point here is then refused.
+        port: its port; 0 for any free port.
+        pages: the pages by path.
+        local: whether to refuse host names other than `localhost`. This prevents DNS rebinding by
+            web pages.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Server:
         self._answering = 0
         self._reading: dict[SocketStream, anyio.CancelScope] = {}  # the oldest first
         self.port = port
-        """The port that is listened on, once it is."""
+        """The port that the server listens on, after it has started."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; it has started once it listens. Raises ListenError."""
+        """Serve until cancelled; started when it listens. Raises ListenError."""
         try:
             listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
         except OSError as error:
@@ -98,10 +98,10 @@ class Server:
                     if head is not None:
                         await self._answer(stream, head)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the client has gone
+            pass  # the client closed the connection
 
     async def _head(self, stream: SocketStream) -> bytes | None:
-        """The request line and the headers; None if none came, or another needs the place."""
+        """The request line and the headers; None if none were sent, or the slot is needed."""
         if len(self._reading) + self._answering >= _MOST_AT_ONCE and self._reading:
             oldest = next(iter(self._reading))
             self._reading.pop(oldest).cancel()
@@ -137,7 +137,7 @@ class Server:
         asked = _REQUEST.fullmatch(first)
         headers = [_HEADER.fullmatch(line) for line in lines]
         if asked is None or len(head) > _LONGEST:
-            return b"", Response(400, b"no request\n")
+            return b"", Response(400, b"bad request\n")
         method, target, minor = asked.groups()
         hosts = [one[2] for one in headers if one is not None and one[1].lower() == b"host"]
         if None in headers or len(hosts) > 1 or (not hosts and minor == b"1"):
@@ -145,15 +145,15 @@ class Server:
         if method not in (b"GET", b"HEAD"):
             return method, Response(405, b"only GET and HEAD\n")
         if self._local and hosts and not _is_local(hosts[0].decode("latin-1").strip()):
-            return method, Response(421, b"ask for localhost or an address\n")
+            return method, Response(421, b"use localhost or an IP address\n")
         page = self._pages.get(target.decode().partition("?")[0])
         if page is None:
             return method, Response(404, b"no such page\n")
         try:
             return method, await page()
-        except Exception:  # noqa: BLE001 - a page's fault stays its own
-            _log.exception("a page cannot be made", path=target.decode())
-            return method, Response(500, b"this cannot be made; the log says why\n")
+        except Exception:  # noqa: BLE001 - an error in a page must not stop the server
+            _log.exception("a page failed", path=target.decode())
+            return method, Response(500, b"internal error; see the log\n")
 
 
 def _is_local(host: str) -> bool:

@@ -1,7 +1,7 @@
-"""The tracer of OpenTelemetry. Needs the `otel` extra; only imported if traces are asked for.
+"""The OpenTelemetry tracer. Needs the `otel` extra; only imported if traces are enabled.
 
-The SDK sends from a thread of its own. Its provider is ours alone: nothing global is set, and none
-of its environment variables changes where spans go.
+The SDK sends spans from its own thread. The tracer provider is not the global one, and environment
+variables of the SDK do not change where spans are sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from component.metrics.traces import Span
 
 _TIMEOUT_S: Final = 5
 _LAST_S: Final = 3.0
-"""For so long the last spans may take to be sent."""
+"""Time limit for sending the last spans."""
 _SOFTWARE: Final = "xmpp-agent-component"
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     # https://opentelemetry.io/docs/specs/semconv/gen-ai/, gen-ai-spans and gen-ai-agent-spans
@@ -32,21 +32,24 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "answered_by": "gen_ai.response.model",
         "tokens_in": "gen_ai.usage.input_tokens",
         "tokens_out": "gen_ai.usage.output_tokens",
+        "cache_read": "gen_ai.usage.cache_read.input_tokens",
+        "cache_write": "gen_ai.usage.cache_creation.input_tokens",
+        "reasoning": "gen_ai.usage.reasoning.output_tokens",
     },
     "execute_tool": {"tool": "gen_ai.tool.name", "call": "gen_ai.tool.call.id"},
 }
 _TITLES: Final = {"invoke_agent": "agent", "chat": "model", "execute_tool": "tool"}
-"""What stands after the operation in the name of a span."""
+"""The attribute that follows the operation in the name of a span."""
 
 
 class _Span:
-    """An open span, under the names of the conventions."""
+    """An open span; renames attributes according to the semantic conventions."""
 
     def __init__(self, span: OpenSpan, names: Mapping[str, str]) -> None:
         self._span = span
         self._names = names
 
-    def tell(self, **attributes: str | int) -> None:
+    def set_attributes(self, **attributes: str | int) -> None:
         for key, value in attributes.items():
             self._span.set_attribute(self._names.get(key, f"xmpp_agent.{key}"), value)
 
@@ -56,10 +59,10 @@ class OTelTracer:
 
     Args:
         endpoint: base address of the collector; `/v1/traces` is added.
-        authorization: the header that it asks for, empty for none.
-        sample: the part of the turns that is traced, from 0 to 1.
-        version: of this release.
-        providers: of each model by its name, that of all others under "".
+        authorization: the `Authorization` header, empty for none.
+        sample: the fraction of turns to trace, from 0 to 1.
+        version: the version of this release.
+        providers: the provider of each model by its name, that of all others under "".
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class OTelTracer:
         self._tracer = self._provider.get_tracer(_SOFTWARE, version)
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """A span for the time of the context; see `component.metrics.traces.Tracer`."""
+        """Open a span for the duration of the context; see `component.metrics.traces.Tracer`."""
         return self._span(name, attributes)
 
     @contextmanager
@@ -99,7 +102,7 @@ class OTelTracer:
             f"{name} {title}".rstrip(),
             kind=SpanKind.CLIENT if name == "chat" else SpanKind.INTERNAL,
             attributes={"gen_ai.operation.name": name, **described},
-            # The text of an error may hold what somebody said: its kind is enough.
+            # The text of an error may contain a message; its type is enough.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -112,7 +115,7 @@ class OTelTracer:
                 raise
 
     async def close(self) -> None:
-        """Send what is left, for some seconds at most. Never raises."""
+        """Send the remaining spans, for a few seconds at most. Never raises."""
         done = anyio.Event()
 
         async def send() -> None:
@@ -124,5 +127,5 @@ class OTelTracer:
             with anyio.move_on_after(_LAST_S):
                 await done.wait()
             if not done.is_set():
-                # It would go on trying to reach a collector that is away.
+                # It would keep trying to reach an unavailable collector.
                 self._exporter.shutdown()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The three pages: the figures, whether the process lives, whether it is ready for work."""
+"""The three pages: metrics, liveness and readiness."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -12,12 +12,13 @@ _PATIENCE_S: Final = 2.0
 
 
 class Pages:
-    """Makes the pages.
+    """Creates the pages.
 
     Args:
-        exposition: the figures.
-        refresh: brings figures up to date that have to be waited for.
-        faults: why no work can be done now, a sentence each; it may write to the storage.
+        exposition: the metrics.
+        refresh: updates metrics whose values have to be awaited.
+        faults: returns the reasons why no work can be done now, one sentence each; it may write to
+            the storage.
     """
 
     def __init__(
@@ -31,16 +32,16 @@ class Pages:
         self._faults = faults
 
     def by_path(self) -> Mapping[str, Page]:
-        """Who makes which page."""
+        """The pages by path."""
         return {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
 
     async def _metrics(self) -> Response:
-        with anyio.move_on_after(_PATIENCE_S):  # figures of before are better than none
+        with anyio.move_on_after(_PATIENCE_S):  # old values are better than none
             await self._refresh()
         return Response(200, self._exposition.text(), CONTENT_TYPE)
 
     async def _health(self) -> Response:
-        # Who can say so lives, and its event loop turns.
+        # A response proves that the process is alive and its event loop runs.
         return Response(200, b"ok\n")
 
     async def _ready(self) -> Response:

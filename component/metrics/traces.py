@@ -1,7 +1,7 @@
-"""Traces of what agents do, after the GenAI semantic conventions of OpenTelemetry.
+"""Traces of turns, following the GenAI semantic conventions of OpenTelemetry.
 
-A turn is the span `invoke_agent`, a call of a model in it `chat`, a call of a tool `execute_tool`.
-What was said, asked or answered is in none of them.
+A turn is the span `invoke_agent`, a model call in it `chat`, a tool call `execute_tool`. Spans do
+not contain messages, prompts or results.
 """
 
 from collections.abc import Mapping
@@ -11,49 +11,51 @@ from typing import Final, Protocol
 
 
 class Span(Protocol):
-    """One part of a trace, while it is open."""
+    """An open span."""
 
-    def tell(self, **attributes: str | int) -> None:
-        """Add what is known by now, of `chat`: answered_by (a model), tokens_in, tokens_out."""
+    def set_attributes(self, **attributes: str | int) -> None:
+        """Add attributes; for `chat`: answered_by (a model), tokens_in, tokens_out,
+        cache_read, cache_write, reasoning.
+        """
 
 
 class Tracer(Protocol):
-    """Makes spans."""
+    """Creates spans."""
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """A span for the time of the context, within the one that is open; an error ends it so.
+        """Open a child of the current span for the duration of the context; an error marks it.
 
         `name` is `invoke_agent` (agent, turn), `chat` (model) or `execute_tool` (tool, call).
         """
 
     async def close(self) -> None:
-        """Send what is left. Never raises."""
+        """Send the remaining spans. Never raises."""
 
 
 class NoSpan:
-    """What nobody traces."""
+    """A span that is not recorded."""
 
-    def tell(self, **attributes: str | int) -> None:
-        """Nothing is traced."""
+    def set_attributes(self, **attributes: str | int) -> None:
+        """Do nothing."""
 
 
 NOTHING: Final[AbstractContextManager[Span]] = nullcontext(NoSpan())
-"""The span of nothing; it holds nothing and serves any number of times."""
+"""A context manager for a span that is not recorded; it can be used any number of times."""
 
 
 class NoTracer:
-    """Traces nothing, and costs nothing."""
+    """A tracer that does nothing."""
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Nothing is traced."""
+        """Return a span that is not recorded."""
         return NOTHING
 
     async def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 class TracesError(Exception):
-    """Traces cannot be made; the message says what to install or to set."""
+    """Traces cannot be sent; the message says what to install or to set."""
 
 
 def make_tracer(
@@ -63,19 +65,19 @@ def make_tracer(
     version: str,
     providers: Mapping[str, str] = MappingProxyType({}),
 ) -> Tracer:
-    """A tracer that sends to a collector (OTLP over HTTP), or one that does nothing if none is set.
+    """Create a tracer that sends by OTLP over HTTP, or does nothing without `endpoint`.
 
-    `endpoint` is the base address of the collector, `authorization` the header that it asks for if
-    any, `sample` the part of the turns that is traced. `providers` has the provider of each model
+    `endpoint` is the base address of the collector, `authorization` the `Authorization` header, if
+    any, `sample` the fraction of turns to trace. `providers` has the provider of each model
     by its name, and that of all others under "". Raises TracesError if the extra is missing.
     """
     if not endpoint:
         return NoTracer()
     try:
-        from component.metrics.otel import OTelTracer  # noqa: PLC0415 - only who asked for it
+        from component.metrics.otel import OTelTracer  # noqa: PLC0415 - only if it is enabled
     except ImportError as error:
         raise TracesError(
-            f"traces.endpoint is set, and {error.name} is not installed: install the `otel` extra"
+            f"traces.endpoint is set, but {error.name} is not installed: install the `otel` extra"
             " (pip install 'xmpp-agent-component[otel]'), or remove the key."
         ) from error
     return OTelTracer(endpoint, authorization, sample, version, providers)

@@ -1,1 +1,1 @@
-"""Language models behind one protocol, whoever runs them."""
+"""Language models of all providers behind one protocol."""

@@ -13,7 +13,7 @@ BODY_BYTES: Final = 64 << 20
 WHOLE_BYTES: Final = 4 << 20
 """Bytes of an answer or a list of models that comes as one JSON document."""
 EVENT_BYTES: Final = 1 << 20
-"""Bytes of one event of a stream, or of one line of the local model's process."""
+"""Bytes of one event of a stream."""
 EVENTS: Final = 250_000
 """Events of one answer: about one for each token, those of its reasoning included."""
 PIECES: Final = 10_000
@@ -24,6 +24,8 @@ LINES: Final = 1_000_000
 """Lines of one stream. An event takes two, and comments may come between."""
 TEXT_CHARACTERS: Final = 1 << 20
 """Characters of text in one answer."""
+OPAQUE_BYTES: Final = 4 << 20
+"""Bytes of reasoning, signatures and other opaque parts in one answer."""
 CALLS: Final = 128
 """Tool calls in one answer: as many as OpenAI allows tools in one request."""
 ARGUMENTS_CHARACTERS: Final = 1 << 20
@@ -49,7 +51,7 @@ CALL_USD: Final = 10_000.0
 
 
 class TooMuchError(Exception):
-    """An answer is beyond a bound; the text says what was sent, as in "it sends …"."""
+    """An answer exceeds a limit; the text completes the sentence "it sends …"."""
 
 
 # One that does not end is matched to the end of the text: looking for its end again from each quote
@@ -82,5 +84,5 @@ def too_complex(json_text: str) -> bool:
 
 def too_many_values(document: bytes) -> bool:
     """Whether decoding a JSON document might make more objects than `JSON_VALUES`."""
-    # A short one cannot hold so many; nearly all are short.
+    # A short text cannot contain so many; nearly all texts are short.
     return len(document) > JSON_VALUES and document.count(b"{") + document.count(b"[") > JSON_VALUES

@@ -11,10 +11,10 @@ _LONGEST_HEAD = 256
 
 
 class AnswerText:
-    """Takes JSON in pieces and gives the decoded text of its first key, if that is `answer`.
+    """Decodes JSON in pieces, and returns the text of its first key, if that is `answer`.
 
-    Output that begins neither like an object nor like a fence of Markdown is no JSON: it is passed
-    on as it is. Of everything else nothing is given.
+    Output that begins neither like an object nor like a fence of Markdown is not JSON, and is
+    returned unchanged. Other output is dropped.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class AnswerText:
         self._state: Literal["head", "text", "plain", "over"] = "head"
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; give the text that is certain by now."""
+        """Process the next piece, and return the text that is certain by now."""
         if self._state == "over":
             return ""
         self._rest += piece
@@ -41,7 +41,7 @@ class AnswerText:
             self._rest = self._rest[match.end() :]
             return "text"
         if len(self._rest) > _LONGEST_HEAD:
-            # It would be looked at again with each piece, in quadratic time.
+            # Searching it again with each piece would take quadratic time.
             return "over"
         bare = "".join(head.split())
         return "head" if '{"answer":"'.startswith(bare) else "over"
@@ -95,5 +95,5 @@ def _escape(text: str, at: int) -> tuple[str, int] | None:
             and 0xDC00 <= (pair := int(low[2:6], 16)) < 0xE000
         ):
             return chr(0x10000 + ((code - 0xD800) << 10) + (pair - 0xDC00)), 12
-    # Half a pair is no character, and could not be sent to anybody.
+    # Half a surrogate pair is not a character, and cannot be sent.
     return ("\ufffd" if 0xD800 <= code < 0xE000 else chr(code)), 6

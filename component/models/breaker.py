@@ -1,9 +1,9 @@
-"""Leaves a model alone for a while that has failed several times in a row.
+"""A circuit breaker: stops calling a model for some time after several failures in a row.
 
-closed → open: `failures` in a row, or the provider said when to come back
-open → half-open: the time is over; one call is let through
-half-open → closed: it was answered
-half-open → open: it failed as well
+closed → open: `failures` in a row, or the provider said when to retry
+open → half-open: the time has passed; one call is permitted
+half-open → closed: the call succeeded
+half-open → open: the call failed
 """
 
 import time
@@ -21,6 +21,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     OnText,
 )
+from component.models.wrapped import Wrapped
 
 _log = structlog.get_logger("component.models")
 _LONGEST_S = 3600.0
@@ -30,11 +31,11 @@ State = Literal["closed", "open", "half-open"]
 
 
 class Breaker:
-    """The states, without a clock: `now` is any time in seconds that only grows.
+    """The states, without a clock: `now` is a monotonic time in seconds.
 
     Args:
-        failures: how many in a row open it.
-        pause_s: how long it stays open then.
+        failures: number of failures in a row that open it.
+        pause_s: seconds for which it then stays open.
     """
 
     def __init__(self, failures: int, pause_s: float) -> None:
@@ -46,9 +47,9 @@ class Breaker:
         self._probing = False
 
     def enter(self, now: float) -> float | None:
-        """Let a call through (None), or say for how many more seconds none is.
+        """Permit a call (None), or return for how many more seconds none is permitted.
 
-        Each call that was let through ends with one of the other methods.
+        Each permitted call must end with one of the other methods.
         """
         if self.state == "closed":
             return None
@@ -61,14 +62,14 @@ class Breaker:
         return None
 
     def succeeded(self) -> None:
-        """The model has answered, be it that the question is too long for it."""
+        """Note that the model has answered, also with a refusal."""
         self.state = "closed"
         self._failed = 0
         self._until = 0.0
         self._probing = False
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
-        """The model was not to be had; until `retry_after_s` it is not worth asking."""
+        """Note that the model was unavailable; it is not asked for `retry_after_s` seconds."""
         self._failed += 1
         pause = 0.0 if retry_after_s is None else min(retry_after_s, _LONGEST_S)
         if self.state != "closed" or self._failed >= self._most:
@@ -79,14 +80,14 @@ class Breaker:
             self._until = max(self._until, now + pause)
 
     def abandoned(self) -> None:
-        """The call was cancelled: nothing is known of the model, and another one may try."""
+        """Note that the call was cancelled, so another one may test the model."""
         self._probing = False
 
 
-class Guarded:
+class Guarded(Wrapped):
     """A model with a breaker. Attributes and methods are those of Model, and `aclose`.
 
-    A refusal says nothing about whether the model is up, and is no failure here.
+    A refusal does not count as a failure, because the model is available.
     """
 
     def __init__(
@@ -95,27 +96,27 @@ class Guarded:
         breaker: Breaker,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = model.name
-        self.context_tokens = model.context_tokens
-        self.usd_per_token_in = model.usd_per_token_in
-        self.usd_per_token_out = model.usd_per_token_out
-        self._model = model
+        super().__init__(model)
         self._breaker = breaker
         self._clock = clock
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask the model; see Model.complete. While it is left alone: ModelUnavailableError."""
+        """Ask the model; see Model.complete. Raises ModelUnavailableError while the breaker is
+        open.
+        """
         left = self._breaker.enter(self._clock())
         if left is not None:
             raise ModelUnavailableError(
-                f"{self.name} has failed and is left alone for {left:.0f} more seconds", left
+                f"{self.name} has failed and is not used for {left:.0f} more seconds", left
             )
         try:
             completion = await self._model.complete(request, on_text)
         except ModelUnavailableError as error:
             self._breaker.failed(self._clock(), error.retry_after_s)
             if self._breaker.state == "open":
-                _log.warning("a model is left alone", model=self.name, reason=str(error))
+                _log.warning(
+                    "a failing model is not used for a while", model=self.name, reason=str(error)
+                )
             raise
         except (ContextOverflowError, ModelRefusedError):
             self._breaker.succeeded()
@@ -125,7 +126,3 @@ class Guarded:
             raise
         self._breaker.succeeded()
         return completion
-
-    def tokens(self, text: str) -> int:
-        """See Model.tokens."""
-        return self._model.tokens(text)

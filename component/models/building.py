@@ -1,4 +1,4 @@
-"""From the settings to the models that agents use."""
+"""Builds the models of agents from the settings."""
 
 import contextlib
 import time
@@ -9,11 +9,11 @@ import anyio
 import structlog
 
 from component.models.breaker import Breaker, Guarded
-from component.models.catalog import Target, resolve
+from component.models.catalog import Target, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
 from component.models.fallback import Fallback
-from component.models.local_examples import Shown
-from component.models.openai_compatible import OpenAICompatible, require_sdk
+from component.models.hosted import HostedModel
+from component.models.local_examples import WithExamples
 from component.models.protocol import Model, ModelRefusedError
 from component.settings.llm import LLM, ModelChoice, Tier
 
@@ -25,8 +25,8 @@ class _Closing(Protocol):
 
 
 def choices(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> dict[str, ModelChoice]:
-    """Every model by where it stands, with what it inherits: the main one first, then those of the
-    section, then the agents' `own`, by name.
+    """Return all models by their sections, with inherited values: the main one first, then the
+    others of `[llm]`, then the agents' `own`, by name.
     """
     found: dict[str, ModelChoice] = {"llm": llm}
     found |= {f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()}
@@ -44,20 +44,20 @@ def _section(agent: str) -> str:
 class Models:
     """The models of `[llm]` and of agents: `get(tier)`, `get(of=name)`.
 
-    Those of providers are built when first used. Those of this machine are built at once, which
-    reads the head of their files: what is wrong with one has to be known before somebody talks.
+    Models of providers are built when first used. Local models are built immediately, which reads
+    the heads of their files, so that mistakes are reported at the start.
 
-    One that has the provider of the main model has its address and key too, unless it names its
-    own. Behind a tier's and an agent's own stands the main model, and then the fallbacks.
+    A model with the provider of the main model inherits its address and key, unless it has its own.
+    If the model of a tier or of an agent fails, the main model is asked, and then the fallbacks.
 
-    Raises ModelRefusedError: a key is missing, the extra that a model needs, or the file of a local
-    one.
+    Raises ModelRefusedError: a key is missing, or the extra that a model needs, or the file of a
+    local one.
 
     Args:
         llm: the section.
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
-        sleep, clock: how to pause and tell the time; tests bring their own.
+        sleep, clock: replaced by tests.
     """
 
     def __init__(
@@ -78,8 +78,6 @@ class Models:
             for section, choice in self._choices.items()
             if choice.provider != "local"
         }
-        for target in self._targets.values():
-            require_sdk(target.choice.provider)
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
         self._closing: list[_Closing] = []
@@ -91,8 +89,8 @@ class Models:
                     raise ModelRefusedError(f"{section}: {error}") from error
 
     def get(self, tier: Tier = "standard", of: str = "") -> Model:
-        """Give the model of a tier, or that `of` an agent with its own, the same each time. Neither
-        loads nor asks anything.
+        """Return the model of a tier, or that `of` an agent with its own; always the same object.
+        This does no I/O.
         """
         first = _section(of) if of else f"llm.tiers.{tier}"
         if first not in self._chains:
@@ -103,6 +101,21 @@ class Models:
             models = list(dict.fromkeys(self._model(section) for section in sections))
             self._chains[first] = models[0] if len(models) == 1 else Fallback(models)
         return self._chains[first]
+
+    async def prepare(self) -> None:
+        """Look up sizes and prices of the models, in a thread. Without this, the first use of a
+        model does so and blocks the event loop for a second.
+        """
+        await anyio.to_thread.run_sync(load_facts, self._targets.values(), abandon_on_cancel=True)
+        if not self._in_usd:
+            return
+        for section, target in self._targets.items():
+            if not facts_of(target).priced:
+                _log.warning(
+                    "the price of a model is unknown: budgets in US dollars do not limit it",
+                    model=target.choice.model,
+                    set=f"{section}.usd_per_million_in and usd_per_million_out",
+                )
 
     async def aclose(self) -> None:
         """Close all that was built."""
@@ -124,39 +137,35 @@ class Models:
             very_small = choice.provider == "local" and not choice.model
             built = Constrained(built, one_round=very_small)
             if very_small:
-                built = Shown(built)
+                built = WithExamples(built)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
         model = self._models[section] = Guarded(built, breaker, self._clock)
         return model
 
     def _built(self, section: str, choice: ModelChoice) -> Model:
         if choice.provider == "local":
-            # Only who uses it needs what it is made of.
+            # Imported only where it is used.
             from component.models.local import build_local  # noqa: PLC0415
 
-            local = build_local(choice)
+            local = build_local(choice, section)
             self._closing.append(local)
             return local
-        target = self._targets[section]
-        if self._in_usd and not target.priced:
-            _log.warning(
-                "the price of a model is not known: budgets in US dollars do not hold for it",
-                model=choice.model,
-                set=f"{section}.usd_per_million_in and usd_per_million_out",
-            )
-        model = OpenAICompatible(target, sleep=self._sleep)
+        model = HostedModel(self._targets[section], sleep=self._sleep)
         self._closing.append(model)
         return model
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
-    """The sections of the models whose price is not known. One that cannot be had is none."""
-    found: list[str] = []
+    """The sections of the models whose price is not known, without those that lack a key. Blocks
+    for a second.
+    """
+    targets: dict[str, Target] = {}
     for section, choice in choices(llm, own).items():
         if choice.provider != "local":
             with contextlib.suppress(ModelRefusedError):
-                found += [] if resolve(choice, section).priced else [section]
-    return found
+                targets[section] = resolve(choice, section)
+    load_facts(targets.values())
+    return [section for section, target in targets.items() if not facts_of(target).priced]
 
 
 def _inheriting(choice: ModelChoice, llm: LLM) -> ModelChoice:

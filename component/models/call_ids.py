@@ -1,18 +1,19 @@
-"""Ids of tool calls, where a model gives none or the same one twice."""
+"""Unique ids of tool calls, for models that omit or repeat them."""
 
 import secrets
 from collections.abc import Iterable
 
-from component.models.protocol import ModelRequest, ToolCall
+from component.models.messages import ToolCall
+from component.models.protocol import ModelRequest
 
 
 def taken(request: ModelRequest) -> set[str]:
-    """Give the ids that the conversation has already."""
+    """Return the ids in the conversation."""
     return {call.id for message in request.messages for call in message.tool_calls}
 
 
 def distinct(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCall, ...]:
-    """Give the calls, each with an id of its own.
+    """Return the calls with unique ids.
 
     Servers number calls from 0 in every answer, or leave ids out. A result is joined to its call
     by the id alone, so one that is empty or in `used` is replaced by a random one.

@@ -1,99 +1,190 @@
-"""What is known of providers and models, and what the settings make of it.
+"""Resolves the provider of a model, its address, and values that the settings do not have."""
 
-Prices and sizes are those that OpenAI and Anthropic published by 22 November 2026. Where long
-questions cost more, the context ends where they begin to. The settings go before all of it.
-"""
-
-from collections.abc import Mapping
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from component.models.faults import Where
+from component.models.price_list import Listed, Question, look_up
 from component.models.protocol import ModelRefusedError
-from component.settings.llm import ModelChoice, Provider
+from component.settings.llm import Dialect, ModelChoice, Provider
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """A provider. `context_tokens` is for models that are not known."""
+    """A provider. `context_tokens` is for models that are not known.
+
+    Attributes:
+        local: whether it usually runs on a machine of the operator: calls are free, and the model
+            may have to be loaded before it answers.
+    """
 
     base_url: str
     context_tokens: int
     needs_key: bool = False
-    holds_schema: bool = True
+    local: bool = False
     tells_cost: bool = False
 
 
 PRESETS: Mapping[Provider, Preset] = {
     "openai": Preset("https://api.openai.com/v1", 128_000, needs_key=True),
-    # Its compatible interface passes over response_format.
-    "anthropic": Preset(
-        "https://api.anthropic.com/v1", 200_000, needs_key=True, holds_schema=False
-    ),
+    "anthropic": Preset("https://api.anthropic.com/v1", 200_000, needs_key=True),
     "openrouter": Preset("https://openrouter.ai/api/v1", 32_768, needs_key=True, tells_cost=True),
-    # Ollama cuts what is longer than its num_ctx, in silence; 4096 is the least that it comes with.
-    "ollama": Preset("http://localhost:11434/v1", 4096),
-    "vllm": Preset("http://localhost:8000/v1", 8192),
-    "llamacpp": Preset("http://localhost:8080/v1", 8192),
+    # Ollama silently truncates prompts beyond its num_ctx; 4096 is the smallest default.
+    "ollama": Preset("http://localhost:11434/v1", 4096, local=True),
+    "vllm": Preset("http://localhost:8000/v1", 8192, local=True),
+    "llamacpp": Preset("http://localhost:8080/v1", 8192, local=True),
 }
 
+_LOOPBACK: Final = ("localhost", "127.", "::1")
+_FIRST_TOKEN_S: Final = 180.0
+FIRST_TOKEN_LOCAL_S: Final = 600.0
 
-class Known(msgspec.Struct, frozen=True):
-    """A model: its context in tokens, and US dollars for a million tokens in and out."""
+# Families of models that support images, by their names in the catalogs of providers and Ollama.
+_VISION = re.compile(
+    r"gpt-4o|gpt-4\.1|gpt-4\.5|gpt-4-turbo|gpt-[5-9]|chatgpt-|\bo[13]\b(?!-(mini|preview))|\bo4-mini"
+    r"|claude|gemini|gemma-?3|gemma-?4|pixtral|llava|vision|\bvl\b|[0-9.]vl|-vl\b|minicpm-?v|moondream"
+    r"|llama-?4|mistral-(small-?3\.[1-9]|medium-?3)|grok-[4-9]|internvl|molmo|glm-[4-9][.0-9]*v",
+    re.IGNORECASE,
+)
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars for one token."""
+
+    usd_in: float = 0.0
+    usd_out: float = 0.0
+    usd_cache_read: float = 0.0
+    usd_cache_write: float = 0.0
+
+    def cost(
+        self, tokens_in: int, tokens_out: int, cache_read: int = 0, cache_write: int = 0
+    ) -> float:
+        """The price of a call; `tokens_in` includes those read from and written to the cache."""
+        cached = min(cache_read, tokens_in)
+        written = min(cache_write, tokens_in - cached)
+        return (
+            (tokens_in - cached - written) * self.usd_in
+            + cached * self.usd_cache_read
+            + written * self.usd_cache_write
+            + tokens_out * self.usd_out
+        )
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Size and prices of a model. `priced` says whether the prices are known."""
 
     context_tokens: int
-    usd_in: float
-    usd_out: float
-
-
-_KNOWN: Mapping[str, Known] = {
-    "gpt-4o": Known(128_000, 2.5, 10),
-    "gpt-4o-mini": Known(128_000, 0.15, 0.6),
-    "gpt-4.1": Known(1_047_576, 2, 8),
-    "gpt-4.1-mini": Known(1_047_576, 0.4, 1.6),
-    "gpt-4.1-nano": Known(1_047_576, 0.1, 0.4),
-    "gpt-5": Known(400_000, 1.25, 10),
-    "gpt-5-mini": Known(400_000, 0.25, 2),
-    "gpt-5-nano": Known(400_000, 0.05, 0.4),
-    "gpt-5.6": Known(272_000, 4, 20),
-    "gpt-5.6-sol": Known(272_000, 4, 20),
-    "gpt-5.6-terra": Known(272_000, 2, 12),
-    "gpt-5.6-luna": Known(272_000, 0.2, 1.2),
-    "gpt-6-astra": Known(272_000, 10, 50),
-    "gpt-6-sol": Known(272_000, 2, 10),
-    "gpt-6-luna": Known(272_000, 0.1, 0.5),
-    "claude-haiku-4-5": Known(200_000, 1, 5),
-    "claude-sonnet-4-5": Known(200_000, 3, 15),
-    "claude-opus-4-5": Known(200_000, 5, 25),
-    "claude-sonnet-5": Known(1_000_000, 2, 10),
-    "claude-opus-5": Known(1_000_000, 5, 25),
-    "claude-haiku-5-5": Known(100_000, 0.1, 0.5),
-    "claude-sonnet-5-5": Known(1_000_000, 2, 10),
-    "claude-opus-5-5": Known(1_000_000, 4, 20),
-    "claude-fable-5-1": Known(1_000_000, 10, 50),
-}
+    prices: Prices
+    priced: bool
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is reached over HTTP, all settled. Prices are for one token."""
+    """A model that is reached over HTTP.
+
+    Attributes:
+        socket: the path of the Unix socket to connect to, instead of the host of `base_url`.
+    """
 
     choice: ModelChoice
     preset: Preset
+    dialect: Dialect
     where: Where
     base_url: str
     official: bool
-    context_tokens: int
-    usd_in: float
-    usd_out: float
-    priced: bool
+    vision: bool
+    first_token_timeout_s: float
+    socket: str | None = None
 
     def __repr__(self) -> str:
         """Say which model it is, without the key."""
         return f"Target({self.where.section}: {self.where.model} at {self.where.url})"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is on this machine."""
+        return (urlsplit(self.base_url).hostname or "").startswith(_LOOPBACK)
+
+    @property
+    def question(self) -> Question | None:
+        """The entry of the price list to look up; None if the list cannot have the model."""
+        if self.preset.local or self.is_loopback:
+            return None
+        if self.official:
+            return Question(self.choice.model, provider=self.choice.provider)
+        return Question(self.choice.model, url=self.base_url)
+
+
+_listed: dict[Question, Listed | None] = {}
+_loading = threading.Lock()
+
+
+def load_facts(targets: Iterable[Target]) -> None:
+    """Look up values that the settings of these models do not have, once. Blocks for about a
+    second.
+    """
+    with _loading:
+        questions = {
+            question
+            for target in targets
+            if (question := target.question) is not None
+            and question not in _listed
+            and not _settled(target.choice)
+        }
+        ordered = sorted(questions, key=lambda each: (each.provider, each.url, each.model))
+        _listed.update(zip(ordered, look_up(ordered), strict=True))
+
+
+def facts_of(target: Target) -> Facts:
+    """Return size and prices of a model: from the settings, the price list, or the provider's
+    preset.
+
+    Blocks for about a second if `load_facts` has not looked the model up before.
+    """
+    choice, preset = target.choice, target.preset
+    known = Listed()
+    question = target.question
+    if question is not None and not _settled(choice):
+        if question not in _listed:
+            load_facts([target])
+        known = _listed[question] or Listed()
+
+    def price(own: float | None, listed: float | None, otherwise: float) -> float:
+        return own if own is not None else listed if listed is not None else otherwise
+
+    usd_in = price(choice.usd_per_million_in, known.usd_in, 0.0)
+    # A price in the settings also applies to cached tokens, unless these have their own price.
+    own_in = choice.usd_per_million_in
+    read = own_in if own_in is not None else known.usd_cache_read
+    write = own_in if own_in is not None else known.usd_cache_write
+    prices = Prices(
+        usd_in=usd_in / 1e6,
+        usd_out=price(choice.usd_per_million_out, known.usd_out, 0.0) / 1e6,
+        usd_cache_read=price(choice.usd_per_million_cache_read, read, usd_in) / 1e6,
+        usd_cache_write=price(choice.usd_per_million_cache_write, write, usd_in) / 1e6,
+    )
+    own = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None
+    return Facts(
+        context_tokens=choice.context_tokens or known.context_tokens or preset.context_tokens,
+        prices=prices,
+        priced=own or known.usd_in is not None or preset.local,
+    )
+
+
+def _settled(choice: ModelChoice) -> bool:
+    """Whether the settings leave nothing open that the price list could know."""
+    return None not in (
+        choice.context_tokens,
+        choice.usd_per_million_in,
+        choice.usd_per_million_out,
+    )
+
 
 def resolve(choice: ModelChoice, section: str) -> Target:
-    """Settle what `choice`, which stands in `section` of the settings, leaves open.
+    """Settle how the model is reached that `choice`, in `section` of the settings, describes.
 
     Raises ModelRefusedError: the key is missing that the provider needs.
     """
@@ -110,37 +201,24 @@ def resolve(choice: ModelChoice, section: str) -> Target:
             f' api_key = "${{{choice.provider.upper()}_API_KEY}}", and export that variable or set'
             " it in the file that ends in .env"
         )
-    known = _known(choice) if official and preset.needs_key else None
-    priced = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None
-    usd_in, usd_out = choice.usd_per_million_in, choice.usd_per_million_out
-    if known is not None:
-        usd_in = known.usd_in if usd_in is None else usd_in
-        usd_out = known.usd_out if usd_out is None else usd_out
+    vision = choice.vision
     return Target(
         choice=choice,
         preset=preset,
+        dialect=choice.dialect or _dialect(choice.provider, official=official),
         where=Where(choice.model, _shown(base_url), section, key),
         base_url=base_url,
         official=official,
-        context_tokens=choice.context_tokens
-        or (known.context_tokens if known else preset.context_tokens),
-        usd_in=(usd_in or 0.0) / 1e6,
-        usd_out=(usd_out or 0.0) / 1e6,
-        priced=priced or known is not None or not preset.needs_key,
+        vision=_VISION.search(choice.model) is not None if vision is None else vision,
+        first_token_timeout_s=choice.first_token_timeout_s
+        or (FIRST_TOKEN_LOCAL_S if preset.local else _FIRST_TOKEN_S),
     )
 
 
-def _known(choice: ModelChoice) -> Known | None:
-    name = choice.model
-    if choice.provider == "openrouter":
-        # `openai/gpt-4.1`, `anthropic/claude-sonnet-4.5`; `:free` and the like are other offers.
-        name = name.partition("/")[2].replace(".", "-" if "claude" in name else ".")
-    while name and name not in _KNOWN:
-        name, _, version = name.rpartition("-")
-        # Only what names a day: `gpt-5-pro` is not `gpt-5`.
-        if not (version == "latest" or (version.isdigit() and len(version) in (2, 4, 8))):
-            return None
-    return _KNOWN.get(name)
+def _dialect(provider: Provider, *, official: bool) -> Dialect:
+    if provider == "anthropic":
+        return "messages"
+    return "responses" if provider == "openai" and official else "chat"
 
 
 def _shown(url: str) -> str:

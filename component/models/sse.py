@@ -7,7 +7,7 @@ from component.models.answer_limits import EVENT_BYTES, LINES, TooMuchError
 
 
 class Events:
-    """Takes a stream in any pieces, gives the data of the events that are complete.
+    """Parses a stream in arbitrary pieces, and returns the data of complete events.
 
     Lines end with LF or CRLF; comments and other fields are passed over.
     """
@@ -21,16 +21,6 @@ class Events:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES` or `LINES`."""
-        if (
-            piece.endswith(b"}\n\n")
-            and piece.startswith(b"data: ")
-            and piece.find(b"\n") == len(piece) - 2
-            and not (self._rest or self._data)
-            and len(piece) <= EVENT_BYTES
-        ):
-            # Most servers send each event by itself.
-            self._lines += 2
-            return [piece[6:-2]]
         found: list[bytes] = []
         if b"\n" not in piece:
             self._rest.append(piece)
@@ -70,5 +60,7 @@ class Events:
             raise TooMuchError(f"an event of more than {EVENT_BYTES:,} bytes")
 
     def end(self) -> list[bytes]:
-        """Give the event that the end of the stream completes: not every server ends the last."""
+        """Return the event that the end of the stream completes: some servers do not end the last
+        one.
+        """
         return self.feed(b"\n\n")

@@ -1,13 +1,18 @@
 """JSON as servers write it, which is not always JSON."""
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from component.models.answer_limits import too_many_values
 
 T = TypeVar("T")
+
+NESTED_TOO_DEEPLY: Final = "(nested too deeply)"
+"""Stands for arguments that cannot be encoded. It is not JSON, so nothing is called, and the model
+sees why.
+"""
 
 
 class BadJSONError(Exception):
@@ -17,9 +22,9 @@ class BadJSONError(Exception):
 def decode_as(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """Decode a document of a known type.
 
-    Some servers cut characters in two, or write `NaN`: what strict JSON does not allow is read
-    tolerantly, with U+FFFD in place of bytes that are no UTF-8. Texts may hold halves of surrogate
-    pairs then. Raises BadJSONError.
+    Some servers split characters, or write `NaN`. A document that is not strict JSON is decoded
+    tolerantly, with U+FFFD in place of bytes that are not UTF-8; strings may then contain halves of
+    surrogate pairs. Raises BadJSONError.
     """
     if too_many_values(data):
         raise BadJSONError("it has too many values")
@@ -37,10 +42,20 @@ def decode_as(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 
 def decode_any(data: bytes) -> Any:
-    """Decode a document of which nothing is known, as tolerantly. Raises BadJSONError."""
+    """Decode a document of unknown type, equally tolerantly. Raises BadJSONError."""
     if too_many_values(data):
         raise BadJSONError("it has too many values")
     try:
         return json.loads(data.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
-        raise BadJSONError(f"it is no JSON ({type(error).__name__})") from None
+        raise BadJSONError(f"it is not JSON ({type(error).__name__})") from None
+
+
+def encode_any(value: Any) -> bytes:
+    """Encode a value that was decoded from JSON. Raises BadJSONError."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):  # halves of surrogate pairs, integers of any size
+        return json.dumps(value).encode()
+    except RecursionError:
+        raise BadJSONError("it is nested too deeply") from None

@@ -32,11 +32,11 @@ class ToolNames:
             self._ours[safe] = name
 
     def theirs(self, name: str) -> str:
-        """Give the name for the provider; also of a tool that is not offered any more."""
+        """Return the provider's name of a tool, also of one that is not offered any more."""
         return self._theirs.get(name) or _plain(name)
 
     def ours(self, name: str) -> str:
-        """Give our name; one that is nobody's stays as it is."""
+        """Return our name of a tool; unknown names are unchanged."""
         return self._ours.get(name, name)
 
 

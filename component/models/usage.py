@@ -1,8 +1,9 @@
-"""What a call took: the provider's figures where they can be true, an estimate where not."""
+"""The usage of a call: the provider's figures if they are plausible, otherwise an estimate."""
 
 import math
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
@@ -11,11 +12,30 @@ _log = structlog.get_logger("component.models")
 _SHOWN: Final = 80
 
 
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures that a provider reports for one call; None if it does not report them.
+
+    Attributes:
+        tokens_in: the tokens of the question, those read from and written to a cache included.
+        tokens_out: the tokens of the answer, its reasoning included.
+        cache_read, cache_write: tokens of the question that were read from or written to a cache.
+        reasoning: tokens of the answer that are reasoning.
+        usd: the cost according to the provider.
+    """
+
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    usd: float | None = None
+
+
 class Figures:
     """Reads the figures that a provider gives for one call.
 
-    Whatever cannot be a count or a price (negative, not finite, beyond `CALL_TOKENS` or `CALL_USD`,
-    a text, an object) is left out and logged: an estimate stands in for it.
+    Values that cannot be a count or a price (negative, not finite, beyond `CALL_TOKENS` or
+    `CALL_USD`, a string, an object) are ignored and logged, and an estimate is used.
 
     Args:
         model: names the model in the log.
@@ -28,8 +48,12 @@ class Figures:
         if said is not None and not isinstance(said, dict):
             self._doubt("usage", said)
 
+    def inside(self, key: str) -> "Figures":
+        """The figures of an object inside of this one."""
+        return Figures(self._model, self._said.get(key))
+
     def tokens(self, key: str) -> int | None:
-        """A count of tokens, or None if it is not told or cannot be true."""
+        """Return a count of tokens; None if it is missing or implausible."""
         said = self._said.get(key)
         if said is None:
             return None
@@ -39,7 +63,7 @@ class Figures:
         return None
 
     def usd(self, key: str) -> float | None:
-        """A price in US dollars, or None if it is not told or cannot be true."""
+        """Return a price in US dollars; None if it is missing or implausible."""
         said = self._said.get(key)
         if said is None:
             return None
@@ -51,7 +75,7 @@ class Figures:
     def _doubt(self, key: str, said: Any) -> None:
         shown = ascii(said)[:_SHOWN] if _is_scalar(said) else type(said).__name__
         _log.warning(
-            "a provider's figure cannot be true and is replaced by an estimate",
+            "a provider reported an impossible number of tokens; it is replaced by an estimate",
             model=self._model,
             figure=key,
             said=shown,

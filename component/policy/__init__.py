@@ -1,4 +1,4 @@
-"""Who may do what: which senders are admitted, and which skills each of them may use."""
+"""Access control: which senders are admitted, and which skills each of them may use."""
 
 from component.policy.entries import BadEntry, PolicyError
 from component.policy.policy import Asking, Policy, Rule, View, When

@@ -1,4 +1,4 @@
-"""Who may use the commands for admins."""
+"""The admins, who may use the admin commands."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ _KEY = "agent.admins"
 
 
 def read_admins(entries: Sequence[str]) -> frozenset[JID]:
-    """The bare JIDs of the admins.
+    """Parse the bare JIDs of the admins.
 
-    Raises PolicyError, which names all bad entries at once; `["*"]` is one, for admins are named.
+    Raises PolicyError with all invalid entries; `["*"]` is invalid.
     """
     read = EntryReader()
     found = read.jids(_KEY, entries)

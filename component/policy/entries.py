@@ -1,4 +1,4 @@
-"""The entries of the policy's lists: read, checked, and refused together with how to mend them."""
+"""Reads and validates the entries of the policy's lists; each error suggests a correction."""
 
 from collections.abc import Callable, Sequence
 from encodings.idna import nameprep
@@ -14,47 +14,47 @@ T = TypeVar("T")
 
 
 class BadEntry(NamedTuple):
-    """One entry that the policy refuses."""
+    """An invalid entry."""
 
     key: str
-    """The list it stands in, as the settings name it: `agent.allowed_jids`."""
+    """The setting that contains it, such as `agent.allowed_jids`."""
     entry: str
     why: str
-    """What is wrong and how to mend it, in sentences."""
+    """The problem and how to correct it, in sentences."""
 
     def __str__(self) -> str:
-        """All of it in one line of printable characters."""
+        """Return one line of printable characters."""
         return f"{self.key}: {self.entry!r}: {self.why}"
 
 
 class PolicyError(ValueError):
-    """The policy holds entries it cannot keep to; `entries` are all of them."""
+    """The policy contains invalid entries; `entries` are all of them."""
 
     def __init__(self, entries: Sequence[BadEntry]) -> None:
-        """Make the message of one line for each entry."""
+        """Build the message: one line for each entry."""
         super().__init__("\n".join(map(str, entries)))
         self.entries = tuple(entries)
 
 
 class EntryReader:
-    """Reads lists of the policy and collects what is wrong, so that all is reported at once."""
+    """Reads lists of the policy and collects errors, so that all are reported at once."""
 
     def __init__(self) -> None:
-        """Start with nothing wrong."""
+        """Start without errors."""
         self._bad: list[BadEntry] = []
 
     def jids(self, key: str, entries: Sequence[str] | None) -> frozenset[JID] | None:
-        """Return the bare JIDs of a list, or None where it admits everybody."""
+        """Return the bare JIDs of a list, or None if it admits everybody."""
         return self._read(key, entries, _read_jid)
 
     def domains(self, key: str, entries: Sequence[str] | None) -> frozenset[str] | None:
-        """Return the domains of a list, or None where it admits all."""
+        """Return the domains of a list, or None if it admits all."""
         return self._read(key, entries, _read_domain)
 
     def approvers(
         self, key: str, entries: Sequence[str], admits: Callable[[JID], bool]
     ) -> tuple[JID, ...]:
-        """Return the accounts of a list, in its order; each must be one that `admits` lets in."""
+        """Return the accounts of a list, in its order; `admits` must accept each of them."""
         good: dict[JID, None] = {}
         for entry in entries:
             try:
@@ -64,7 +64,7 @@ class EntryReader:
         return tuple(good)
 
     def finish(self) -> None:
-        """Raise PolicyError if any list read so far holds a bad entry."""
+        """Raise PolicyError if any list read so far contains an invalid entry."""
         if self._bad:
             raise PolicyError(self._bad)
 
@@ -86,7 +86,7 @@ def _read_jid(entry: str) -> JID:
     jid = _parse(entry)
     if jid.resource is not None:
         raise ValueError(
-            "It has a resource, but access is given to accounts, whichever client they use. Write"
+            "It has a resource, but access is given to accounts, not to single clients. Write"
             f" {str(jid.bare)!r}."
         )
     if jid.local is not None:
@@ -97,7 +97,7 @@ def _read_jid(entry: str) -> JID:
 
 def _read_approver(entry: str, admits: Callable[[JID], bool]) -> JID:
     if EVERYBODY in entry:
-        raise ValueError("Those who are asked cannot be everybody. Name each account in full.")
+        raise ValueError("Not everybody can be an approver. Name each account in full.")
     jid = _read_jid(entry)
     if jid.local is None:
         raise ValueError("It is a domain, and only a person can be asked. Name an account.")
@@ -113,7 +113,7 @@ def _read_domain(entry: str) -> str:
     jid = _parse(entry)
     if jid.local is not None or jid.resource is not None:
         raise ValueError(
-            f"It is not a domain alone. Write {jid.domain!r}, or name accounts in allowed_jids."
+            f"It is not just a domain. Write {jid.domain!r}, or name accounts in allowed_jids."
         )
     _agree_on_domain(jid.domain)
     return jid.domain
@@ -122,8 +122,8 @@ def _read_domain(entry: str) -> str:
 def _parse(entry: str) -> JID:
     if EVERYBODY in entry:
         raise ValueError(
-            'A "*" stands for all only as the single entry of the list, ["*"]. Name each entry in'
-            " full, or leave the others out."
+            'A "*" means all, but only as the single entry of the list, ["*"]. Name each entry in'
+            " full, or remove the others."
         )
     try:
         return JID.parse(entry)
@@ -132,26 +132,26 @@ def _parse(entry: str) -> JID:
 
 
 def _agree_on_local(written: str, prepared: str, domain: str) -> None:
-    """Refuse a localpart that servers hand on in another form than the one compared here."""
+    """Reject a localpart that servers pass on in another form than the one compared here."""
     served = nodeprep(written)
     if served == prepared == nodeprep(prepared):
         return
     if served is None:
         raise ValueError(
             "Servers refuse its localpart or do not agree on how to read it (nodeprep, RFC 3920),"
-            " so it names no account safely. Give the account a name of plainer characters."
+            " so it does not identify one account. Use simpler characters in the account name."
         )
-    mend = "Give the account a name of plainer characters."
+    advice = "Use simpler characters in the account name."
     if _plain(served):
-        mend = f"Write {f'{served}@{domain}'!r} if that is the account you mean."
+        advice = f"Write {f'{served}@{domain}'!r} if that is the account you mean."
     raise ValueError(
         f"Servers read its localpart as {served!r} (nodeprep, RFC 3920), RFC 7622 as {prepared!r},"
-        f" so it would not match the account. {mend}"
+        f" so it would not match the account. {advice}"
     )
 
 
 def _plain(local: str) -> bool:
-    """Whether a localpart may stand in an entry as it is."""
+    """Whether a localpart can be used in an entry unchanged."""
     try:
         jid = JID.parse(f"{local}@x")
     except JIDError:
@@ -160,7 +160,7 @@ def _plain(local: str) -> bool:
 
 
 def _agree_on_domain(domain: str) -> None:
-    """Refuse a domain that servers with IDNA2003 (RFC 3490) take for another one."""
+    """Reject a domain that servers with IDNA2003 (RFC 3490) read as a different one."""
     if domain.isascii():
         return
     served = None
@@ -174,9 +174,9 @@ def _agree_on_domain(domain: str) -> None:
     if served is None:
         raise ValueError(
             "Servers refuse its domain or do not agree on how to read it (nameprep, RFC 3491). Use"
-            " a domain of plainer characters."
+            " a domain with simpler characters."
         )
     raise ValueError(
         f"Servers read its domain as {served!r} (nameprep, RFC 3491), IDNA2008 as {domain!r}."
-        f" Write {served!r} if that is the domain you mean, or use one of plainer characters."
+        f" Write {served!r} if that is the domain you mean, or use one with simpler characters."
     )

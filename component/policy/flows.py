@@ -1,12 +1,12 @@
-"""What data that strangers could have written may reach, and whether a person is asked first.
+"""Flow rules: which skills a model may call after it was shown untrusted data.
 
-A model does what it reads, now and then. So what counts is where the texts come from that it has
-been shown: a call that could carry orders of a stranger out into the world is held back.
+A model sometimes follows instructions in the data that it reads. So the sources of the texts that
+it was shown decide whether a call is allowed, needs confirmation or is refused.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -14,15 +14,16 @@ from component.policy.globs import pattern
 from component.policy.taint import Taint
 
 Verdict: TypeAlias = Literal["allow", "confirm", "refuse"]
+_ORDER: Final[tuple[Verdict, ...]] = ("allow", "confirm", "refuse")
 TRUSTED: frozenset[Taint] = frozenset(("person",))
-"""The person who is talked with may give orders."""
+"""Taints whose texts may contain instructions: those of the person in the conversation."""
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """A rule: data `of` these origins that is to reach one of these capabilities.
+    """A rule for data `of` these taints that is to reach one of the capabilities `to`.
 
-    In `to`, `*` stands for any characters and `?` for any one, and `network` for everything that
-    begins with `network:`, as in what is granted; a skill that declares no capability is reached by
+    In `to`, `*` matches any characters and `?` any single one, and `network` everything that begins
+    with `network:`, as in granted capabilities; a skill that declares no capability is matched by
     `*` only.
     """
 
@@ -31,11 +32,23 @@ class Flow(msgspec.Struct, frozen=True):
     then: Verdict
 
 
-class Flows:
-    """Decides what tainted data may reach. The first rule that matches counts.
+class Decision(msgspec.Struct, frozen=True):
+    """Whether a call may be made, why, for the audit log, and what the model has chosen, if that
+    is the reason.
+    """
 
-    Where none does, data of strangers may reach what only reads, and what is not of the open world;
-    for everything else a person is asked.
+    verdict: Verdict
+    reason: str = ""
+    chosen: tuple[str, ...] = ()
+
+
+class Flows:
+    """Decides what tainted data may reach. The first matching rule applies.
+
+    Without one, a model that was shown untrusted data may use skills that are not open to the
+    world, and may pass to others what it has not chosen itself (`component.policy.provenance`).
+    With values that it has chosen, skills of the open world that only read are refused, and all
+    others need confirmation.
 
     Args:
         rules: the rules, in order.
@@ -44,40 +57,67 @@ class Flows:
     def __init__(self, rules: Sequence[Flow] = ()) -> None:
         self._rules = [(frozenset(rule.of), _reached(rule.to), rule.then) for rule in rules]
 
-    def verdict(
+    def decide(
         self,
         taints: Iterable[Taint],
         capabilities: Sequence[str],
         *,
         read_only: bool,
         open_world: bool,
-    ) -> Verdict:
-        """What is to be done about a call of a skill by a model that was shown such data.
+        chosen: Callable[[], Sequence[str]] = lambda: ("everything",),
+    ) -> Decision:
+        """Decide about a call of a skill by a model that was shown data with these taints.
 
-        The strictest counts, of all the origins and of all that the skill touches.
+        The strictest verdict over all pairs of a taint and a capability counts. `chosen` returns
+        the names of the arguments that the model has chosen; it is called only if that matters.
         """
-        untrusted = frozenset(taints) - TRUSTED
+        untrusted = sorted(frozenset(taints) - TRUSTED)
         if not untrusted:
-            return "allow"
-        otherwise: Verdict = "confirm" if open_world and not read_only else "allow"
-        found = {
-            self._of(taint, capability) or otherwise
+            return Decision("allow")
+        rules = [
+            self._rule_for(taint, capability)
             for taint in untrusted
             for capability in (capabilities or ("",))
-        }
-        return "refuse" if "refuse" in found else "confirm" if "confirm" in found else "allow"
+        ]
+        found = [
+            Decision(self._rules[number][2], f"rule {number + 1}")
+            for number in rules
+            if number is not None
+        ]
+        if None in rules:
+            found.append(_by_default(chosen, read_only=read_only, open_world=open_world))
+        strictest = max(found, key=lambda one: _ORDER.index(one.verdict))
+        if not strictest.reason:
+            return strictest
+        return msgspec.structs.replace(
+            strictest, reason=f"{', '.join(untrusted)}: {strictest.reason}"
+        )
 
-    def _of(self, taint: Taint, capability: str) -> Verdict | None:
-        for origins, reached, then in self._rules:
+    def _rule_for(self, taint: Taint, capability: str) -> int | None:
+        """Return the index of the first rule that matches."""
+        for number, (origins, reached, _) in enumerate(self._rules):
             if taint in origins and reached.fullmatch(capability):
-                return then
+                return number
         return None
 
 
-def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:
-    """The first capability that is needed and not granted, or None.
+def _by_default(
+    chosen: Callable[[], Sequence[str]], *, read_only: bool, open_world: bool
+) -> Decision:
+    if not open_world:
+        return Decision("allow")
+    names = tuple(chosen())
+    if not names:
+        return Decision("allow", "the model has chosen no value")
+    return Decision(
+        "refuse" if read_only else "confirm", f"chosen by the model: {', '.join(names)}", names
+    )
 
-    `network` grants everything that begins with `network:`; `*` and `?` are patterns.
+
+def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:
+    """Return the first capability that is needed but not granted, or None.
+
+    `network` grants everything that begins with `network:`; `*` and `?` are wildcards.
     """
     grants = _reached(granted)
     return next((one for one in needed if not grants.fullmatch(one)), None)

@@ -1,4 +1,4 @@
-"""Patterns of names in which `*` stands for any characters and `?` for any one; nothing else."""
+"""Name patterns in which only `*` (any characters) and `?` (any single one) are special."""
 
 import fnmatch
 import re
@@ -7,11 +7,11 @@ from functools import lru_cache
 
 
 def pattern(globs: Iterable[str]) -> re.Pattern[str]:
-    """One pattern for the names that match any of these; none does, if there are no globs."""
+    """Compile globs into one pattern that matches names matching any of them."""
     return _pattern(tuple(globs))
 
 
-@lru_cache(1024)  # an agent's are asked about for each skill in each turn
+@lru_cache(1024)  # an agent's globs are compiled for each skill in each turn
 def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
-    # Brackets have a meaning for fnmatch which the settings do not promise.
+    # Brackets are special for fnmatch, but not in the settings.
     return re.compile("|".join(fnmatch.translate(g.replace("[", "[[]")) for g in globs) or "(?!)")

@@ -1,4 +1,4 @@
-"""Whether what is asked for is within what one has: for who hands on a part of it."""
+"""Comparison of sets of patterns, for agents that pass on a part of their rights."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,19 +6,19 @@ from component.policy.globs import pattern
 
 
 def within(asked: Sequence[str], had: Sequence[str]) -> str | None:
-    """The first of the patterns `asked` that could match a name which none of `had` matches.
+    """Return the first of the patterns `asked` that is not covered by one of `had`, or None.
 
-    None if there is none. Rather too strict: a pattern with `?` among those had covers only its
-    like, and several of them never cover one together.
+    This errs on the strict side: a pattern with `?` in `had` covers only an identical one, and
+    several patterns never cover one together.
     """
     covering = pattern(glob for glob in had if "?" not in glob)
     return next((one for one in asked if one not in had and not covering.fullmatch(one)), None)
 
 
 def narrowed(asked: Sequence[str], had: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The patterns `asked`, as far as they are within `had`.
+    """Restrict the patterns `asked` to those within `had`.
 
-    One that is not within stands for those of the `names` that match it and one of `had`.
+    A pattern that is not within is replaced by those of the `names` that match it and `had`.
     """
     both, mine = [one for one in asked if within((one,), had) is None], pattern(had)
     beyond = pattern(one for one in asked if one not in both)

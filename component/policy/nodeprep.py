@@ -1,7 +1,7 @@
-"""Nodeprep (RFC 3920 Appendix A): how servers read localparts to this day.
+"""Nodeprep (RFC 3920 Appendix A), with which servers still prepare localparts.
 
-Servers hand on localparts in this form while RFC 7622 asks for PRECIS. An entry of the policy on
-which the two differ could name one account here and another one there.
+RFC 7622 requires PRECIS instead. An entry of the policy on which the two differ could mean
+different accounts for the server and for this service.
 """
 
 import stringprep
@@ -28,7 +28,7 @@ def nodeprep(text: str) -> str | None:
     """Return the localpart as a server passes it on, or None if a server refuses it.
 
     Characters newer than Unicode 3.2 count as refused (RFC 3454 §7, stored strings): some servers
-    let them pass unmapped, others do not.
+    pass them on unmapped, others do not.
     """
     mapped = "".join(
         stringprep.map_table_b2(character)
@@ -44,7 +44,7 @@ def nodeprep(text: str) -> str | None:
 
 
 def _direction_holds(text: str) -> bool:
-    """RFC 3454 §6: what holds right-to-left characters holds no others and stands in between."""
+    """Check RFC 3454 §6: right-to-left text begins and ends so, without other letters."""
     if not any(map(stringprep.in_table_d1, text)):
         return True
     return (

@@ -1,4 +1,4 @@
-"""The policy: whom the agent answers at all, and which skills each principal may use."""
+"""The policy: which principals the agent answers, and which skills each of them may use."""
 
 import functools
 from collections.abc import Sequence
@@ -10,27 +10,27 @@ from component.policy.entries import EntryReader
 from component.policy.globs import pattern
 from xep.jid import JID
 
-# Answers kept per principal and per skill name. Names come from strangers: long ones are not kept.
+# Cached results per principal and per skill name. Names are untrusted: long ones are not cached.
 _CACHE_ENTRIES = 4096
 _MAX_CACHED_CHARACTERS = 256
 
 View = NewType("View", int)
-"""Which rules a principal passes. Principals with equal views may use the same skills, so whatever
-is worked out for one view (a list of skills, its version hash) holds for all of them. Bit 0 is set
-for a sender that is admitted, bit n + 1 for one that passes rule n."""
+"""The rules that a principal passes. Principals with equal views may use the same skills, so values
+computed for one view (a list of skills, its version hash) hold for all of them. Bit 0 is set
+if the principal is admitted, bit n + 1 if it passes rule n."""
 
 _ADMITTED = 1
 
 When = Literal["destructive", "always", "never"]
-"""Before a destructive skill, before any, or before none that a person executes directly."""
+"""Skills that need confirmation: destructive ones, all, or none that people execute directly."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Narrows who may use the skills it names. None for a list means that it narrows nothing.
+    """Restricts who may use the skills that match. A list that is None restricts nothing.
 
-    In `skills`, `*` stands for any characters and `?` for any one character. `confirm` says when a
-    person is asked before such a skill runs, `approvers` who that is; None leaves it to the next
-    rule that matches.
+    In `skills`, `*` matches any characters and `?` any single one. `confirm` says when a
+    person is asked before such a skill runs, `approvers` who is asked; None leaves this to the next
+    matching rule.
     """
 
     skills: tuple[str, ...]
@@ -41,9 +41,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """When a person is asked before a skill runs (CNF-001 to CNF-004).
+    """When a person is asked before a skill runs, and who (CNF-001 to CNF-004).
 
-    `approvers` are the bare JIDs, any one of whom can answer; none means whoever executes it.
+    `approvers` are bare JIDs, any one of which can answer; if empty, the requesting principal is
+    asked.
     """
 
     when: When
@@ -64,20 +65,20 @@ class _Gate:
 
 
 class Policy:
-    """Who is admitted, and which skills each principal may use.
+    """Decides which principals are admitted, and which skills each of them may use.
 
     A principal is admitted when its domain and its JID are both allowed. It may use a skill when
     it is admitted and passes every rule that matches the skill's name; a skill that no rule
-    matches is for everybody who is admitted.
+    matches is available to every admitted principal.
 
-    In each list `["*"]` stands for all, and an empty list lets nobody pass. An entry of
-    `allowed_jids` is a bare JID; a domain alone stands for that address itself, not for its users.
+    In each list, `["*"]` means all, and an empty list means nobody. An entry of
+    `allowed_jids` is a bare JID; a domain alone means that address itself, not its users.
     An entry of `allowed_domains` does not cover subdomains.
 
-    Raises PolicyError, which names all bad entries at once: those that are no address, those with
-    a resource, and those that servers read in another way than RFC 7622 does, because access
-    would then be given to another account than the one written down. An approver that is no
-    account, or that is not admitted, could never answer and is a bad entry too.
+    Raises PolicyError with all invalid entries: those that are not addresses, those with
+    a resource, and those that servers interpret differently from RFC 7622, because access would
+    then be given to a different account. An approver that is not an
+    account, or is not admitted, could never answer and is invalid, too.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class Policy:
         rules: Sequence[Rule] = (),
         confirm: When = "destructive",
     ) -> None:
-        """Read the lists; `allowed_jids` may be missing (None), which allows all."""
+        """Read the lists; None for `allowed_jids` allows all."""
         read = EntryReader()
-        door = _Gate(
+        gate = _Gate(
             read.jids("agent.allowed_jids", allowed_jids),
             read.domains("agent.allowed_domains", allowed_domains),
         )
         self._gates = [
-            door,
+            gate,
             *(
                 _Gate(
                     read.jids(f"policy.rules[{index}].allowed_jids", rule.allowed_jids),
@@ -107,7 +108,7 @@ class Policy:
         self._approvers = [
             None
             if rule.approvers is None
-            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, door.passes)
+            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, gate.passes)
             for index, rule in enumerate(rules)
         ]
         read.finish()
@@ -118,11 +119,11 @@ class Policy:
         self._demand = functools.lru_cache(_CACHE_ENTRIES)(self._find_demand)
 
     def admits(self, principal: JID) -> bool:
-        """Whether this bare JID is answered at all."""
+        """Whether the agent answers this bare JID."""
         return bool(self._view(principal) & _ADMITTED)
 
     def view_key(self, principal: JID) -> View:
-        """Return what this bare JID may see, as a key that all with the same rights share."""
+        """Return the view of this bare JID, which all principals with the same rights share."""
         return self._view(principal)
 
     def may_use(self, view: View, skill: str, *, hidden: bool = False) -> bool:
@@ -134,7 +135,7 @@ class Policy:
         return view & demand == demand
 
     def asking(self, skill: str) -> Asking:
-        """When a person is asked before this skill runs, and who that is if it is set."""
+        """When a person is asked before this skill runs, and who if approvers are set."""
         matched = [index for index, each in enumerate(self._patterns) if each.fullmatch(skill)]
         when = [found for index in matched if (found := self._confirms[index]) is not None]
         asked = [named for index in matched if (named := self._approvers[index]) is not None]

@@ -1,4 +1,4 @@
-"""Who may have how much work under way: a share for each principal and a bound for all."""
+"""Limits the requests in progress: a share for each principal and a total."""
 
 from collections.abc import Collection
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """How many requests may be under way at once.
+    """How many requests may be in progress at once.
 
     Attributes:
-        per_principal: of one principal.
-        total: of all together.
-        reserved: of `total`, those that only admins can have.
+        per_principal: the maximum of one principal.
+        total: the maximum of all together.
+        reserved: the part of `total` that only admins can use.
     """
 
     per_principal: int = 64
@@ -20,18 +20,18 @@ class Shares(msgspec.Struct, frozen=True):
 
 
 class AdmissionGate:
-    """Counts the requests under way. What is answered at once is never counted.
+    """Counts the requests in progress. A request that is answered at once is never counted.
 
     A principal may have as many as are still free, and its share at most (dynamic thresholds: the
-    less is free, the less one principal may hold). So those that hold most are refused first, and
-    a principal that has nothing under way finds a place, even if others take all they can get.
+    fewer are free, the fewer one principal may have). So the principals with most requests are
+    refused first, and a principal with none is admitted even if others use all they can get.
 
     Args:
-        shares: how many there may be.
-        admins: bare addresses that may have the reserved ones too.
+        shares: the limits.
+        admins: bare addresses that may use the reserved part too.
 
     Attributes:
-        total: requests under way.
+        total: the number of requests in progress.
     """
 
     def __init__(self, shares: Shares, admins: Collection[str] = ()) -> None:
@@ -41,13 +41,13 @@ class AdmissionGate:
         self.total = 0
 
     def refusal(self, principal: str) -> str | None:
-        """Why one more request of ``principal`` is refused now; None when it may enter."""
+        """Return why another request of ``principal`` is refused now; None if it is admitted."""
         shares = self._shares
         own = self._under_way.get(principal, 0)
         if own >= shares.per_principal:
             return (
-                f"you have {shares.per_principal} requests under way, as many as one address "
-                "may have; wait for one to be answered"
+                f"you have {shares.per_principal} requests in progress, the maximum for one"
+                " address; wait for an answer to one of them"
             )
         free = shares.total - self.total
         if principal in self._admins:
@@ -57,8 +57,8 @@ class AdmissionGate:
             return None
         if own:
             return (
-                f"the service is busy, and {own} of the requests under way are yours; wait for one "
-                "to be answered"
+                f"the service is busy, and {own} of the requests in progress are yours; wait for an"
+                " answer to one of them"
             )
         return _FULL
 
@@ -77,4 +77,4 @@ class AdmissionGate:
             del self._under_way[principal]
 
 
-_FULL = "the service has as many requests under way as it takes; try again later"
+_FULL = "the service has reached its maximum number of requests; try again later"

@@ -1,4 +1,4 @@
-"""IQs that we send: each waits for the answer of the one it was sent to."""
+"""Outgoing IQs, each of which waits for the answer of its peer."""
 
 import secrets
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Literal, TypeVar
 
 import anyio
 
+from component.messages.delivery import Delivery
 from xep.binding import ContentError, Payload
 from xep.jid import JID, JIDError
 from xep.stanza import IQ, Incoming
@@ -34,7 +35,7 @@ class Calls:
     (RFC 6120 §8.1.2.1): nobody else can answer, whatever id they guess.
     """
 
-    def __init__(self, put: Callable[[str], None]) -> None:
+    def __init__(self, put: Callable[[str, Delivery], None]) -> None:
         self._put = put
         self._waiting: dict[tuple[str, JID], _Call] = {}
 
@@ -47,12 +48,13 @@ class Calls:
         timeout_s: float,
         known_errors: tuple[type[Payload], ...] = (),
     ) -> Incoming:
-        """Send an IQ and wait for its result.
+        """Send an IQ and wait for its result. If it fails or is cancelled before the IQ was sent,
+        the IQ is withdrawn.
 
         Args:
             type_: get or set.
-            to: whom to ask.
-            from_: which of our addresses asks.
+            to: the address of the peer.
+            from_: the address of this service that asks.
             payload: the request.
             timeout_s: how long to wait, in seconds.
             known_errors: application conditions to decode from an error.
@@ -62,15 +64,18 @@ class Calls:
                 time or the connection to the server was lost while waiting;
                 ``policy-violation`` when the answer cannot be read.
         """
-        call = _Call()
+        call, delivery = _Call(), Delivery()
         key = (secrets.token_urlsafe(9), to)
         self._waiting[key] = call
         try:
-            self._put(IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload).encode())
+            iq = IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload)
+            self._put(iq.encode(), delivery)
             with anyio.move_on_after(timeout_s):
                 await call.answered.wait()
         finally:
             del self._waiting[key]
+            if call.answer is None:
+                delivery.withdraw()
         if call.failure is not None:
             raise call.failure
         if call.answer is None:
@@ -82,7 +87,7 @@ class Calls:
         return call.answer
 
     def answered(self, stanza: Incoming) -> bool:
-        """Give a result or an error to the call that waits for it; False if none does."""
+        """Pass a result or an error to the call that waits for it; return False if none does."""
         call = self._waiting_for(stanza.id, stanza.sender)
         if call is None:
             return False
@@ -91,15 +96,15 @@ class Calls:
         return True
 
     def skipped(self, id_: str | None, sender: str | None) -> None:
-        """Fail the call whose answer came and was skipped: over a limit, or not well-formed."""
+        """Fail the call whose answer was skipped because it exceeds a limit or is not
+        well-formed.
+        """
         call = self._waiting_for(id_, sender)
         if call is not None:
-            call.fail(
-                StanzaError("policy-violation", f"the answer of {sender} cannot be read here")
-            )
+            call.fail(StanzaError("policy-violation", f"the answer of {sender} cannot be read"))
 
     def connection_lost(self) -> None:
-        """Fail every call that waits: its answer can no longer be expected."""
+        """Fail every waiting call: its answer will not arrive any more."""
         for call in self._waiting.values():
             if not call.answered.is_set():
                 call.fail(
@@ -110,7 +115,7 @@ class Calls:
                 )
 
     def _waiting_for(self, id_: str | None, sender: str | None) -> _Call | None:
-        """The call that still waits for this id from this address."""
+        """Return the call that still waits for this id from this address."""
         if id_ is None or sender is None:
             return None
         try:
@@ -122,7 +127,7 @@ class Calls:
 
 
 def expect(cls: type[P], answer: Incoming) -> P:
-    """The payload of an answer.
+    """Return the payload of an answer.
 
     Raises:
         StanzaError: ``undefined-condition`` when the peer's answer does not fit its declaration.
@@ -131,5 +136,5 @@ def expect(cls: type[P], answer: Incoming) -> P:
         return answer.require(cls)
     except ContentError as error:
         raise StanzaError(
-            "undefined-condition", f"{answer.sender} answered something else: {error}"
+            "undefined-condition", f"{answer.sender} sent an unexpected answer: {error}"
         ) from error

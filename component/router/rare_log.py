@@ -1,4 +1,6 @@
-"""Warnings about what strangers send: a flood of it must not become a flood of log lines."""
+"""Rate-limited warnings about stanzas of strangers, so that a flood of them does not
+flood the log.
+"""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -14,11 +16,11 @@ _LONGEST: Final = 200
 class RareLog:
     """Logs the first warning of a kind at once, then one every ten seconds.
 
-    Each line says in ``unlogged`` how many were left out since the one before it.
+    The field ``unlogged`` of a line says how many warnings were left out since the previous line.
 
     Args:
-        log: where the lines go.
-        clock: gives seconds.
+        log: the logger.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -28,10 +30,12 @@ class RareLog:
         self._clock = clock
         self._kinds: dict[
             str, tuple[float, int]
-        ] = {}  # when the next line is due, and how many wait
+        ] = {}  # when the next line is due, and the number of unlogged warnings
 
     def warning(self, kind: str, **values: Any) -> None:
-        """Warn. ``kind`` is one of few fixed sentences; long texts in ``values`` are cut."""
+        """Log a warning. ``kind`` is one of a few fixed sentences; long texts in ``values`` are
+        cut.
+        """
         now = self._clock()
         due, unlogged = self._kinds.get(kind, (now, 0))
         if now < due:

@@ -1,8 +1,9 @@
-"""Who sent a stanza: the address in ``from``, checked once and remembered."""
+"""The sender of a stanza: parses the address in ``from``, and caches the result."""
 
 from collections.abc import Callable
 from functools import lru_cache
 
+from component.router.addresses import Addresses
 from xep.jid import JID, JIDError
 
 _REMEMBERED = 4096
@@ -10,7 +11,9 @@ _LONGEST_REMEMBERED = 256
 
 
 class Sender:
-    """A sender: its JID and principal, or None and the reason when RFC 7622 refuses it."""
+    """A sender: its JID and principal, or None and the reason if RFC 7622 does not allow the
+    address.
+    """
 
     __slots__ = ("admitted", "jid", "principal", "principal_text", "refusal")
 
@@ -23,20 +26,21 @@ class Sender:
 
 
 class Senders:
-    """Knows senders by the text of their address.
+    """Resolves senders by the text of their address.
 
     Args:
-        admits: whether policy lets a principal in; asked once per remembered sender.
-        own_domain: our own domain, whose stanzas can only be ours: servers loop them back.
+        admits: whether the policy admits a principal; called once per cached sender.
+        addresses: the addresses of this service; a stanza from one of them was looped back by the
+            server.
     """
 
-    def __init__(self, admits: Callable[[JID], bool], own_domain: str) -> None:
+    def __init__(self, admits: Callable[[JID], bool], addresses: Addresses) -> None:
         self._admits = admits
-        self._own_domain = own_domain
+        self._addresses = addresses
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._look_up)
 
     def of(self, text: str) -> Sender:
-        """The sender whose address is ``text``. Never raises."""
+        """Return the sender whose address is ``text``. Never raises."""
         if len(text) > _LONGEST_REMEMBERED:
             return self._look_up(text)
         return self._remembered(text)
@@ -46,4 +50,4 @@ class Senders:
             jid = JID.parse_delivered(text)
         except JIDError as error:
             return Sender(None, admitted=False, refusal=str(error))
-        return Sender(jid, admitted=jid.domain == self._own_domain or self._admits(jid.bare))
+        return Sender(jid, admitted=self._addresses.is_own(jid) or self._admits(jid.bare))

@@ -1,57 +1,84 @@
-"""What each room is told by the settings."""
+"""The options of each package, made from the settings."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
 from component.budget import book as spending
+from component.builtins.configured import configured_skills
 from component.connection.options import TLS, ConnectionOptions
 from component.handlers.disco import Facts
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
+from component.proactive.schedule_skills import schedule_skills
+from component.proactive.schedules import (
+    Schedules,
+)
+from component.proactive.watch_skills import WatchSkillPorts, watch_skills
+from component.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
 from component.settings.agents import AgentEntry, Budget
 from component.settings.llm import ModelChoice
+from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, load_module, skills_of
 from component.skills.builtin import builtin_skills
-from component.tasks.admit import Limits
-from component.tasks.kept import Bounds
+from component.tasks.admit import TaskLimits
+from component.tasks.queues import QueueLimits
+from component.tasks.retention import Bounds
 from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID
+from xep.result_sets import page_room
 
 SOFTWARE = "xmpp-agent-component"
 HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
-DEFAULT_AGENT = "assistant"
-"""The localpart of the agent that every component hosts."""
 _RESERVED_PART: Final = 16
-"""The part of all requests that only admins can have under way is one in so many."""
+"""One in this many of the requests under way is reserved for admins."""
 _GRACE_S = 5.0
-"""Seconds beyond the skills' own limit after which the router gives a handler up."""
+"""Seconds beyond the limit of skills after which the router cancels a handler."""
 _ENVELOPE_BYTES = 16_384
-"""What a stanza takes beside the result of a skill: addresses, a task's attributes, a body."""
+"""Room in a stanza beside the result of a skill: addresses, the attributes of a task, a body."""
 
 
-def load_skills(settings: Settings, knowledge: Callable[[], Knowledge] | None = None) -> Registry:
-    """Every skill that the settings offer. `knowledge` gives the memories, where any are called.
+def load_skills(
+    settings: Settings,
+    knowledge: Callable[[], Knowledge] | None = None,
+    schedules: Callable[[], Schedules] | None = None,
+    watches: Callable[[], WatchSkillPorts] | None = None,
+) -> Registry:
+    """Return every skill that the settings offer. `knowledge` gives the memories, `schedules` the
+    schedules, and `watches` the watches, where skills use them.
 
     Raises:
         SkillLoadError: a module cannot be loaded, or declares no skill.
         DuplicateSkillError: two skills have one name.
     """
-    registry = Registry((*builtin_skills(), *memory_skills(knowledge or _no_knowledge)))
+    registry = Registry(
+        (
+            *builtin_skills(),
+            *memory_skills(knowledge or _no_knowledge),
+            *schedule_skills(schedules or _no_schedules),
+            *watch_skills(watches or _no_watches),
+            *configured_skills(settings),
+        )
+    )
     for module in settings.skills.modules:
         for skill in skills_of(load_module(module)):
             registry.add(skill)
     if settings.conformance.enabled:
-        # Nobody pays for the fixtures who does not offer them.
-        from component.skills.conformance_fixtures import conformance_skills  # noqa: PLC0415
+        # Imported only where they are offered.
+        from component.memory.conformance_fixtures import memory_fixtures  # noqa: PLC0415
+        from component.skills.conformance_fixtures import (  # noqa: PLC0415
+            conformance_skills,
+            reveal_fixture,
+        )
 
-        for skill in conformance_skills():
+        for skill in (*conformance_skills(), *memory_fixtures(knowledge or _no_knowledge)):
             registry.add(skill)
+        registry.add(reveal_fixture(registry))
     return registry
 
 
@@ -59,13 +86,21 @@ def _no_knowledge() -> Knowledge:
     raise RuntimeError("the memory is not open: no service runs")
 
 
+def _no_schedules() -> Schedules:
+    raise RuntimeError("the database is not open: no service runs")
+
+
+def _no_watches() -> WatchSkillPorts:
+    raise RuntimeError("the database is not open: no service runs")
+
+
 def make_policy(settings: Settings) -> Policy:
-    """The policy that the settings describe.
+    """Return the policy that the settings describe.
 
     Raises:
-        PolicyError: an entry that cannot be kept to, of these or of the admins.
+        PolicyError: an entry of the policy, or of the admins, is invalid.
     """
-    read_admins(settings.agent.admins)  # who starts with a mistake in it is told at once
+    read_admins(settings.agent.admins)  # a mistake in it is reported at the start
     return Policy(
         allowed_domains=settings.allowed_domains,
         allowed_jids=settings.agent.allowed_jids,
@@ -84,11 +119,12 @@ def make_policy(settings: Settings) -> Policy:
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:
-    """What the connection is told by the settings."""
+    """Return the options of the connection."""
     server = settings.server
     tls = None
-    if server.tls:
+    if server.tls or server.mode == "client":
         tls = TLS(
+            direct=server.tls,
             ca_file=None if server.tls_ca is None else str(server.tls_ca),
             server_name=server.tls_server_name,
             verify=server.tls_verify,
@@ -96,8 +132,11 @@ def connection_options(settings: Settings) -> ConnectionOptions:
     return ConnectionOptions(
         host=server.host,
         port=server.port,
-        domain=server.component_domain,
-        secret=server.component_secret.get_secret_value(),
+        address=server.address,
+        secret=server.secret.get_secret_value(),
+        mode=server.mode,
+        resource=server.resource if server.mode == "client" else None,
+        srv=server.srv,
         tls=tls,
         connect_timeout_s=server.connect_timeout_s,
         handshake_timeout_s=server.connect_timeout_s,
@@ -113,14 +152,14 @@ def connection_options(settings: Settings) -> ConnectionOptions:
 
 
 def agent_entries(settings: Settings) -> Sequence[AgentEntry]:
-    """The agents that are hosted, the one that answers for the domain first."""
+    """Return the hosted agents; the first one answers for the domain."""
     declared = {entry.name: entry for entry in settings.agents}
     default = declared.pop(DEFAULT_AGENT, None) or AgentEntry(name=DEFAULT_AGENT)
     return (default, *declared.values())
 
 
-def agents(settings: Settings) -> Mapping[str, str]:
-    """The agents that are hosted, by localpart, with the names shown to people."""
+def agent_titles(settings: Settings) -> Mapping[str, str]:
+    """Return the names of the hosted agents that people see, by the names of the agents."""
     return {
         entry.name: entry.title
         or (settings.agent.name if entry.name == DEFAULT_AGENT else entry.name)
@@ -128,19 +167,64 @@ def agents(settings: Settings) -> Mapping[str, str]:
     }
 
 
+def privileged_domains(settings: Settings) -> frozenset[str]:
+    """The domains whose servers may grant privileges to us (XEP-0356)."""
+    named = settings.memory.privileged_domains
+    if named is not None:
+        return frozenset(named)
+    _, _, above = settings.server.address.partition(".")
+    return frozenset((above,)) if above else frozenset()
+
+
+def addresses(settings: Settings) -> Addresses:
+    """Return the addresses at which the agents are reached."""
+    address = JID.parse(settings.server.address)
+    if settings.server.mode == "client":
+        return AccountAddresses(address, DEFAULT_AGENT)
+    return ComponentAddresses(address, frozenset(agent_titles(settings)), DEFAULT_AGENT)
+
+
+def agent_at(settings: Settings) -> Callable[[JID], JID]:
+    """Return a function that gives the bare address of the agent at an address."""
+    ours = addresses(settings)
+    return lambda address: ours.address_of(ours.agent_at(address))
+
+
+def names_by_localpart(settings: Settings) -> Mapping[str, str]:
+    """Return the names of the hosted agents that people see, by the localparts of their
+    addresses.
+    """
+    if settings.server.mode == "client":
+        return {settings.server.address.partition("@")[0]: agent_titles(settings)[DEFAULT_AGENT]}
+    return agent_titles(settings)
+
+
 def own_models(settings: Settings) -> Mapping[str, ModelChoice]:
-    """The models of agents that have one of their own, by localpart."""
+    """Return the models of agents that have one of their own, by the name of the agent."""
     return {entry.name: entry.llm for entry in settings.agents if entry.llm is not None}
 
 
+def page_bytes(settings: Settings) -> int:
+    """The bytes that the entries of a page may take, so that the page can be sent."""
+    return page_room(settings.server.max_stanza_bytes)
+
+
+def operator(settings: Settings) -> str:
+    """Return the person or organisation responsible for the agents, as text for people."""
+    domain = settings.server.component_domain
+    return settings.agent.operator or f"the administrators of {domain}"
+
+
 def facts(settings: Settings) -> Facts:
-    """What discovery says of the service."""
+    """Return the facts about the service that discovery shows."""
     limits, tasks = settings.limits, settings.tasks
     return Facts(
-        domain=JID.parse(settings.server.component_domain),
+        domain=JID.parse(settings.server.address),
+        contact=settings.agent.contact,
         name=settings.agent.name,
         node=HOME,
         form={
+            "operator": operator(settings),
             "software": SOFTWARE,
             "software_version": version(SOFTWARE),
             "protocol_version": "0",
@@ -153,6 +237,7 @@ def facts(settings: Settings) -> Facts:
             "retention_seconds": f"{tasks.retention_s:g}",
             "tasks_per_principal": str(tasks.per_principal),
             "open_bytes_per_principal": str(tasks.open_bytes_per_principal),
+            "records_per_principal": str(tasks.records_per_principal),
             "ended_tasks_per_principal": str(tasks.ended_per_principal),
             "ended_bytes_per_principal": str(tasks.ended_bytes_per_principal),
         },
@@ -160,12 +245,10 @@ def facts(settings: Settings) -> Facts:
 
 
 def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOptions:
-    """What the router is told. `admins` are bare addresses."""
+    """Return the options of the router. `admins` are bare addresses."""
     limits = settings.limits
     reserved = limits.requests_total // _RESERVED_PART if admins else 0
     return RouterOptions(
-        domain=settings.server.component_domain,
-        agents=frozenset(agents(settings)),
         shares=Shares(limits.requests_per_principal, limits.requests_total, reserved),
         admins=frozenset(map(str, admins)),
         request_timeout_s=limits.inline_s + limits.iq_timeout_s + _GRACE_S,
@@ -175,14 +258,15 @@ def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOp
     )
 
 
-def task_limits(settings: Settings) -> Limits:
-    """What bounds the durable work."""
+def task_limits(settings: Settings) -> TaskLimits:
+    """Return the limits of tasks."""
     limits, tasks = settings.limits, settings.tasks
     stanza = settings.server.max_stanza_bytes
-    return Limits(
+    return TaskLimits(
         inline_s=limits.inline_s,
         replay_s=tasks.replay_s,
         retention_s=tasks.retention_s,
+        page_room=page_bytes(settings),
         tasks_per_principal=tasks.per_principal,
         running_total=tasks.running_total,
         running_per_principal=tasks.running_per_principal,
@@ -190,16 +274,22 @@ def task_limits(settings: Settings) -> Limits:
         poll_after_s=tasks.poll_after_s,
         retry_after_s=limits.retry_after_s,
         drain_s=settings.server.drain_s,
+        max_attempts=tasks.max_attempts,
+        queues={
+            name: QueueLimits(queue.running, queue.per_minute)
+            for name, queue in tasks.queues.items()
+        },
         result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
         open_bytes=tasks.open_bytes_per_principal,
+        records_per_principal=tasks.records_per_principal,
         kept=Bounds(tasks.ended_per_principal, tasks.ended_bytes_per_principal),
     )
 
 
-def budget_limits(settings: Settings) -> spending.Limits:
-    """Every budget that is set."""
+def budget_limits(settings: Settings) -> spending.BudgetLimits:
+    """Return every budget in the settings."""
     budgets = settings.budgets
-    return spending.Limits(
+    return spending.BudgetLimits(
         agents={entry.name: _limit(entry.budget) for entry in agent_entries(settings)},
         principal=_limit(budgets.per_principal),
         task=_limit(budgets.per_task),
@@ -209,7 +299,7 @@ def budget_limits(settings: Settings) -> spending.Limits:
 
 
 def limited_in_usd(settings: Settings) -> bool:
-    """Whether any budget is in US dollars, so that prices matter."""
+    """Return whether any budget is in US dollars, so that prices matter."""
     limits = budget_limits(settings)
     all_ = (*limits.agents.values(), limits.principal, limits.task, limits.day)
     return any(limit.usd is not None for limit in all_)

@@ -1,6 +1,8 @@
-"""Configuration: what can be set (`model`, a room for each section), and reading it (`load`)."""
+"""The configuration: the sections (`model`, and a module for each section), and reading them
+(`load`).
+"""
 
-from component.settings.limits import Limits
+from component.settings.limits import RequestLimits
 from component.settings.load import load
 from component.settings.log import Log
 from component.settings.model import Settings
@@ -13,10 +15,10 @@ from component.settings.storage import Storage
 __all__ = [
     "Agent",
     "Conformance",
-    "Limits",
     "Log",
     "Policy",
     "Problem",
+    "RequestLimits",
     "Rule",
     "Server",
     "Settings",

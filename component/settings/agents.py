@@ -1,10 +1,11 @@
-"""The sections that declare agents, and what they may spend."""
+"""The sections that declare agents, and their budgets."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from component.settings.kinds import Count, Seconds, Section, Shown, refusal
+from component.settings.kinds import Count, DisplayText, Seconds, Section, refusal
 from component.settings.llm import ModelChoice, Tier, Usd
 
 
@@ -15,63 +16,62 @@ def _local(value: str) -> str:
 
 
 class Budget(Section):
-    """A limit of what may be spent. A call of a model that would exceed it is not made."""
+    """A budget. A call of a model that would exceed it is not made."""
 
     tokens: Count | None = Field(
-        default=None, examples=[200000], description="Most tokens; no limit unless set."
+        default=None, examples=[200000], description="Maximum number of tokens. Default: no limit."
     )
     usd: Usd | None = Field(
-        default=None, examples=[1.5], description="Most US dollars; no limit unless set."
+        default=None, examples=[1.5], description="Maximum amount in US dollars. Default: no limit."
     )
 
 
 class Budgets(Section):
-    """What may be spent on models; each limit holds by itself, and in tokens as in US dollars."""
+    """Budgets for language models. Each limit applies on its own, in tokens and in US dollars."""
 
     per_principal: Budget = Field(
-        default=Budget(), description="What one principal may spend in a day (UTC)."
+        default=Budget(), description="Daily budget of one principal (UTC)."
     )
     per_task: Budget = Field(
-        default=Budget(), description="What one turn may cost, from a message to its answer."
+        default=Budget(), description="Budget of one turn, from a message to its answer."
     )
-    total: Budget = Field(default=Budget(), description="What all together may spend in a day.")
+    total: Budget = Field(default=Budget(), description="Daily budget of the whole service.")
     alert: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.8,
-        description="The part of a budget at which the admins are told, once a day.",
+        description="Fraction of a budget at which the admins are notified, once a day.",
     )
 
 
 class Loop(Section):
-    """What keeps an agent from running away."""
+    """Limits for the turns of agents."""
 
-    max_iterations: Count = Field(default=50, description="Most calls of the model in one turn.")
-    same_tool: Count = Field(
-        default=8, ge=2, description="Calls of the same tool in a row that count as a loop."
-    )
-    ping_pong: Count = Field(
-        default=4, ge=2, description="Times that two tools alternate that count as a loop."
-    )
+    max_iterations: Count = Field(default=50, description="Maximum number of model calls per turn.")
     same_call: Count = Field(
-        default=3, ge=2, description="Calls with the same arguments that count as a loop."
+        default=3,
+        ge=2,
+        description="Number of calls with the same arguments and the same result in one turn from"
+        " which on the model is warned.",
     )
     tool_timeout_s: Seconds = Field(
         default=120,
-        description="Seconds that one call of a tool may run at most; its skill may allow less.",
+        description="Timeout in seconds for one tool call; a skill may have a shorter one.",
     )
     tool_result_tokens: Count = Field(
-        default=4000, description="Most tokens of a tool's result that the model is shown."
+        default=4000,
+        description="Maximum number of tokens of a tool's result that are sent to the model.",
     )
     turns_total: Count = Field(
-        default=100, description="Turns that are worked on at the same time; others wait."
+        default=100, description="Maximum number of turns that run at the same time; others wait."
     )
     waiting_per_principal: Count = Field(
-        default=20, description="Messages of one principal that may wait for their turn."
+        default=20, description="Maximum number of waiting messages of one principal."
     )
     depth: Annotated[int, Field(ge=0, le=8)] = Field(
-        default=2, description="How deep sub-agents may spawn sub-agents; 0 means none at all."
+        default=2, description="Maximum depth of sub-agents; 0 means no sub-agents."
     )
     children: Count = Field(
-        default=4, description="Sub-agents that one agent may have at work at the same time."
+        default=4,
+        description="Maximum number of sub-agents of one agent that run at the same time.",
     )
     idle_s: Seconds = Field(
         default=300, description="Seconds without a message after which an agent counts as idle."
@@ -79,37 +79,50 @@ class Loop(Section):
 
 
 class AgentEntry(Section):
-    """An agent of its own address. Without any there is one, `assistant`."""
+    """An agent with its own address. Default: one agent, `assistant`."""
 
     name: Annotated[str, AfterValidator(_local)] = Field(
         examples=["researcher"],
-        description="The part of its address before the @. `assistant` is the one that answers"
+        description="Name of the agent: the part of its address before the @. `assistant` is the"
+        " one that answers"
         " messages to the domain itself.",
     )
-    title: Shown = Field(
-        default="", description="Name shown to people; agent.name, or the name itself, unless set."
+    title: DisplayText = Field(
+        default="",
+        description="Name shown to people. Default: agent.name for `assistant`, otherwise the "
+        "name.",
     )
-    description: str = Field(default="", description="One line on what it is for.")
+    description: str = Field(
+        default="", description="One line that describes the agent; it is also in the vCard."
+    )
+    avatar: Path | None = Field(
+        default=None,
+        examples=["./researcher.png"],
+        description="PNG file that clients show for the agent. Default: agent.avatar for"
+        " `assistant`, and a generated pattern for the others.",
+    )
     identity: str = Field(
-        default="", description="Who it is, for the model; the workspace's identity.md unless set."
+        default="",
+        description="The agent's identity, for the model. Default: identity.md of the workspace.",
     )
     personality: str = Field(
-        default="", description="How it speaks; the workspace's personality.md unless set."
+        default="", description="The agent's style. Default: personality.md of the workspace."
     )
     instructions: str = Field(
-        default="", description="What it must keep to; the workspace's instructions.md unless set."
+        default="",
+        description="The agent's instructions. Default: instructions.md of the workspace.",
     )
     persona: str = Field(
         default="",
         examples=["researcher"],
-        description="Id of the persona that it has for who has chosen none; for `assistant` that of"
-        " personas.default unless set.",
+        description="Id of the persona for people who have not chosen one. Default for"
+        " `assistant`: personas.default.",
     )
-    tier: Tier = Field(default="standard", description="Which model of [llm] it uses.")
+    tier: Tier = Field(default="standard", description="Model tier of [llm] that the agent uses.")
     llm: ModelChoice | None = Field(
         default=None,
-        description="A model of its own instead of one of [llm], which stands in for it. One of the"
-        " same provider has the address and key of [llm], unless it names its own.",
+        description="The agent's own model instead of that of [llm], which is the fallback. With"
+        " the same provider it uses the base_url and api_key of [llm] unless it sets its own.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, examples=[0.2], description="Instead of llm.temperature."
@@ -117,18 +130,19 @@ class AgentEntry(Section):
     capabilities: tuple[str, ...] = Field(
         default=("*",),
         examples=[["memory:*", "network:api.example.com:443"]],
-        description="What its skills may touch; a skill that needs more is not offered to it.",
+        description="Capabilities that the agent's skills may need; other skills are not offered"
+        " to it.",
     )
     skills: tuple[str, ...] = Field(
         default=("*",),
         examples=[["memory_*", "report"]],
-        description="Names of the skills it is offered, of those that the person it talks with may"
-        " use; `*` and `?` as in policy rules.",
+        description="Names of the skills that are offered to the agent, out of those that the"
+        " person may use; `*` and `?` as in policy rules.",
     )
     spawn: bool = Field(default=True, description="Whether it may have sub-agents.")
     max_iterations: Count | None = Field(
         default=None, examples=[20], description="Instead of loop.max_iterations."
     )
     budget: Budget = Field(
-        default=Budget(), description="What the agent may spend in a day, its sub-agents included."
+        default=Budget(), description="Daily budget of the agent, including its sub-agents."
     )

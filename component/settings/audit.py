@@ -1,4 +1,4 @@
-"""The sections about what is recorded, measured and traced."""
+"""The sections about the audit log, metrics and traces."""
 
 import ipaddress
 from typing import Annotated, Literal
@@ -10,28 +10,28 @@ from component.settings.kinds import Count, Section, http_address, refusal
 
 
 class Audit(Section):
-    """The record of what was done and decided: files in `audit/` of the data directory."""
+    """Audit log of all actions and decisions: files in `audit/` of the data directory."""
 
     enabled: bool = Field(
         default=True,
-        description="Keep the record. Without it nobody can say afterwards who did what.",
+        description="Write the audit log. Without it, nobody can find out later who did what.",
     )
     on_failure: Literal["refuse", "continue"] = Field(
         default="refuse",
-        description="What happens when the disk takes no more and the memory for what waits is"
-        " used up: refuse takes on no new work until it is written, continue works on and records"
-        " how much was lost.",
+        description="What to do when the disk is full and the buffer in memory is used up: refuse"
+        " rejects new requests until the log can be written, continue accepts them and records"
+        " how many entries were lost.",
     )
     keep_days: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="Days after which files of the record are removed, which is recorded too. 0"
+        description="Days after which files of the log are removed; the removal is logged too. 0"
         " keeps them for ever.",
     )
     max_file_bytes: Count = Field(
         default=67108864,
         ge=65536,
-        description="Size in bytes at which a new file is begun; there is also one for each day,"
-        " in UTC. At least 65536.",
+        description="Size in bytes at which a new file is started; a new file is also started"
+        " each day (UTC). At least 65536.",
     )
 
 
@@ -42,7 +42,7 @@ def _listen(value: str) -> str:
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """Host and port of `127.0.0.1:9465` or `[::1]:9465`; None if it is neither."""
+    """Return host and port of `127.0.0.1:9465` or `[::1]:9465`; None for any other text."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -57,17 +57,18 @@ def address_of(text: str) -> tuple[str, int] | None:
 
 
 class Metrics(Section):
-    """Figures for Prometheus, and whether the service is well, by HTTP."""
+    """Metrics for Prometheus and health checks, served over HTTP."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
         default="",
         examples=["127.0.0.1:9465"],
-        description="Address and port that serve /metrics, /healthz and /readyz; none unless set.",
+        description="Address and port that serve /metrics, /healthz and /readyz. Default: none.",
     )
     anywhere: bool = Field(
         default=False,
-        description="Listen also on an address that other machines can reach. Nothing is encrypted"
-        " and nobody is asked who they are: the figures name skills and models.",
+        description="Listen also on an address that other machines can reach. There is no"
+        " encryption and no authentication, and the metrics contain the names of skills and"
+        " models.",
     )
 
     @field_validator("anywhere")
@@ -76,21 +77,21 @@ class Metrics(Section):
         found = address_of(info.data.get("listen", ""))
         if found is not None and not value and not ipaddress.ip_address(found[0]).is_loopback:
             raise refusal(
-                "is an address that other machines can reach: use 127.0.0.1 or ::1, or set"
-                " metrics.anywhere = true if a firewall keeps strangers out",
+                "is an address that other machines can reach: use 127.0.0.1 or ::1, or set "
+                "metrics.anywhere = true if a firewall blocks strangers",
                 key="metrics.listen",
             )
         return value
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port to listen on; None for none."""
+        """The host and port to listen on; None for none."""
         return address_of(self.listen)
 
 
 def _endpoint(value: str) -> str:
     if urlsplit(http_address(value, "http://127.0.0.1:4318")).password is not None:
-        raise refusal("holds a password: put what the collector asks for into traces.authorization")
+        raise refusal("contains a password: put it into traces.authorization")
     return value
 
 
@@ -100,15 +101,15 @@ class Traces(Section):
     endpoint: Annotated[str, AfterValidator(_endpoint)] = Field(
         default="",
         examples=["http://127.0.0.1:4318"],
-        description="Base address of a collector; /v1/traces is added. No traces unless set. It"
-        " needs the `otel` extra.",
+        description="Base address of a collector; /v1/traces is added. Default: no traces. It "
+        "needs the `otel` extra.",
     )
     authorization: SecretStr = Field(
         default=SecretStr(""),
         examples=["${TRACES_AUTHORIZATION}"],
-        description="Value of the Authorization header, if the collector asks for one, such as"
-        " `Bearer …`. Keep it out of this file.",
+        description="Value of the Authorization header, if the collector requires one, such as "
+        "`Bearer …`. Keep it out of this file.",
     )
     sample: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0, description="The part of the turns that is traced, from 0 to 1."
+        default=1.0, description="Fraction of the turns that is traced, from 0 to 1."
     )

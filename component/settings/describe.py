@@ -1,9 +1,9 @@
-"""The settings as a list to print: what `init` and the reference page are made from."""
+"""Lists the settings: the source of `init` and of the reference page."""
 
 import inspect
 import json
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -35,8 +35,8 @@ class Key:
 class Table:
     """One section with its keys. `name` is empty for the keys above all sections.
 
-    `optional` says that it means something to have it at all. `like` is a section described before
-    it, whose keys it has.
+    `optional` says that the presence of the section has a meaning. `like` is a section described
+    earlier, with the same keys.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Table:
 
     @property
     def header(self) -> str:
-        """`[server]` or `[[policy.rules]]`."""
+        """Return `[server]` or `[[policy.rules]]`."""
         return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
 
 
@@ -60,10 +60,10 @@ def tables() -> Iterator[Table]:
 def toml(value: Any) -> str:
     """Return `value` as TOML, on one line.
 
-    Raises TypeError for what a setting cannot be.
+    Raises TypeError for a type that no setting has.
     """
     if isinstance(value, SecretStr):
-        value = value.get_secret_value()  # a default, which everybody can read
+        value = value.get_secret_value()  # a default, which is not secret
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -71,11 +71,14 @@ def toml(value: Any) -> str:
     if isinstance(value, int):
         return repr(value)
     if isinstance(value, Path):
-        # `Path("./data")` forgets that it was written with a dot.
+        # `Path("./data")` drops the `./`.
         return toml(str(value) if value.is_absolute() else f"./{value}")
     if isinstance(value, str):
-        # JSON's strings are TOML's, but for DEL, which JSON leaves as it is.
+        # JSON's strings are TOML's, except for DEL, which JSON does not escape.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        members = ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items())
+        return f"{{ {members} }}" if members else "{}"
     if isinstance(value, Sequence):
         return f"[{', '.join(map(toml, value))}]"
     raise TypeError(f"no setting holds a {type(value).__name__}")
@@ -112,10 +115,10 @@ def _tables(
             continue
         yield from _tables(
             table,
-            (*path, name),
+            (*path, name, *(("…",) if kind is dict else ())),
             known,
             repeated=kind is tuple,
-            optional=optional or repeated or kind in (types.UnionType, Union),
+            optional=optional or repeated or kind in (dict, types.UnionType, Union),
             about=field.description,
         )
 
@@ -145,4 +148,6 @@ def _kind(annotation: Any) -> str:
         return _kind(arguments[0])
     if origin is tuple:
         return "list of strings"
+    if origin is dict:
+        return "table"
     return _KINDS[annotation]

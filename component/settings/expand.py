@@ -1,7 +1,7 @@
-"""`${VAR}` in the strings of a configuration file.
+"""Expands `${VAR}` in the strings of a configuration file.
 
-`${VAR}` is the variable's value, `${VAR:-default}` falls back if it is missing or empty (as in the
-shell), `$${` is a plain `${`. What a variable holds is not looked into again.
+`${VAR}` is the variable's value, `${VAR:-default}` uses the default if it is missing or empty (as
+in the shell), `$${` is a plain `${`. The value of a variable is not expanded again.
 """
 
 import re
@@ -18,7 +18,9 @@ _REFERENCE = re.compile(
 
 
 class ExpansionError(ValueError):
-    """A string cannot be expanded; the text goes on after the key's name."""
+    """A string cannot be expanded; the text continues a sentence that begins with the
+    key's name.
+    """
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -31,8 +33,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         if match["broken"]:
             raise ExpansionError(
-                "has a ${ that is no variable: write ${NAME} or ${NAME:-default}, and $${ for a "
-                "plain ${"
+                "has a ${ that is not a variable: write ${NAME} or ${NAME:-default}, and $${ for "
+                "a plain ${"
             )
         if (name := match["name"]) is None:
             return "${"
@@ -57,9 +59,9 @@ def escape(text: str) -> str:
 def expand_all(
     value: Any, variables: Mapping[str, str], failed: Callable[[Path, str], None], path: Path = ()
 ) -> Any:
-    """Expand every string in a parsed TOML value; keys stay as they are.
+    """Expand every string in a parsed TOML value; keys are not changed.
 
-    A string that cannot be expanded is reported to `failed(path, reason)` and left as it is.
+    A string that cannot be expanded is reported to `failed(path, reason)` and not changed.
     """
     if isinstance(value, str):
         try:
@@ -75,7 +77,7 @@ def expand_all(
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the path of everything below `value` that is not a table."""
+    """Yield the path of every value below `value` that is not a table."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from leaves(child, (*path, key))

@@ -1,4 +1,4 @@
-"""The section about what data of strangers may reach."""
+"""The section about the skills that a model may use after reading data of strangers."""
 
 from typing import Literal
 
@@ -8,27 +8,27 @@ from component.settings.kinds import Section
 
 
 class Flow(Section):
-    """What a model that was shown data of strangers may use without a person's word.
+    """A rule for a model that has read data of strangers: which skills it may use, and whether a
+    person confirms it.
 
-    Unless a rule says otherwise such a model may read, and do what stays within the agent; for
-    everything that reaches into the open world somebody is asked. The first rule that matches
-    counts.
+    Without a matching rule such a model may use skills that stay within the agent, and those of the
+    open world with values that the person has written. With other values, skills that only read the
+    open world are refused, and all others need a confirmation. The first rule that matches applies.
     """
 
     of: tuple[Literal["peer", "web", "file"], ...] = Field(
         min_length=1,
         examples=[["web", "file"]],
-        description="Where the data comes from: other agents, the web, files.",
+        description="Source of the data: other agents, the web, files.",
     )
     to: tuple[str, ...] = Field(
         min_length=1,
         examples=[["network:*.example.com:443"]],
-        description="Capabilities of the skills that it may or may not reach; `*` and `?` stand for"
-        " any characters and any one character, `network` for all that begins with `network:`. `*`"
-        " also stands for skills that declare none.",
+        description="Capabilities of the skills to which the rule applies; `*` and `?` match any "
+        "characters and any one character, `network` matches all that begin with `network:`. `*` "
+        "also matches skills that declare none.",
     )
     then: Literal["allow", "confirm", "refuse"] = Field(
         examples=["allow"],
-        description="allow runs such skills as ever, confirm asks a person first, refuse runs none"
-        " of them.",
+        description="allow runs such skills, confirm asks a person first, refuse rejects them.",
     )

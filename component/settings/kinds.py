@@ -1,6 +1,6 @@
-"""What settings are made of: the kinds of values, and what every section has in common.
+"""The types of settings, and the base class of all sections.
 
-Each check raises with a sentence that goes on after the key's name.
+Each check raises an error whose text continues a sentence that begins with the key's name.
 """
 
 from typing import Annotated, Literal
@@ -11,16 +11,18 @@ from pydantic_core import PydanticCustomError
 
 
 def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
-    """Make the error of a check of ours; `sentence` goes on after the key's name.
+    """Return the error of a check; `sentence` continues after the key's name.
 
-    `key` names the key at fault where it is not the one being validated.
+    `key` names the invalid key if it is not the one being validated.
     """
-    # Pydantic fills templates with braces, so a sentence that shows `${VAR}` goes in as a value.
+    # Pydantic fills templates with braces, so a sentence with `${VAR}` is passed as a value.
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "key": key})
 
 
 def http_address(value: str, example: str) -> str:
-    """Take an http or https address with a host, or nothing. Raises a refusal that names one."""
+    """Return an http or https address with a host, or an empty text. Raises a refusal with an
+    example.
+    """
     if value:
         try:
             parts = urlsplit(value)
@@ -45,16 +47,28 @@ def _domain(value: str) -> str:
     return value
 
 
+def _account(value: str) -> str:
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - a component needs none of it
+
+    try:
+        jid = JID.parse(value)
+    except JIDError as error:
+        raise refusal(f"is not an address: {error}") from None
+    if jid.local is None or jid.resource is not None:
+        raise refusal("must be the address of an account, such as helper@example.com")
+    return str(jid)
+
+
 def _shown(value: str) -> str:
     if not value.isprintable() or "<" in value:
-        # XML cannot carry the one, and the hash of XEP-0115 is ambiguous with the other.
-        raise refusal("is shown to people and cannot hold '<' or characters that do not print")
+        # XML cannot contain the one, and the hash of XEP-0115 is ambiguous with the other.
+        raise refusal("is shown to people and cannot contain '<' or unprintable characters")
     return value
 
 
 def _present(value: object) -> bool:
-    # What a section of a later release holds is dropped here: nothing of it (an api_key, say) can
-    # reach a repr or a log.
+    # The content of a section of a later release is dropped here: none of it (such as an api_key)
+    # can appear in a repr or a log.
     return value is not None and value is not False
 
 
@@ -65,12 +79,13 @@ Later = Annotated[bool, BeforeValidator(_present)]
 Jids = tuple[str, ...]
 Domains = tuple[str, ...]
 Domain = Annotated[str, AfterValidator(_domain)]
-Shown = Annotated[str, AfterValidator(_shown)]
+Account = Annotated[str, AfterValidator(_account)]
+DisplayText = Annotated[str, AfterValidator(_shown)]
 Confirm = Literal["destructive", "always", "never"]
 
 
 class Section(BaseModel):
-    """What every section has in common: no unknown keys, no changes afterwards."""
+    """The base class of sections: no unknown keys, immutable."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True

@@ -1,49 +1,51 @@
-"""The sections about how much there may be at a time: requests, threads, tasks."""
+"""The sections about limits: requests, threads, tasks."""
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from component.settings.kinds import Count, Seconds, Section, refusal
 
 
-class Limits(Section):
-    """How much one principal (a bare JID) and all of them together may ask for at a time."""
+class RequestLimits(Section):
+    """Limits for the requests of one principal (a bare JID) and of all principals."""
 
     requests_per_principal: Count = Field(
         default=64,
-        description="Requests of one principal in work or waiting. One more is refused at once "
-        "with `resource-constraint` and a hint when to retry.",
+        description="Maximum number of running and waiting requests of one principal. Further"
+        " requests are rejected with `resource-constraint` and a hint when to retry.",
     )
     requests_total: Count = Field(
         default=1024,
-        description="Requests of everybody in work or waiting; refused in the same way. A principal"
-        " may have as many as are still free, so that one who has none finds room; a sixteenth is"
-        " kept for admins.",
+        description="Maximum number of running and waiting requests in total. One principal may "
+        "use at most as many as are still free, so that others are served too; a sixteenth is "
+        "reserved for admins.",
     )
     threads_per_principal: Count = Field(
         default=8,
-        description="Worker threads that the plain (not async) skills of one principal may hold.",
+        description="Maximum number of threads for the synchronous skills of one principal.",
     )
     threads_total: Count = Field(
         default=32,
-        description="Worker threads for plain skills altogether. If this is at least twice"
-        " threads_per_principal, a principal holds no more than are still free.",
+        description="Maximum number of threads for synchronous skills. If this is at least twice"
+        " threads_per_principal, one principal uses at most as many threads as are still free.",
     )
     retry_after_s: Count = Field(
         default=2,
-        description="Hint in whole seconds, sent with a refusal for want of room.",
+        description="Hint in whole seconds when to retry, sent with a rejection because of a"
+        " limit.",
     )
     inline_s: Seconds = Field(
         default=10,
-        description="Seconds a skill may take to answer within its IQ.",
+        description="Seconds that a skill may take to answer in the IQ itself.",
     )
     iq_timeout_s: Seconds = Field(
-        default=30, description="Seconds to wait for the answer to an IQ of the agent's own."
+        default=30, description="Seconds to wait for the answer to an IQ that the agent has sent."
     )
     output_bytes: Count = Field(
         default=8388608,
         ge=262144,
-        description="Bytes that may wait to be sent to a server that reads slowly; at least "
-        "262144. At the bound new requests are refused until the server has caught up.",
+        description="Maximum number of bytes that wait to be sent to a slow server; at least"
+        " 262144. At this limit new requests are rejected until the server has caught up; at"
+        " twice the limit the oldest stanzas are dropped, messages and questions to people last.",
     )
 
     @field_validator("requests_total", "threads_total")
@@ -55,51 +57,84 @@ class Limits(Section):
         return value
 
 
+class Queue(Section):
+    """The limits of a named queue, `[tasks.queues.NAME]`, for all instances together."""
+
+    running: Count = Field(
+        default=1, description="Maximum number of tasks of the queue that run at the same time."
+    )
+    per_minute: Seconds | None = Field(
+        default=None,
+        description="Maximum number of tasks of the queue that start per minute. Default: no"
+        " limit.",
+        examples=[30],
+    )
+
+
 class Tasks(Section):
-    """Work that outlives its request: how much of it there may be, and how long it is kept."""
+    """Limits for tasks, which are requests that take longer, and how long they are stored."""
 
     per_principal: Count = Field(
         default=100,
-        description="Tasks of one principal that may be open: waiting, running, or asking "
-        "something. One more is refused with `resource-constraint` and a hint when to retry.",
+        description="Maximum number of open tasks of one principal: waiting, running, or asking a"
+        " question. Further requests are rejected with `resource-constraint` and a hint when to"
+        " retry.",
     )
     open_bytes_per_principal: Count = Field(
         default=16000000,
-        description="Bytes that the requests of a principal's open tasks may have together; one "
-        "more is refused in the same way.",
+        description="Maximum size in bytes of the requests of a principal's open tasks; further"
+        " requests are rejected.",
     )
     ended_per_principal: Count = Field(
         default=1000,
-        description="Ended tasks that are kept for one principal. Beyond that those that ended "
-        "first are removed, although retention_s has not passed.",
+        description="Maximum number of ended tasks that are stored for one principal. Beyond it"
+        " the oldest are removed before retention_s has passed.",
     )
     ended_bytes_per_principal: Count = Field(
         default=16000000,
-        description="Bytes of ended tasks that are kept for one principal, and as many of answers "
-        "to requests that may be repeated. Beyond that the oldest are removed in the same way.",
+        description="Maximum size in bytes of the ended tasks of one principal, and of the stored"
+        " answers to its requests. Beyond it the oldest are removed.",
     )
     running_total: Count = Field(
         default=64,
-        description="Tasks that run at the same time; the others wait for their turn. If this is at"
-        " least twice running_per_principal, of one principal no more run than could still run.",
+        description="Maximum number of tasks that run at the same time; the others wait. If this "
+        "is at least twice running_per_principal, one principal uses at most as many as are "
+        "still free.",
     )
     running_per_principal: Count = Field(
         default=16,
-        description="Tasks of one principal that run at the same time.",
+        description="Maximum number of tasks of one principal that run at the same time.",
     )
     replay_s: Seconds = Field(
         default=86400,
-        description="Seconds for which a request that is sent again gets the answer of the first.",
+        description="Seconds during which a repeated request with the same `request` identifier"
+        " gets the answer of the first one. Without an identifier it is 60 seconds.",
+    )
+    records_per_principal: Count = Field(
+        default=20000,
+        description="Maximum number of requests that are recorded for one principal to recognise"
+        " repetitions. Beyond it new requests are rejected until the oldest record expires.",
     )
     retention_s: Seconds = Field(
         default=604800,
-        description="Seconds for which a task and its result are kept after its end.",
+        description="Seconds for which a task and its result are stored after its end.",
     )
     ask_s: Seconds = Field(
         default=86400,
-        description="Seconds after which a question of a skill lapses that names no other time.",
+        description="Seconds after which a skill's question expires, unless the skill sets"
+        " another time.",
+    )
+    max_attempts: Count = Field(
+        default=3,
+        description="Number of times in a row that a task may be interrupted by the end of its"
+        " process. Then it is set aside until an operator releases or cancels it.",
+    )
+    queues: dict[str, Queue] = Field(
+        default_factory=dict,
+        description="Limits of named queues, which skills select with `@skill(queue=…)`.",
     )
     poll_after_s: Count = Field(
         default=5,
-        description="Hint in whole seconds to callers: how long to wait before asking for a task.",
+        description="Hint for callers in whole seconds: how long to wait between queries for a"
+        " task.",
     )

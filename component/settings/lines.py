@@ -1,7 +1,7 @@
-"""Which line of a TOML file holds which key: for error sentences only.
+"""Finds the line of each key in a TOML file, for error sentences.
 
-`tomllib` keeps no positions. This reads headers and keys line by line, takes the text for valid
-TOML, and at worst finds no line or a neighbouring one; it never raises.
+`tomllib` does not keep positions. This module reads headers and keys line by line and assumes valid
+TOML; in the worst case it finds no line or a neighbouring one, but it never raises.
 """
 
 import re
@@ -10,7 +10,8 @@ _HEADER = re.compile(r"^\s*(?P<open>\[\[?)\s*(?P<key>[^\]#]+?)\s*\]")
 _KEY = re.compile(r"""^\s*(?P<key>(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""")
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 _LONG_QUOTES = ('"""', "'''")
-# What may hold or start a string: long quotes first, as an empty string looks like half of one.
+# Everything that may contain or start a string: long quotes first, because an empty string looks
+# like half of one.
 _TOKEN = re.compile(r"""\"{3}|'{3}|"(?:\\.|[^"\\])*"|'[^']*'|#.*""")
 
 

@@ -1,4 +1,6 @@
-"""Reads the settings: the file, `${VAR}` in its strings, and the environment above it."""
+"""Reads the settings: the file, `${VAR}` in its strings, and the environment, which overrides the
+file.
+"""
 
 import os
 import re
@@ -7,10 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from dotenv.parser import parse_stream
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import EnvSettingsSource
 
 from component.settings.expand import Path, expand_all, leaves
 from component.settings.lines import line_of, lines_of_keys
@@ -32,11 +31,11 @@ _AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
 def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     """Return the settings of the TOML file at `path` with the environment's overrides.
 
-    A variable such as `XMPP_AGENT_SERVER__HOST` wins over the file. `${VAR}` in a string of the
-    file is replaced. Variables come from `environ` (the process's own unless given), then from the
+    A variable such as `XMPP_AGENT_SERVER__HOST` overrides the file. `${VAR}` in a string of the
+    file is replaced. Variables come from `environ` (by default that of the process), then from the
     file beside it whose name ends in `.env` (`agent.env` for `agent.toml`), if there is one.
 
-    Raises SettingsError, which lists everything that is wrong at once.
+    Raises SettingsError, which lists all mistakes at once.
     """
     environ = os.environ if environ is None else environ
     text = _read(path)
@@ -48,7 +47,7 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     data = expand_all(served, environ, unexpanded.__setitem__)
 
     above = _environment(environ)
-    # What the environment sets need not be expandable in the file.
+    # A value that the environment overrides need not be expandable in the file.
     overridden = set(leaves(above))
     unexpanded = {key: why for key, why in unexpanded.items() if not _covers(overridden, key)}
     lines = lines_of_keys(text)
@@ -73,8 +72,8 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
             if not _covers(unexpanded, key)
         ]
     if problems:
-        # Raised out here, because a ValidationError as context would carry the values, secrets
-        # included.
+        # Raised outside the handler, because a ValidationError as context would contain the values,
+        # secrets included.
         raise SettingsError(sorted(problems, key=lambda p: p.line or 0))
     return settings
 
@@ -83,7 +82,7 @@ def _read(path: FilePath) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        what = "there is no such file; `xmpp-agent init` writes one, --config names another"
+        what = "does not exist; `xmpp-agent init` creates it, --config selects another file"
     except UnicodeDecodeError:
         what = "is not UTF-8 text; TOML files are always UTF-8"
     except OSError as error:
@@ -101,24 +100,27 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
     message = message[: at.start()] if at else message
     if again := _AGAIN.fullmatch(message):
         table = ".".join(re.findall(r"'([^']*)'", again["table"]))
-        what = f"[{table}] stands here once more: put its keys below the first [{table}]"
+        what = f"[{table}] is repeated here: put its keys below the first [{table}]"
         raise SettingsError([Problem(str(path), "", what, line)])
-    what = f"is not valid TOML: {message}; text stands in quotes, and each key in a line of its own"
+    what = f"is not valid TOML: {message}; text must be in quotes, and each key on its own line"
     raise SettingsError([Problem(str(path), "", what, line)])
 
 
 def _beside(path: FilePath) -> dict[str, str]:
     try:
         with path.open(encoding="utf-8") as file:
+            # Imported only where there is such a file.
+            from dotenv.parser import parse_stream  # noqa: PLC0415
+
             bindings = list(parse_stream(file))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        what = f"cannot be read: {why}; mend it or remove it"
+        what = f"cannot be read: {why}; correct it or remove it"
         raise SettingsError([Problem(str(path), "", what)]) from None
-    # The lines hold secrets, so they are named by their numbers alone.
-    what = "is no setting: write NAME=value, and close what a quotation mark opens"
+    # The lines contain secrets, so only their numbers are shown.
+    what = "is not a setting: write NAME=value, and close each quotation mark"
     wrong = [each.original.line for each in bindings if each.error]
     if wrong:
         raise SettingsError([Problem(str(path), "", what, line) for line in wrong])
@@ -126,7 +128,7 @@ def _beside(path: FilePath) -> dict[str, str]:
 
 
 def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part what this release reads from what waits for a later one, which is not expanded."""
+    """Split the keys of this release from those of a later one, which are not expanded."""
     served: dict[str, Any] = {}
     later: dict[str, Any] = {}
     for name, value in written.items():
@@ -138,22 +140,18 @@ def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return served, later
 
 
-class _Environment(EnvSettingsSource):
-    """Overrides from a mapping; what is no JSON stays text, for the error sentences to name."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        super().__init__(Settings)
-        self.env_vars = {name.lower(): value for name, value in environ.items()}
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
-
-
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    data = _Environment(environ)()
+    environ = {
+        name: value
+        for name, value in environ.items()
+        if _path_of(name)[0] in {*Settings.model_fields, *LATER}
+    }
+    if not environ:
+        return {}
+    # Imported only where a variable sets something: pydantic-settings takes 4 MB.
+    from component.settings.environment import overrides  # noqa: PLC0415
+
+    data = overrides(environ)
     for name in environ:
         section = _path_of(name)[0]
         if section in LATER:
@@ -162,10 +160,10 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
-    """Find overrides of sections that do not exist.
+    """Return overrides of sections that do not exist.
 
-    Names without the delimiter are left alone: a container platform sets XMPP_AGENT_PORT and the
-    like for a service of this name.
+    Names without the delimiter are ignored: a container platform sets XMPP_AGENT_PORT and similar
+    variables for a service of this name.
     """
     return [
         Problem("environment", name, unknown_key(_path_of(name)[:1]))
@@ -181,7 +179,7 @@ def _path_of(name: str) -> tuple[str, ...]:
 
 
 def _covers(paths: Collection[Path], key: Path) -> bool:
-    """Whether `key` or something above it is among `paths`."""
+    """Return whether `key` or something above it is among `paths`."""
     return any(key[:end] in paths for end in range(1, len(key) + 1))
 
 

@@ -1,4 +1,4 @@
-"""The section about what is written to stderr."""
+"""The section about the log."""
 
 from typing import Literal
 
@@ -8,13 +8,13 @@ from component.settings.kinds import Section
 
 
 class Log(Section):
-    """What is written to stderr."""
+    """Log output on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least important level that is still written."
+        default="info", description="Lowest level that is written."
     )
     format: Literal["auto", "human", "json"] = Field(
         default="auto",
-        description="human for people, json for one JSON object a line; auto is human on a "
-        "terminal and json otherwise.",
+        description="human for text, json for one JSON object per line; auto is human on a"
+        " terminal and json otherwise.",
     )

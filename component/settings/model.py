@@ -1,34 +1,56 @@
-"""All settings together. Each section has a room of its own beside this one.
+"""All settings. Each section has its own module in this package.
 
-Each key stands there with its type, its default and its own documentation, the only place where it
-is explained: `xmpp-agent init`, the reference page docs/configuration.md and the error sentences
-are all made from it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
+Each key is defined there with its type, its default and its documentation, the only place that
+explains it: `xmpp-agent init`, the reference page docs/configuration.md and the error sentences are
+all made from it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from component.settings.agents import AgentEntry, Budgets, Loop
 from component.settings.audit import Audit, Metrics, Traces
+from component.settings.builtins import (
+    EmailSend,
+    Files,
+    GitHub,
+    HttpWebhook,
+    UrlFetch,
+    WebSearch,
+    XmppSend,
+)
 from component.settings.kinds import Domains, Later, refusal
-from component.settings.limits import Limits, Tasks
+from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
 from component.settings.log import Log
+from component.settings.mcp import McpServer, server_name
 from component.settings.memory import Memory, Session
+from component.settings.notifications import Notifications
 from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
+from component.settings.pubsub import PubSub
+from component.settings.rest import OpenApi, RestSkill, skill_names
+from component.settings.schedules import ScheduleEntry, Schedules
 from component.settings.server import Server
-from component.settings.skills import Conformance, Skills
+from component.settings.skills import Conformance, Skills, SkillScheduleEntry
 from component.settings.storage import Storage
+from component.settings.watches import WatchEntry, Watches
+from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
+from component.settings.work import WorkEntry
+
+DEFAULT_AGENT = "assistant"
+"""The name of the agent that every service has. It answers for a component's domain, and is the
+agent of a client's account.
+"""
 
 ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be configured.
 
     Made from a file and the environment by `component.settings.load`. Made by hand, as in
@@ -36,13 +58,7 @@ class Settings(BaseSettings):
     `pydantic.ValidationError`.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        env_nested_delimiter=ENV_DELIMITER,
-        extra="forbid",
-        hide_input_in_errors=True,
-        validate_default=True,
-    )
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     backend: Literal["trio", "asyncio"] = Field(
         default="trio", description="Event loop that the service runs on."
@@ -50,7 +66,7 @@ class Settings(BaseSettings):
     server: Server
     agent: Agent = Agent()
     policy: Policy = Policy()
-    limits: Limits = Limits()
+    limits: RequestLimits = RequestLimits()
     tasks: Tasks = Tasks()
     conformance: Conformance = Conformance()
     skills: Skills = Skills()
@@ -63,35 +79,114 @@ class Settings(BaseSettings):
     memory: Memory = Memory()
     session: Session = Session()
     personas: Personas = Personas()
+    pubsub: PubSub = PubSub()
     audit: Audit = Audit()
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
+    schedules: Schedules = Schedules()
+    schedule: tuple[ScheduleEntry, ...] = ()
+    watches: Watches = Watches()
+    watch: tuple[WatchEntry, ...] = ()
+    notifications: Notifications = Notifications()
+    webhooks: Webhooks = Webhooks()
+    webhook: tuple[WebhookEntry, ...] = ()
+    mcp: dict[str, McpServer] = {}
+    url_fetch: UrlFetch | None = None
+    web_search: WebSearch | None = None
+    http_webhook: dict[str, HttpWebhook] = {}
+    files: Files | None = None
+    xmpp_send: XmppSend | None = None
+    email_send: EmailSend | None = None
+    github: GitHub | None = None
+    rest: dict[str, RestSkill] = {}
+    openapi: dict[str, OpenApi] = {}
 
     rooms: Later = False
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *_others: PydanticBaseSettingsSource,
-        **_more: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but the arguments: `load` merges the file and the environment itself."""
-        return (init_settings,)
 
     @field_validator("agents")
     @classmethod
     def _names_differ(cls, value: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
         names = [entry.name for entry in value]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two agents called {twice!r}: give each a name of its own")
+            raise refusal(f"has two agents called {twice!r}: give each a different name")
         return value
+
+    @field_validator("mcp")
+    @classmethod
+    def _names_of_servers(cls, value: dict[str, McpServer]) -> dict[str, McpServer]:
+        for name in value:
+            server_name(name)
+        return value
+
+    @field_validator("rest", "openapi", "http_webhook")
+    @classmethod
+    def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
+        skill_names(value)
+        return value
+
+    @field_validator("webhook")
+    @classmethod
+    def _webhooks_differ(cls, value: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
+        return entries_differ(value)
+
+    @model_validator(mode="after")
+    def _webhooks_are_reachable(self) -> Self:
+        if self.webhook and self.webhooks.port is None:
+            raise refusal(
+                "is missing: webhooks are declared, but there is no port to listen on",
+                key="webhooks.port",
+            )
+        for index, entry in enumerate(self.webhook):
+            if entry.goal and self.llm is None:
+                raise refusal(
+                    "needs a model: add [llm], or use a skill", key=f"webhook[{index}].goal"
+                )
+        return self
+
+    @field_validator("schedule", "watch")
+    @classmethod
+    def _works_differ(
+        cls, value: tuple[ScheduleEntry | WatchEntry, ...], info: ValidationInfo
+    ) -> tuple[ScheduleEntry | WatchEntry, ...]:
+        names = [entry.name for entry in value]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            what = "schedules" if info.field_name == "schedule" else "watches"
+            raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
+        return value
+
+    @model_validator(mode="after")
+    def _agents_of_work(self) -> Self:
+        """Check the agents that schedules, watches and webhooks name."""
+        known = {DEFAULT_AGENT, *(entry.name for entry in self.agents)}
+        there_are = f"there are: {', '.join(sorted(known))}"
+        works: dict[str, Sequence[WorkEntry | SkillScheduleEntry]] = {
+            "skills.schedule": self.skills.schedule,
+            "schedule": self.schedule,
+            "watch": self.watch,
+            "webhook": self.webhook,
+        }
+        for section, entries in works.items():
+            for index, entry in enumerate(entries):
+                if entry.agent not in known:
+                    raise refusal(
+                        f"is {entry.agent!r}, and no agent is called that; {there_are}",
+                        key=f"{section}[{index}].agent",
+                    )
+                scope, _, payer = getattr(entry, "payer", "").partition(":")
+                if scope == "agent" and payer not in known:
+                    raise refusal(
+                        f"names the agent {payer!r}, and no agent is called that; {there_are}",
+                        key=f"{section}[{index}].payer",
+                    )
+        return self
 
     @model_validator(mode="after")
     def _own_domain(self) -> Self:
         if self.agent.allowed_domains is None:
-            parent = self.server.component_domain.partition(".")[2]
+            if self.server.mode == "client":
+                parent = self.server.address.partition("@")[2]
+            else:
+                parent = self.server.address.partition(".")[2]
             if not parent:
                 raise refusal(
                     "is needed, because component_domain has only one label: name the domains "
@@ -101,11 +196,24 @@ class Settings(BaseSettings):
             self.agent = self.agent.model_copy(update={"allowed_domains": (parent,)})
         return self
 
+    @model_validator(mode="after")
+    def _one_agent_of_a_client(self) -> Self:
+        others = [entry.name for entry in self.agents if entry.name != DEFAULT_AGENT]
+        if self.server.mode == "client" and others:
+            raise refusal(
+                f'has {others[0]!r}, which has no address: with server.mode = "client" one account '
+                f"is one agent. Call it {DEFAULT_AGENT!r}, or run it with another account in "
+                "another "
+                "process",
+                key="agents",
+            )
+        return self
+
     @property
     def allowed_domains(self) -> Domains:
-        """The domains whose users may use the agent, the default worked out."""
+        """The domains whose users may use the agent, with the default applied."""
         domains = self.agent.allowed_domains
-        assert domains is not None, "worked out when the settings were made"
+        assert domains is not None, "computed when the settings were created"
         return domains
 
     @property
@@ -115,26 +223,26 @@ class Settings(BaseSettings):
 
     @property
     def later(self) -> tuple[str, ...]:
-        """What the file sets that no part of this release reads: `llm`, `skills.web_search`, …"""
+        """The keys in the file that this release does not support: `llm`, `skills.web_search`, …"""
         sections = tuple(name for name in LATER if getattr(self, name))
         return sections + tuple(f"skills.{key}" for key in self.skills.later)
 
     @property
     def speechless(self) -> str | None:
-        """One sentence if agents are declared and there is no model with which they talk."""
+        """One sentence if agents are declared but no model is configured; None otherwise."""
         if not self.agents or self.llm is not None:
             return None
-        return "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
+        return "agents are declared in [[agents]], but they need a model: add [llm]"
 
     @property
     def notice(self) -> str | None:
-        """One sentence for the log at start about what is set but not read yet, or None."""
+        """One sentence for the log at start about keys that are not supported yet, or None."""
         if not self.later:
             return None
-        return f"not served by this release and left unread: {', '.join(self.later)}"
+        return f"not supported by this release and ignored: {', '.join(self.later)}"
 
 
 LATER: tuple[str, ...] = tuple(
     name for name, field in Settings.model_fields.items() if field.annotation is bool
 )
-"""The sections that later releases serve: accepted, and not looked into."""
+"""The sections that later releases support: accepted and ignored."""

@@ -1,4 +1,4 @@
-"""The section about personas: characters that people can choose for the agent."""
+"""The section about personas, which people can choose for the agent."""
 
 from typing import Annotated
 
@@ -8,12 +8,13 @@ from component.settings.kinds import Count, Section, refusal
 
 
 def jid_pattern(value: str) -> str:
-    """Read a pattern of addresses: a bare JID, in which `*` and `?` may stand for characters.
+    """Return a pattern of addresses: a bare JID, in which `*` and `?` may match characters.
 
-    Raises a `refusal` for what could match no address, so that no restriction is lost in silence.
+    Raises a `refusal` for a pattern that could match no address, so that no restriction is silently
+    ineffective.
     """
     if not value or "/" in value or any(c.isspace() for c in value):
-        raise refusal("must be an address without a resource; `*` and `?` stand for characters")
+        raise refusal("must be an address without a resource; `*` and `?` match characters")
     if "*" in value or "?" in value:
         return value.lower()
     from xep.jid import JID, JIDError  # noqa: PLC0415 - only for who restricts somebody
@@ -21,21 +22,21 @@ def jid_pattern(value: str) -> str:
     try:
         return str(JID.parse(value))
     except JIDError as error:
-        raise refusal(f"is no address (RFC 7622). {error}") from None
+        raise refusal(f"is not an address (RFC 7622). {error}") from None
 
 
 JidPattern = Annotated[str, AfterValidator(jid_pattern)]
 
 
 class PersonaRestriction(Section):
-    """Which personas some people or rooms can choose. The first entry that names one counts; who
-    is named by none can choose any.
+    """Which personas some people or rooms can choose. The first entry that matches applies; without
+    a match all can be chosen.
     """
 
     jid: JidPattern = Field(
         examples=["dev@conference.example.com"],
-        description="Bare address of a person or room; `*` and `?` stand for any characters and"
-        " any one character.",
+        description="Bare address of a person or room; `*` and `?` match any characters and any "
+        "one character.",
     )
     allowed: tuple[str, ...] = Field(
         examples=[["coding-mentor", "code-*"]],
@@ -44,29 +45,29 @@ class PersonaRestriction(Section):
 
 
 class Personas(Section):
-    """Characters that people can choose for the agent: packages in `personas/` of memory.path."""
+    """Personas that people can choose for the agent: packages in `personas/` of memory.path."""
 
     default: str = Field(
         default="",
         examples=["general-assistant"],
-        description="Id of the persona that `assistant` has for who has chosen none; none unless"
-        " set.",
+        description="Id of the persona of `assistant` for people who have not chosen one."
+        " Default: none.",
     )
     allow_user_personas: bool = Field(
         default=False,
-        description="People may make personas of their own, each for themselves. Off, since such a"
-        " persona takes the place of what you have written in identity.md and personality.md (not"
-        " of instructions.md); those that were made before count only while this is on.",
+        description="People may create personas for themselves. Off by default, because such a "
+        "persona replaces the texts in identity.md and personality.md (not instructions.md). "
+        "Existing ones are used only while this is on.",
     )
     max_user_personas: Count = Field(
         default=5,
         le=1000,
-        description="How many personas of their own one person may have with one agent.",
+        description="Maximum number of personas that one person may create with one agent.",
     )
     allow_sharing: bool = Field(
         default=False,
-        description="People may export their own personas as a text, and import such texts. Off,"
-        " since the agent takes what is imported for the words of the person, and somebody else"
-        " can have written them.",
+        description="People may export the personas that they created as a text, and import such "
+        "texts. Off by default, because the agent treats an imported text as written by the "
+        "person, although somebody else may have written it.",
     )
     restrictions: tuple[PersonaRestriction, ...] = ()

@@ -1,9 +1,8 @@
-"""What is wrong with a configuration, in sentences: which file, which key, and the mend."""
+"""Errors in a configuration as sentences: the file, the key, and how to correct it."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_origin
+from typing import Any, Final, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -34,15 +33,20 @@ _SENTENCES: Mapping[str, str] = {
 }
 _RANGES = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
 _NAME = "[key]"
-"""How pydantic calls the name of a table among several, at the end of a path."""
+"""Pydantic's name for the name of a table in a mapping, at the end of a path."""
 _LISTED = '["example.com"]'
 _SLIP = 0.8
-"""How alike a key and a slip of the finger are at least, for `difflib`."""
+"""The minimum similarity of a key and a misspelling, for `difflib`."""
+_REMOVED: Final = dict.fromkeys(
+    ("loop.same_tool", "loop.ping_pong"),
+    "was removed: only the same call with the same result counts as a loop (loop.same_call), and"
+    " loop.max_iterations ends a turn; delete the line",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One mistake in the configuration.
 
     `source` is the file or "environment"; `key` is the dotted key, the variable's name, or empty
     for the file as a whole; `text` is the rest of the sentence; `line` counts from 1.
@@ -63,7 +67,7 @@ class SettingsError(Exception):
     """The configuration cannot be used. `problems` holds one sentence for each reason."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        """Take all problems found, in the order in which they are to be shown."""
+        """Create the error from all problems, in the order in which they are shown."""
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
@@ -84,22 +88,22 @@ def env_name(path: Path) -> str:
 def sentences(error: ValidationError) -> Iterator[tuple[Path, str]]:
     """Yield the path and the sentence of each mistake that pydantic found.
 
-    No text of the configuration is repeated, since a secret may stand at the wrong key.
+    No text of the configuration is repeated, because a secret may be at the wrong key.
     """
     errors = error.errors(include_url=False)
-    # Whoever asks for the client has its other keys too; one sentence is enough.
-    client = any(details["type"] == "client_mode" for details in errors)
     for details in errors:
-        if client and details["loc"][0] == "server" and details["type"] != "client_mode":
-            continue
         loc = details["loc"]
         if details["type"] == "too_short" and any(_within(each["loc"], loc) for each in errors):
-            continue  # what it holds is wrong, so that nothing of it is left
+            continue  # the whole value is wrong
         if loc and loc[-1] == _NAME:
-            yield loc[:-1], f"is no name that is known: {_sentence(details)}"
+            yield loc[:-1], f"is not a known name: {_sentence(details)}"
             continue
         key = details.get("ctx", {}).get("key")
-        yield tuple(key.split(".")) if key else loc, _sentence(details)
+        yield _path_of(key) if key else loc, _sentence(details)
+
+
+def _path_of(key: str) -> Path:
+    return tuple(int(part) if part.isdigit() else part for part in key.split("."))
 
 
 def _within(path: Path, above: Path) -> bool:
@@ -107,10 +111,12 @@ def _within(path: Path, above: Path) -> bool:
 
 
 def unknown_key(path: Path) -> str:
-    """Say that there is no such key, and which one may have been meant."""
+    """Return a sentence that the key does not exist, and which one may have been meant."""
+    if dotted(path) in _REMOVED:
+        return _REMOVED[dotted(path)]
     *table, name = path
     known = _keys_of(_field_at(tuple(table)))
-    # A slip of the finger; the right key in the wrong section, from near to far; what is alike.
+    # A misspelling; the right key in the wrong section, from near to far; a similar one.
     meant = _alike(name, known, _SLIP, table)
     below = "".join(f"{part}." for part in table if isinstance(part, str))
     elsewhere = [key for key in _every_key(Settings) if key.rpartition(".")[2] == name]
@@ -122,6 +128,8 @@ def unknown_key(path: Path) -> str:
 
 
 def _alike(name: str | int, known: list[str], cutoff: float, table: list[str | int]) -> list[str]:
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
     found = difflib.get_close_matches(str(name), known, n=1, cutoff=cutoff)
     return [dotted((*table, close)) for close in found]
 
@@ -158,7 +166,7 @@ def _missing(path: Path) -> str:
 
 
 def _example(field: type[BaseModel] | FieldInfo | None) -> str:
-    """A value as it is written in the file; empty if the field shows none."""
+    """Return a value as it is written in the file; empty if the field has no example."""
     example = field.examples[0] if isinstance(field, FieldInfo) and field.examples else None
     if isinstance(example, list):
         return f"[{', '.join(map(_quoted, example))}]"
@@ -187,7 +195,9 @@ def _field_at(path: Path) -> type[BaseModel] | FieldInfo | None:
 
 
 def section_of(field: type[BaseModel] | FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a field holds, or a list of them, or one for each name, or None."""
+    """Return the section that a field contains, or a list of them, or one for each name,
+    or None.
+    """
     kind: Any = field.annotation if isinstance(field, FieldInfo) else field
     arguments = getattr(kind, "__args__", None)
     if arguments:
@@ -196,7 +206,7 @@ def section_of(field: type[BaseModel] | FieldInfo | None) -> type[BaseModel] | N
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Whether the field's value must never be shown."""
+    """Return whether the field's value must never be shown."""
     return field.annotation is SecretStr
 
 

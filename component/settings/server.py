@@ -1,61 +1,83 @@
-"""The section about the XMPP server, and how the agent is connected to it."""
+"""The section about the XMPP server and the connection to it."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from component.settings.kinds import Count, Domain, Port, Seconds, Section, refusal
+from component.settings.kinds import Account, Count, Domain, Port, Seconds, Section, refusal
 
-
-def _component_only(value: object) -> object:
-    if value == "client":
-        raise PydanticCustomError(
-            "client_mode",
-            'is "client": running as an ordinary account comes with the `client` extra in a later '
-            'release; use mode = "component" and give the agent a domain of its own',
-        )
-    return value
+_COMPONENT: Final = ("component_domain", "component_secret")
+_CLIENT: Final = ("jid", "password")
 
 
 class Server(Section):
-    """The XMPP server and the component connection to it (XEP-0114)."""
+    """The XMPP server and the connection to it, as a component or as a client."""
 
+    mode: Literal["component", "client"] = Field(
+        default="component",
+        description="How the agent is connected: as a component with its own domain (XEP-0114), "
+        "or as a client with an ordinary account, which needs nothing from the server's admin "
+        "and has one agent.",
+    )
     host: str = Field(
         default="localhost",
         min_length=1,
-        description="Name or address of the machine where the XMPP server listens for components.",
+        description="Name or address of the machine where the XMPP server listens. Default for a "
+        "client: found by srv, or the domain of jid.",
     )
     port: Port = Field(
         default=5275,
-        description="TCP port for components. Prosody listens on 5347 unless told otherwise; "
-        "Openfire and most ejabberd examples use 5275.",
+        description="TCP port of the server. For a component: Prosody listens on 5347 by default; "
+        "Openfire and most ejabberd examples use 5275. Default for a client: 5222, or 5223 with "
+        "tls.",
     )
-    mode: Annotated[Literal["component"], BeforeValidator(_component_only)] = Field(
-        default="component",
-        description="How the agent is attached: as a component with a domain of its own. "
-        '"client" (an ordinary account) comes in a later release.',
+    srv: bool = Field(
+        default=False,
+        description="Look up the servers of the account's domain in DNS (SRV records). Default for "
+        "a client: true unless host, port or tls is set. Only for a client.",
     )
-    component_domain: Domain = Field(
+    component_domain: Domain | None = Field(
+        default=None,
         examples=["agent.example.com"],
-        description="The agent's own domain, as the server's configuration names it.",
+        description="The agent's own domain, as in the server's configuration. A component needs "
+        "it.",
     )
     component_secret: SecretStr = Field(
-        min_length=1,
+        default=SecretStr(""),
         examples=["${AGENT_SECRET}"],
         description="The secret shared with the server. Keep it out of this file: `${NAME}` is "
-        "read from the environment, or from the file of the same name that ends in .env.",
+        "read from the environment, or from the file of the same name that ends in .env. A "
+        "component needs it.",
+    )
+    jid: Account | None = Field(
+        default=None,
+        examples=["helper@example.com"],
+        description="The address of the account. A client needs it.",
+    )
+    password: SecretStr = Field(
+        default=SecretStr(""),
+        examples=["${AGENT_PASSWORD}"],
+        description="The password of the account. A client needs it.",
+    )
+    resource: str = Field(
+        default="agent",
+        min_length=1,
+        description="Resource that distinguishes this client from others of the same account."
+        " Each process needs a different one. Only for a client.",
     )
     tls: bool = Field(
         default=False,
-        description="Use TLS from the first byte. Needed when the way to the server is not "
-        "private: without it the stanzas travel in the clear.",
+        description="Use TLS from the first byte. A component needs it when the network to the"
+        " server is not private: without TLS the stanzas are not encrypted. A client uses TLS in"
+        " any "
+        "case, by STARTTLS unless this is true.",
     )
     tls_ca: Path | None = Field(
         default=None,
         examples=["/etc/ssl/private-ca.pem"],
-        description="File of PEM certificates to trust instead of the system's. Only with tls.",
+        description="File of PEM certificates to trust instead of the system's. Only with TLS.",
     )
     tls_verify: bool = Field(
         default=True,
@@ -65,7 +87,8 @@ class Server(Section):
         default=None,
         min_length=1,
         examples=["xmpp.example.com"],
-        description="Name to expect in the server's certificate; host unless set. Only with tls.",
+        description="Name to expect in the server's certificate. Default: host, or the domain of "
+        "jid for a client. Only with TLS.",
     )
     connect_timeout_s: Seconds = Field(
         default=10,
@@ -79,7 +102,7 @@ class Server(Section):
     read_timeout_s: Seconds = Field(
         default=90,
         description="Seconds of silence from the server after which a probe is sent: an IQ to the "
-        "agent's own domain, which the server sends back.",
+        "agent's own address, which the server sends back.",
     )
     probe_timeout_s: Seconds = Field(
         default=15,
@@ -87,16 +110,16 @@ class Server(Section):
     )
     reconnect_min_s: Seconds = Field(
         default=1,
-        description="Longest wait in seconds before the first attempt to reconnect. It doubles "
-        "with each failure; each wait is drawn at random up to it.",
+        description="Maximum wait in seconds before the first attempt to reconnect. It doubles "
+        "with each failure; each wait is a random time up to it.",
     )
     reconnect_max_s: Seconds = Field(
         default=60,
-        description="Longest wait in seconds before any attempt to reconnect.",
+        description="Maximum wait in seconds before any attempt to reconnect.",
     )
     drain_s: Seconds = Field(
         default=15,
-        description="Seconds given to work in flight when the service is told to stop.",
+        description="Seconds that running requests may still take when the service stops.",
     )
     max_stanza_bytes: Count = Field(
         default=262144,
@@ -114,6 +137,13 @@ class Server(Section):
         description="Largest number of elements accepted in a stanza.",
     )
 
+    @field_validator("srv")
+    @classmethod
+    def _only_for_a_client(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("mode") == "component":
+            raise refusal('is only for a client: remove it, or set server.mode = "client"')
+        return value
+
     @field_validator("reconnect_max_s")
     @classmethod
     def _in_order(cls, value: float, info: ValidationInfo) -> float:
@@ -121,11 +151,52 @@ class Server(Section):
             raise refusal("must not be smaller than server.reconnect_min_s")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_a_client(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("mode") != "client":
+            return data
+        defaults: dict[str, Any] = {
+            "port": 5223 if str(data.get("tls")).lower() == "true" else 5222
+        }
+        domain = str(data.get("jid", "")).partition("@")[2]
+        if domain:
+            defaults["host"] = domain
+        defaults["srv"] = not data.keys() & {"host", "port", "tls"}
+        return defaults | data
+
+    @field_validator(*_COMPONENT, *_CLIENT)
+    @classmethod
+    def _needed_in_its_mode(cls, value: Any, info: ValidationInfo) -> Any:
+        mode = info.data.get("mode")
+        if mode is None:
+            return value  # the value is already invalid
+        empty = not (value.get_secret_value() if isinstance(value, SecretStr) else value)
+        if (info.field_name in _CLIENT) == (mode == "client"):
+            if empty:
+                raise PydanticCustomError("missing", "is missing")
+        elif not empty:
+            other = "client" if mode == "component" else "component"
+            raise refusal(f'has no effect: set mode = "{other}" or remove it')
+        return value
+
     @field_validator("tls_ca", "tls_server_name", "tls_verify")
     @classmethod
     def _only_with_tls(cls, value: Any, info: ValidationInfo) -> Any:
-        # Somebody who names a certificate believes that it is checked.
+        # A user who names a certificate believes that it is verified.
         unset = value is None or value is True
-        if not unset and info.data.get("tls") is False:
+        if not unset and info.data.get("tls") is False and info.data.get("mode") == "component":
             raise refusal("has no effect while server.tls is false: set tls = true or remove it")
         return value
+
+    @property
+    def address(self) -> str:
+        """The address that the server knows us by: the component's domain, or the account."""
+        found = self.component_domain if self.mode == "component" else self.jid
+        assert found is not None, "checked when the settings were created"
+        return found
+
+    @property
+    def secret(self) -> SecretStr:
+        """The component's secret, or the account's password."""
+        return self.component_secret if self.mode == "component" else self.password

@@ -1,15 +1,25 @@
-"""The sections about which skills are offered beside the shipped ones."""
+"""The sections about skills besides the built-in ones."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
-from component.settings.kinds import Section
+from component.settings.kinds import Account, Section, refusal
+from component.settings.schedules import Zone
+from component.settings.work import AgentName, Priority, Recipients, Silent
 
 
 class Conformance(Section):
-    """The fixtures that a conformance kit calls."""
+    """The fixtures for the conformance kit."""
 
     enabled: bool = Field(
         default=False,
@@ -17,19 +27,94 @@ class Conformance(Section):
     )
 
 
+class SkillScheduleEntry(Section):
+    """Enables the schedule that a skill brings. See docs/proactive.md."""
+
+    skill: str = Field(
+        min_length=1, examples=["report"], description="Name of a skill that brings a schedule."
+    )
+    principal: Account | Literal[""] = Field(
+        default="",
+        examples=["juliet@example.com"],
+        description="Address of the person whose rights the skill has, and who gets the result."
+        " Default: the person that the skill names.",
+    )
+    agent: AgentName = "assistant"
+    when: str = Field(
+        default="",
+        examples=["every monday at 9"],
+        description="When it fires, as in `[[schedule]]`. Default: the time that the skill names.",
+    )
+    zone: Zone = Field(
+        default="",
+        examples=["Europe/Paris"],
+        description="IANA time zone of `when`. Default: that of the skill, or schedules.zone.",
+    )
+    params: dict[str, Any] = Field(
+        default={},
+        examples=[{"topic": "rivers"}],
+        description="Parameters in place of those of the skill, each by itself.",
+    )
+    tell: Recipients = ()
+    silent: Silent = False
+    priority: Priority = "normal"
+
+
+class SkillCredential(Section):
+    """A secret that the service adds to requests of skills that declare it; they never see it."""
+
+    value: SecretStr = Field(
+        examples=["${GITHUB_TOKEN}"], description="The secret. Keep it out of this file."
+    )
+    hosts: tuple[str, ...] = Field(
+        min_length=1,
+        examples=[["api.github.com"]],
+        description="Hosts that it is sent to, whatever a skill asks for.",
+    )
+    header: str = Field(default="Authorization", description="Header that it is sent in.")
+    prefix: str = Field(default="Bearer ", description="Text before it in the header.")
+
+
 class Skills(Section):
-    """Skills of your own. Other keys of this section wait for a later release."""
+    """Your own skills. Other keys of this section are reserved for a later release."""
 
     modules: tuple[str, ...] = Field(
         default=(),
         examples=[["my_skills", "./skills/report.py"]],
         description="Python modules (dotted names) or files whose @skill functions are offered.",
     )
+    directories: tuple[Path, ...] = Field(
+        default=(),
+        examples=[["./skills"]],
+        description="Directories of skills with a manifest (`skill.toml`), each in a directory of"
+        " its own. They are offered when an admin has approved them: `xmpp-agent skills list`.",
+    )
+    auto_approve: Literal["never", "confined", "trusted"] = Field(
+        default="never",
+        description="Approve every version of the skills in `directories` without an admin, for a"
+        " machine on which skills are written: `confined` limits them to the capabilities of their"
+        " manifests, `trusted` runs those in Python inside the service.",
+    )
+    credentials: dict[str, SkillCredential] = Field(
+        default={},
+        description="Credentials by the names that skills declare: `[skills.credentials.NAME]`.",
+    )
+    schedule: tuple[SkillScheduleEntry, ...] = ()
     _later: tuple[str, ...] = PrivateAttr(default=())
+
+    @field_validator("schedule")
+    @classmethod
+    def _schedules_differ(
+        cls, value: tuple[SkillScheduleEntry, ...]
+    ) -> tuple[SkillScheduleEntry, ...]:
+        keys = [(entry.skill, entry.principal) for entry in value]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise refusal(f"enables the schedule of {twice[0]!r} twice for the same person")
+        return value
 
     @property
     def later(self) -> tuple[str, ...]:
-        """Names of the keys in this section that no part of this release reads."""
+        """The keys in this section that this release does not support."""
         return self._later
 
     @model_validator(mode="wrap")

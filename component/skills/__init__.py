@@ -1,12 +1,14 @@
-"""What is offered: declaration, schemas, registry and the executors.
+"""Skills: declaration, schemas, registry and execution.
 
-An author of skills needs `skill` and, at times, the names beside it. Nothing is offered by being
-imported: a registry holds what somebody put there.
+An author of skills needs `skill` and sometimes the names beside it. Importing a skill does not
+offer it: a registry contains the skills that were added to it.
 """
 
+from component.skills.calling import call, call_inline
 from component.skills.context import Context
-from component.skills.declare import Annotations, AnySkill, Skill, skill
+from component.skills.declare import skill
 from component.skills.errors import (
+    CapabilityMissing,
     DeclarationError,
     Denied,
     DuplicateSkillError,
@@ -16,23 +18,30 @@ from component.skills.errors import (
     SkillFailed,
     SkillLoadError,
     SkillTimeout,
+    SkillUnavailable,
     StepFailed,
     UsageError,
 )
 from component.skills.loading import load_module, skills_of
-from component.skills.native import call, call_inline
-from component.skills.outputs import Output, SkillResult
+from component.skills.model_answers import ModelFailed
+from component.skills.outputs import File, Link, Output, SkillResult
 from component.skills.params import prepare
 from component.skills.registry import Registry, View
+from component.skills.schedule import SkillSchedule
+from component.skills.skill import Skill
+from component.skills.spec import Annotations, SkillSpec
 
 __all__ = [
     "Annotations",
-    "AnySkill",
+    "CapabilityMissing",
     "Context",
     "DeclarationError",
     "Denied",
     "DuplicateSkillError",
+    "File",
     "InvalidParam",
+    "Link",
+    "ModelFailed",
     "Output",
     "Registry",
     "SearchError",
@@ -41,7 +50,10 @@ __all__ = [
     "SkillFailed",
     "SkillLoadError",
     "SkillResult",
+    "SkillSchedule",
+    "SkillSpec",
     "SkillTimeout",
+    "SkillUnavailable",
     "StepFailed",
     "UsageError",
     "View",

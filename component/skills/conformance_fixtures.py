@@ -1,7 +1,7 @@
-"""Skills whose behaviour is known beforehand, for the conformance kit to call.
+"""Skills with known behaviour, which the conformance kit calls.
 
-They are offered only where the configuration says so. Together they have every kind of parameter,
-of output, of annotation and of ending that the protocol knows.
+They are offered only if the configuration says so. Together they cover every kind of parameter,
+output, annotation and error of the protocol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from component.skills.declare import skill
 from component.skills.errors import SkillError
 
 if TYPE_CHECKING:
-    from component.skills.declare import AnySkill
+    from component.skills.registry import Registry
+    from component.skills.skill import Skill
 
 _LONGEST_SLEEP = 3600
 _MOST_STEPS = 1000
@@ -25,7 +26,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_KEYS = 10_000
 
 
-# What every JSON implementation can carry (RFC 7493 §2.2).
+# Every JSON implementation supports these integers (RFC 7493 §2.2).
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**53) + 1, le=2**53 - 1)]
 
 
@@ -45,7 +46,7 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """What `conformance.types` understood."""
+    """The decoded parameters of `conformance.types`."""
 
     colour: Colour
     flag: bool
@@ -55,8 +56,8 @@ class Typed(msgspec.Struct, frozen=True):
     point: Point | None
 
 
-def conformance_skills() -> tuple[AnySkill, ...]:
-    """Return the fixtures. What `conformance.count` has counted belongs to this one set of them."""
+def conformance_skills() -> tuple[Skill, ...]:
+    """Return the fixtures. Each set has its own counters for `conformance.count`."""
     counts: dict[str, int] = {}
 
     @skill(name="conformance.count", destructive=False, open_world=False, inline=True)
@@ -178,7 +179,7 @@ def _hidden() -> str:
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What `conformance.ask` asks for."""
+    """The answer to `conformance.ask`."""
 
     colour: Colour
     note: str = ""
@@ -200,7 +201,7 @@ async def _ask(
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What `conformance.say` asks for: one thing, which a text can give."""
+    """The answer to `conformance.say`: one value, which a text can give."""
 
     text: str
 
@@ -242,7 +243,7 @@ async def _steps(
     return keys
 
 
-# In a thread: filling that much memory takes longer than everybody else should wait.
+# In a thread: filling that much memory takes too long for the event loop.
 @skill(name="conformance.big", read_only=True, idempotent=True, open_world=False)
 def _big(bytes: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]) -> str:  # noqa: A002
     """Return a text of so many bytes.
@@ -251,3 +252,31 @@ def _big(bytes: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]) -> str:  # n
         bytes: How many, at most 64 MiB.
     """
     return "x" * bytes
+
+
+@skill(name="conformance.shy", read_only=True, idempotent=True, open_world=False, inline=True)
+def _shy() -> str:
+    """Answer, while it is offered."""
+    return "here"
+
+
+def reveal_fixture(registry: Registry) -> Skill:
+    """Return the skill `conformance.reveal`, which offers `conformance.shy` or withdraws it."""
+
+    @skill(
+        name="conformance.reveal", destructive=False, idempotent=True, open_world=False, inline=True
+    )
+    def reveal(shown: bool) -> str:
+        """Offer the skill `conformance.shy`, or withdraw it.
+
+        Args:
+            shown: Whether to offer it.
+        """
+        there = registry.get(_shy.name) is not None
+        if shown and not there:
+            registry.add(_shy)
+        elif there and not shown:
+            registry.remove(_shy.name)
+        return "shown" if shown else "hidden"
+
+    return reveal

@@ -1,64 +1,121 @@
-"""What a skill may know about the call it serves, and what it may say while it runs."""
+"""The context of a skill's call: what the skill can know and do while it runs."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+
+import anyio
+import msgspec
 
 from component.policy.taint import Taint
+from component.skills.errors import SkillError, UsageError
+from component.skills.model_answers import ModelQuestion, question
 from component.skills.outputs import TEXT
 
 T = TypeVar("T")
 
 Work: TypeAlias = Callable[[str], Awaitable[T]]
-"""What a step does, given its idempotency key."""
+"""The work of a step, called with its idempotency key."""
 
 
 class Parked(BaseException):
-    """The call waits for a person: its function is left, and begins anew with the answer.
+    """The call waits for a person: its function is interrupted, and runs again with the answer.
 
-    No `Exception`, so that `except Exception` in a skill lets it pass. It is never to be caught.
+    It is not an `Exception`, so that `except Exception` in a skill does not catch it. Never catch
+    it.
     """
 
 
+class ChildResult(msgspec.Struct, frozen=True):
+    """The outcome of a child task.
+
+    `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
+    need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
+    raised SkillError, `reason` why another one failed.
+    """
+
+    task: str
+    state: str
+    text: str = ""
+    is_error: bool = False
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether it completed and raised no SkillError."""
+        return self.state == "completed" and not self.is_error
+
+
 class Host(Protocol):
-    """Who runs the call durably: what `Context` hands on. See there for what each does."""
+    """Runs the call durably; `Context` delegates to it and documents its methods."""
 
     @property
     def key(self) -> str:
         """The idempotency key of the whole call."""
 
     async def progress(self, fraction: float, text: str) -> None:
-        """Tell how far the work is."""
+        """Report progress."""
 
     async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        """Show a part of an artifact."""
+        """Publish a part of an artifact."""
 
-    async def step(self, name: str, work: Work[T], type: type[T], *, repeatable: bool) -> T:  # noqa: A002
-        """Do a step once."""
+    async def step(
+        self,
+        name: str,
+        work: Work[T],
+        type: type[T],  # noqa: A002 - it is one
+        *,
+        repeatable: bool,
+        key: str | int | None,
+        input: object,  # noqa: A002 - the name that the author of a skill writes
+    ) -> T:
+        """Run a step once."""
 
-    async def ask(self, question: str, schema: type[T], expires_s: float | None) -> T:
+    async def ask(
+        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
+    ) -> T:
         """Ask the principal."""
+
+    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
+        """Wait for a time."""
+
+    async def start(
+        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
+    ) -> str:
+        """Start a child task."""
+
+    async def wait(
+        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
+    ) -> list[ChildResult]:
+        """Wait for child tasks."""
+
+    async def wait_for_turn(self, turn: str) -> NoReturn:
+        """Leave the skill until a turn has ended."""
+        ...
+
+    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+        """Ask a model."""
 
 
 class Context:
-    """One call, as the skill sees it.
+    """The context of one call, for the skill.
 
-    A skill asks for it by annotating a parameter with this class; it is passed in and is no part
-    of the skill's schema. It belongs to one call and must not be kept after it.
+    A skill requests it by annotating a parameter with this class; it is passed in and is not part
+    of the skill's schema. It belongs to one call and must not be used after it.
 
-    All that is async here can be used in a plain function too:
+    All async methods can also be used in a plain function:
     `anyio.from_thread.run(context.progress, 0.5, "half way")`, and with arguments by name
     `anyio.from_thread.run(functools.partial(context.step, "pay", pay, str, repeatable=True))`.
 
-    `principal` is the bare JID that policy decided on, `sender` the full address the call came
-    from, `skill` the name the skill was called by, `agent` the agent that was asked or that calls
-    it itself: its localpart, or `parent/id` for a sub-agent. `taints` say whose texts
-    that agent's model has been shown, if it is a model that calls, and `trace` joins what is
-    recorded of its turn. `key` is an idempotency key of
-    this call: the same whenever the call is run again after an interruption.
+    `principal` is the bare JID to which the policy applies, `sender` the full address that sent the
+    call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
+    calls it itself: its localpart, or `parent/id` for a sub-agent. `taints` are the sources of the
+    texts that the agent's model has read, if a model calls the skill, and `trace` links the audit
+    events of its turn. `key` is an idempotency key of this call: the same whenever the call is run
+    again after an interruption.
     """
 
     __slots__ = (
@@ -86,10 +143,10 @@ class Context:
         report: Callable[[float, str], Awaitable[None]] | None = None,
         host: Host | None = None,
     ) -> None:
-        """Take who asks for what; `report` passes progress on, and None means nobody listens.
+        """Create a context; `report` receives progress, and None discards it.
 
-        `host` is who runs the call durably, if anybody does: without it steps are just done, and
-        nobody can be asked.
+        `host` runs the call durably; without one steps are simply executed, and nobody can be
+        asked.
         """
         self.principal = principal
         self.sender = sender
@@ -103,10 +160,10 @@ class Context:
         self._deadline: float | None = None
 
     async def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far the work is, from 0 to 1, with a short text for people.
+        """Report progress as a fraction from 0 to 1, with a short text for people.
 
-        Callers of a task are told at most once a second; what comes faster is joined.
-        Raises ValueError when the fraction is not between 0 and 1.
+        Callers of a task get at most one report per second; faster ones are combined. Raises
+        ValueError if the fraction is not between 0 and 1.
         """
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, not {fraction}")
@@ -116,13 +173,13 @@ class Context:
     async def output(
         self, name: str, text: str, media_type: str = TEXT, *, last: bool = False
     ) -> None:
-        """Show the next part of an artifact while it grows; the artifact is its parts in order.
+        """Publish the next part of an artifact while it grows; the artifact is its parts in order.
 
-        `last` says that no more parts follow. The result holds every artifact shown this way, so
-        it need not be returned again. All parts of one artifact have one media type.
+        `last` says that no more parts follow. The result contains every artifact published this
+        way, so it need not be returned again. All parts of one artifact have one media type.
 
         Raises ValueError for a part after the last one, another media type, or more text than one
-        answer can carry.
+        answer can contain.
         """
         if self._host is not None:
             await self._host.output(name, text, media_type, last=last)
@@ -134,52 +191,186 @@ class Context:
         type: type[T],  # noqa: A002 - it is one
         *,
         repeatable: bool = False,
+        key: str | int | None = None,
+        input: object = None,  # noqa: A002 - the name that the author of a skill writes
     ) -> T:
-        """Do `work(key)` once, and return its recorded result, as `type`, ever after.
+        """Run `work(idempotency_key)` once; later calls return its recorded result, as `type`.
 
-        A call that is run again, after an interruption or an answer, passes the steps it has done
-        without doing them. Steps are known by their names; a second use of a name is another step.
-        `key` is an idempotency key that stays the same when the step runs again.
+        A call that is run again, after an interruption or an answer, skips the steps that it has
+        completed. The idempotency key stays the same when the step runs again, and in a retry of
+        the task.
 
-        The beginning of a step is recorded too, unless it is `repeatable` or the skill is: one that
-        was interrupted ends the task with `outcome-unknown` instead of running a second time.
+        A step is identified by its name. Where the skill's steps follow one another, a second use
+        of a name is another step. In branches that run concurrently (a task group) the order means
+        nothing, so a step needs a `key` there, a string or a number that is the same whenever the
+        skill runs again and differs between the branches. `input` is any JSON-encodable value that
+        the step's result depends on: it is compared with the recorded input, and in a branch it can
+        replace the key.
 
-        Raises SkillError as the work raised it, StepFailed when it raised anything else (the cause
-        is there in the first life only), and UsageError in a skill that is neither `durable=True`
-        nor read-only or idempotent.
+        The beginning of a step is recorded too, unless it is `repeatable` or the skill is: a step
+        that was interrupted ends the task with `outcome-unknown` instead of running a second time.
+
+        Raises SkillError as the work raised it; StepFailed when it raised anything else (the cause
+        is available in the first execution only); and UsageError in a skill that is neither
+        `durable=True` nor read-only or idempotent, for a step in a branch that nothing identifies,
+        for a key that is used twice, and for a recorded step that is used with another input.
         """
         if self._host is not None:
-            return await self._host.step(name, work, type, repeatable=repeatable)
+            return await self._host.step(
+                name, work, type, repeatable=repeatable, key=key, input=input
+            )
         return await work(self.key)
 
-    async def ask(self, question: str, schema: type[T], *, expires_s: float | None = None) -> T:
+    async def ask(
+        self,
+        question: str,
+        schema: type[T],
+        *,
+        expires_s: float | None = None,
+        key: str | int | None = None,
+    ) -> T:
         """Ask the principal, and return the answer.
 
         `schema` is a Struct, a dataclass or another type whose JSON Schema is an object; its fields
-        become those of a form. The question lapses after `expires_s` seconds (a day unless the
-        settings say otherwise), and with it the task. Never ask for secrets.
+        become those of a form. The question expires after `expires_s` seconds (a day unless the
+        settings say otherwise), and the task fails with it. `key` identifies a question in a
+        concurrent branch, like that of a step. Never ask for secrets.
 
-        Nothing waits meanwhile: the function is left at this place (by `Parked`, which it must not
-        catch) and begins anew when the answer is there.
+        Nothing runs in the meantime: steps in progress in other branches end and are recorded, the
+        function is interrupted here (by `Parked`, which it must not catch), and it runs again from
+        its beginning when the answer has arrived.
 
         Raises Denied when the principal declines, and UsageError in a skill that is neither
-        `durable=True` nor read-only or idempotent, or where nobody can be asked.
+        `durable=True` nor read-only or idempotent, inside a step, or where nobody can be asked.
         """
         if self._host is not None:
-            return await self._host.ask(question, schema, expires_s)
-        from component.skills.errors import UsageError  # noqa: PLC0415 - nobody else needs it
-
+            return await self._host.ask(question, schema, expires_s, key=key)
         raise UsageError(f"The skill {self.skill} asked a question where nobody can be asked.")
 
+    async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
+        """Wait for a time, up to days, without using an execution, a thread or a timer.
+
+        The function is interrupted here and runs again from its beginning afterwards, as for a
+        question; a restart in the meantime changes nothing. Raises UsageError as `ask` does.
+        """
+        if self._host is not None:
+            await self._host.sleep(seconds, key=key)
+        else:
+            await anyio.sleep(seconds)
+
+    async def start(
+        self,
+        skill: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        delay_s: float = 0.0,
+        key: str | int | None = None,
+    ) -> str:
+        """Start a task that runs `skill` for the same principal, once; return its id.
+
+        The child task does not begin before `delay_s` seconds have passed. It is cancelled if this
+        task ends before it does. `wait` returns its outcome. `key` is used as for a step.
+
+        Raises SkillError if the principal has no such skill, if the parameters are invalid, or if
+        the principal has too many tasks, and UsageError as `step` does.
+        """
+        return await self._durable("start").start(skill, params or {}, delay_s=delay_s, key=key)
+
+    async def wait(
+        self,
+        tasks: Sequence[str],
+        *,
+        on_failure: Literal["return", "raise"] = "raise",
+        key: str | int | None = None,
+    ) -> list[ChildResult]:
+        """Wait until child tasks have ended, and return the outcome of each, in their order.
+
+        Nothing runs in the meantime: the function is interrupted here, and runs again when they
+        have ended. With `on_failure="raise"` it does not wait for the others once one has failed.
+
+        Raises SkillError for a child that did not succeed, with `on_failure="raise"`, and
+        UsageError as `step`.
+        """
+        eager = on_failure == "raise"
+        results = await self._durable("wait").wait(tasks, eager=eager, key=key)
+        if eager:
+            for result in results:
+                if result.is_error:
+                    raise SkillError(f"The child task {result.task} was refused: {result.text}")
+                if result.state in ("failed", "rejected", "cancelled", "unknown"):
+                    raise SkillError(
+                        f"The child task {result.task} is {result.state}: {result.reason}"
+                    )
+        return results
+
+    async def wait_for_turn(self, turn: str) -> NoReturn:
+        """Leave the function at this place, and run it again when a turn of an agent has ended.
+
+        For the skill that runs goals (`component.proactive.goals`). It does not return: if the turn
+        has ended already, the function runs again at once.
+        """
+        await self._durable("wait_for_turn").wait_for_turn(turn)
+
+    @overload
+    async def llm(
+        self, prompt: str, schema: type[T], *, max_tokens: int = 1024, key: str | int | None = None
+    ) -> T: ...
+
+    @overload
+    async def llm(
+        self,
+        prompt: str,
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int = 1024,
+        key: str | int | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def llm(
+        self,
+        prompt: str,
+        schema: type[T] | Mapping[str, Any],
+        *,
+        max_tokens: int = 1024,
+        key: str | int | None = None,
+    ) -> T | dict[str, Any]:
+        """Ask the agent's model, and return its answer as a value.
+
+        `schema` is a Struct, a dataclass or another type whose JSON Schema is an object, or such a
+        schema itself; the answer then is a dict. `max_tokens` bounds the answer. The model sees the
+        prompt and nothing else, and can call no tools.
+
+        The skill must declare the capability `llm`, so policies decide about it as about any other.
+        The call is paid by the budgets of the principal and the agent. It is a step: its answer, or
+        what went wrong, is recorded, and a skill that runs again is given that. The rules of a step
+        hold for `key`. A skill that is neither durable nor read-only or idempotent may ask too; it
+        never runs again.
+
+        Raises ModelFailed, whose `problem` says why there is no answer, and UsageError if the
+        capability is not declared, if the schema is not one of an object, and as `step` does.
+        """
+        asked = question(prompt, schema, max_tokens)
+        if self._host is None:
+            raise UsageError(f"The skill {self.skill} asks a model where there is none.")
+        answer: Any = asked.check(await self._host.llm(asked, key=key))
+        return answer  # type: ignore[no-any-return]  # it has been checked against the schema
+
+    def _durable(self, what: str) -> Host:
+        if self._host is None:
+            raise UsageError(
+                f"The skill {self.skill} uses context.{what} where nothing is durable."
+            )
+        return self._host
+
     def remaining(self) -> float | None:
-        """Return the seconds left before the call is given up (0 when over), None for no limit."""
+        """Return the seconds until the call times out (0 when over), None for no limit."""
         if self._deadline is None:
             return None
         return max(0.0, self._deadline - time.monotonic())
 
     def shorten(self, seconds: float) -> None:
-        """Give the call at most so many seconds from now. For the executor."""
-        # The monotonic clock and not the event loop's: a worker thread has no event loop to ask.
+        """Shorten the time limit of the call to at most `seconds` from now. For the executor."""
+        # The monotonic clock and not the event loop's: a worker thread has no event loop.
         deadline = time.monotonic() + seconds
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline

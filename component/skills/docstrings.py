@@ -1,7 +1,7 @@
-"""What a function's docstring says about it and its parameters.
+"""Reads the description of a function and its parameters from its docstring.
 
-The plain Google style: a description, then sections such as `Args:` with one `name: text` or
-`name (type): text` per parameter, continued on lines that are indented further.
+The plain Google style: a description, then sections such as `Args:` with one `name: text` or `name
+(type): text` per parameter, continued on lines that are indented further.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
-"""What can go wrong with a skill: at its declaration, with its parameters, while it runs.
+"""Errors of skills: in the declaration, in the parameters, and during a call.
 
-Each error is one sentence that may be shown to a caller or an administrator. What came from outside
-(parameter names, values) is cut short and stripped of control characters, so that a sentence can be
-put on the wire and into a log as it stands.
+Each error is one sentence that may be shown to a caller or an administrator. Texts from outside
+(parameter names, values) are truncated and stripped of control characters, so that a sentence can
+be sent and logged unchanged.
 """
 # ruff: noqa: N818 - the names say what happened to the caller, who reads them in a reply.
 
 from __future__ import annotations
+
+from typing import Final
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 300
 
 
 class DeclarationError(TypeError):
-    """A function cannot be a skill as it stands. Raised by `skill`, where it is defined."""
+    """A function cannot be declared as a skill. Raised by `skill`, at the definition."""
 
 
 class SkillLoadError(Exception):
@@ -21,24 +23,26 @@ class SkillLoadError(Exception):
 
 
 class DuplicateSkillError(ValueError):
-    """Two skills have one name. Raised by `Registry.add`."""
+    """Two skills have the same name. Raised by `Registry.add`."""
 
 
 class SearchError(ValueError):
-    """A search has too many words, which is its sender's fault. Raised by `View.search`."""
+    """A search has too many words, which is the requester's mistake. Raised by `View.search`."""
 
 
 class InvalidParam(Exception):
-    """A call's parameters do not fit the skill.
+    """The parameters of a call are invalid.
 
-    Raised by `prepare`, and by a skill itself for what its type hints cannot say.
+    Raised by `prepare`, and by a skill itself for conditions that its type hints cannot express.
 
-    `name` is the parameter, or None where no single one is to blame (the JSON cannot be read).
-    `path` is where inside it, for nested JSON: `point.x`, `items[3]`; the name itself otherwise.
+    `name` is the parameter, or None if there is no single one (the JSON is invalid). `path` is the
+    place inside it, for nested JSON: `point.x`, `items[3]`; the name itself otherwise.
     """
 
     def __init__(self, name: str | None, reason: str, path: str | None = None) -> None:
-        """Take the parameter's name, the reason as an unfinished sentence, and the path."""
+        """Create the error from the parameter's name, the reason as an unfinished sentence, and the
+        path.
+        """
         self.name = None if name is None else printable(name, _LONGEST_NAME)
         self.path = self.name if path is None else printable(path, _LONGEST_NAME)
         self.reason = printable(reason, _LONGEST_REASON)
@@ -46,52 +50,99 @@ class InvalidParam(Exception):
 
 
 class SkillError(Exception):
-    """A skill ran and says no; the message is for its caller. Raised by skills, ends in `call`.
+    """A skill reports an error; the message is for its caller. Raised by skills, handled in `call`.
 
     The call is completed, with the message as its output and `is_error` set.
     """
 
 
 class UsageError(Exception):
-    """A skill used its Context in a way that cannot be kept: a mistake of its author."""
+    """A skill used its Context in a way that is not possible: a mistake of its author."""
 
 
 class StepFailed(Exception):
-    """A step of a skill raised what is no SkillError. It is recorded, and not tried again."""
+    """A step of a skill raised an exception other than SkillError. It is recorded, and the step is
+    not retried.
+    """
 
 
 class Denied(Exception):
-    """Who was asked declined to answer. `reason` is in their own words, if they gave one.
+    """The person who was asked declined to answer. `reason` is in their own words, if they gave
+    one.
 
-    A skill that cannot do without lets it pass: its task then fails with `denied`.
+    A skill that needs the answer does not catch it: its task then fails with `denied`.
     """
 
     def __init__(self, reason: str = "") -> None:
-        """Take the reason."""
+        """Create the error from the reason."""
         self.reason = reason
         super().__init__(reason or "The person asked declined to answer.")
 
 
 class SkillFailed(Exception):
-    """A skill broke: it raised what it should not, or returned what no reply can carry.
+    """A skill broke: it raised an unexpected exception, or returned a value that no reply can
+    contain.
 
-    The text is fit for the caller. The cause, which is not, is in `__cause__` for the log.
+    The text is meant for the caller. The cause, which is not, is in `__cause__` for the log.
+    `reason` is a sentence for the caller, if the skill was stopped for one: a limit of its sandbox.
     """
 
-    def __init__(self, skill: str) -> None:
-        """Take the name of the skill."""
+    def __init__(self, skill: str, reason: str = "") -> None:
+        """Create the error from the name of the skill, and the reason."""
         self.skill = skill
-        super().__init__(f"The skill {skill} failed for a reason of its own; its log has more.")
+        self.reason = printable(reason, _LONGEST_REASON)
+        super().__init__(
+            f"The skill {skill} failed: {self.reason}"
+            if reason
+            else f"The skill {skill} failed because of an internal error; see its log."
+        )
+
+
+class SkillUnavailable(Exception):
+    """Something that the skill needs (a server, a process, a worker) failed or cannot be reached.
+
+    The text is meant for the caller. `begun` says that the skill may have had an effect.
+    """
+
+    def __init__(self, reason: str, *, begun: bool = True) -> None:
+        """Create the error from the reason, a sentence."""
+        self.begun = begun
+        super().__init__(printable(reason, _LONGEST_REASON))
+
+
+class CapabilityMissing(Exception):
+    """A skill tried to use what its manifest does not declare, or what nobody has approved.
+
+    `capability` is the missing one.
+    """
+
+    def __init__(self, skill: str, capability: str) -> None:
+        """Create the error from the names of the skill and of the capability."""
+        self.skill = skill
+        self.capability = printable(capability, _LONGEST_NAME)
+        super().__init__(
+            f"The skill {skill} was stopped: it lacks the capability {self.capability}."
+        )
 
 
 class SkillTimeout(Exception):
     """A skill did not finish in its time."""
 
     def __init__(self, skill: str, seconds: float) -> None:
-        """Take the name of the skill and the seconds it had."""
+        """Create the error from the name of the skill and its time limit in seconds."""
         self.skill = skill
         self.seconds = seconds
         super().__init__(f"The skill {skill} did not finish within {seconds:g} seconds.")
+
+
+CALL_ERRORS: Final = (
+    InvalidParam,
+    SkillFailed,
+    SkillTimeout,
+    SkillUnavailable,
+    CapabilityMissing,
+)
+"""The errors that a call of a skill raises."""
 
 
 def printable(text: str, longest: int) -> str:

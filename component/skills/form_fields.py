@@ -1,6 +1,6 @@
-"""A field of a form: the texts that say a value in it, and the value that its texts say.
+"""Fields of a form: converts a value to the texts of a field, and back.
 
-Which field a property of a JSON Schema gets is in `schema_properties`.
+`schema_properties` decides which field a property of a JSON Schema gets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from xep.binding.escaping import without_forbidden
 from xep.binding.json_bounds import MOST_VALUES, checked_json
 
 Schema = Mapping[str, Any]
-Kind = Literal["boolean", "choice", "choices", "integer", "number", "text", "lines", "json"]
-"""How a value is written: `choices` and `lines` are arrays, `json` is what no other can say."""
+FieldKind = Literal["boolean", "choice", "choices", "integer", "number", "text", "lines", "json"]
+"""How a value is written: `choices` and `lines` are arrays, `json` is any value that no other kind
+can express.
+"""
 
 ABSENT: Final = msgspec.UNSET
-"""Of a property that was not given."""
+"""The value of a property that was not given."""
 
 NEWLINE: Final = re.compile("\r\n|\r|\n")
 _SPACE = " \t\r\n"
@@ -44,14 +46,14 @@ class Choice(msgspec.Struct, frozen=True):
 class Property(msgspec.Struct, frozen=True, kw_only=True):
     """One property of a schema as a field.
 
-    `item` is the kind of each item of `lines`. `datatype`, `least` and `greatest` are what XEP-0122
-    says of a value or an item, in its spelling. `several_lines` is of a text that may have them.
-    `default` is ABSENT where there is none.
+    `item` is the kind of each item of `lines`. `datatype`, `least` and `greatest` are the
+    validation of a value or an item, as written in XEP-0122. `several_lines` is for a text that may
+    have line feeds. `default` is ABSENT if there is none.
     """
 
     name: str
-    kind: Kind
-    item: Kind = "text"
+    kind: FieldKind
+    item: FieldKind = "text"
     required: bool = False
     nullable: bool = False
     choices: tuple[Choice, ...] = ()
@@ -64,7 +66,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = ABSENT
 
     def texts(self, value: Any) -> tuple[str, ...] | None:
-        """The texts that say a value in this field; None if it cannot be said here."""
+        """Return the texts of a value in this field; None if the field cannot express it."""
         if value is None:
             return () if self.nullable else None
         if self.kind == "json":
@@ -82,10 +84,10 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(NEWLINE.split(text)) if self.kind == "text" else (text,)
 
     def read(self, texts: Sequence[str]) -> Any:
-        """The value that the texts of this field say; ABSENT if they say nothing.
+        """Return the value of the texts of this field; ABSENT if they give none.
 
-        A field that was shown with a default and comes back empty was emptied on purpose: that is
-        null, no items or no text, whichever the property can have.
+        A field that was shown with a default and is returned empty was emptied on purpose: that is
+        null, no items or no text, whichever the property allows.
 
         Raises ValueError with the reason, an unfinished sentence.
         """
@@ -113,9 +115,10 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def shown_default(self) -> tuple[str, ...]:
-        """The texts that the field of an empty form has; none for a default that no form can show.
+        """Return the texts of the field in an empty form; none for a default that a form cannot
+        show.
 
-        Who leaves such a field empty gets the default all the same.
+        The default applies even if such a field is left empty.
         """
         texts = None if self.default is ABSENT else self.texts(self.default)
         if texts is None or any(text != without_forbidden(text) for text in texts):
@@ -130,7 +133,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
             if self.kind in ("lines", "choices"):
                 return []
             if self.kind == "boolean" and self.required:
-                return False  # what an empty one means (XEP-0004 §3.3)
+                return False  # the meaning of an empty one (XEP-0004 §3.3)
             if self.required:
                 raise ValueError("is required")
             if self.kind == "text":
@@ -138,7 +141,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         return ABSENT
 
     def _text(self, value: Any) -> str | None:
-        """The text of a scalar, or of an item of an array."""
+        """Return the text of a scalar, or of an item of an array."""
         if self.choices:
             said = identity(value)
             return next((each.text for each in self.choices if identity(each.value) == said), None)
@@ -155,7 +158,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
             return repr(value)
         return None
 
-    def _scalar(self, kind: Kind, text: str) -> Any:
+    def _scalar(self, kind: FieldKind, text: str) -> Any:
         if kind == "text":
             return text
         try:
@@ -183,15 +186,15 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digits(value: float | None) -> str | None:
-    """A number in digits; None if there is none, or it has too many."""
+    """Return a number in digits; None for None, or if there are too many."""
     try:
         return None if value is None else repr(value)
     except ValueError:
-        return None  # Python writes no integer of more than 4300 digits
+        return None  # Python converts no integer of more than 4300 digits
 
 
 def identity(value: object) -> tuple[bool, bool, object]:
-    """What tells JSON values apart: true is not 1, and 1 is 1.0."""
+    """Return a key that distinguishes JSON values: true is not 1, and 1 is 1.0."""
     return isinstance(value, bool), isinstance(value, str), value
 
 

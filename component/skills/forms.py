@@ -1,8 +1,8 @@
-"""Forms from JSON Schemas, and JSON from forms that were filled in.
+"""Converts JSON Schemas to forms, and submitted forms to JSON.
 
-The specification's "Forms from Schemas" (FAC-008, FAC-009): a field per property, with the
-validation of XEP-0122 where a client can do some. What comes back is judged here, whatever a client
-has checked: `values_of` finds every field that does not fit, and why.
+The specification's "Forms from Schemas" (FAC-008, FAC-009): a field per property, with XEP-0122
+validation where a client can validate. A submitted form is validated here, regardless of the
+client: `values_of` finds every invalid field, and why.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ from typing import Any
 
 import msgspec
 
-from component.skills.errors import printable
+from component.skills.errors import DeclarationError, printable
 from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema
 from component.skills.schema_properties import properties_of
-from component.skills.validation import validator_class
+from component.skills.validation import SchemaValidator, written
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
 from xep.form_validation import Range, Validate
 
-MOST_EXPLAINED = 500
-"""Values that are held against a JSON Schema in pure Python: up to about ten milliseconds."""
 _LONGEST_REASON = 300
 _NOTHING: Mapping[str, Any] = {}
 
 
 class InvalidForm(ValueError):  # noqa: N818 - says what is wrong, as those of the room do
-    """A form that was filled in does not fit its schema.
+    """A submitted form does not match its schema.
 
-    `reasons` has an unfinished sentence for each field that is to blame, in their order.
+    `reasons` has an unfinished sentence for each invalid field, in their order.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        """Take the reasons, by the name of the field."""
+        """Create the error from the reasons, by the name of the field."""
         self.reasons = reasons
         said = [f"{printable(name, 100)}: {reason}" for name, reason in reasons.items()]
         super().__init__("; ".join(said))
@@ -50,20 +48,20 @@ def form_of(
     given: Form | None = None,
     errors: Mapping[str, str] = _NOTHING,
 ) -> Form:
-    """The form that asks for what a schema describes.
+    """Return the form for a schema.
 
     Args:
         schema: a JSON Schema of type object.
-        form_type: what the form is about (XEP-0068); None for a form without it.
+        form_type: the FORM_TYPE (XEP-0068); None for a form without it.
         title: of the form.
-        instructions: for the one who fills it in, an element per line.
+        instructions: for the person who fills it in, an element per line.
         values: JSON values that the fields show instead of the schema's defaults.
-        given: a form that was filled in, whose texts the fields show instead, as they came.
-        errors: reasons for which it is asked for again, by field: each stands in the field's desc.
+        given: a submitted form, whose texts the fields show instead, unchanged.
+        errors: reasons why it is shown again, by field: each is in the field's desc.
 
     Raises:
         ValueError: a property is called FORM_TYPE.
-        TypeError: `schema` is no JSON object.
+        TypeError: `schema` is not a JSON object.
     """
     properties = properties_of(_read(schema))
     fields = [] if form_type is None else [form_type_field(form_type)]
@@ -83,18 +81,17 @@ def form_of(
 def values_of(
     form: Form, schema: Schema | msgspec.Raw, form_type: str | None = None
 ) -> msgspec.Raw:
-    """The JSON object that a filled-in form says, held against the schema it was made of.
+    """Return the JSON object of a submitted form, validated against the schema that it was made
+    from.
 
-    A field that is optional and empty is left out, so that the default counts, unless the form
-    showed a default in it: then it was emptied on purpose, which is null, no items or no text.
-    Fields that the schema does not know are ignored. Of more than `MOST_EXPLAINED` values only the
-    types of fields are judged here: what takes the values finds what is wrong with them. FORM_TYPE
-    may be missing, but not be another one than `form_type`.
+    An optional field that is empty is left out, so that the default applies, unless the form showed
+    a default in it: then it was emptied on purpose, which is null, no items or no text. Unknown
+    fields are ignored. FORM_TYPE may be missing, but must not differ from `form_type`.
 
     Raises:
-        InvalidForm: some fields do not fit; all of them are named.
+        InvalidForm: some fields are invalid; all of them are named.
         ValueError: a property is called FORM_TYPE.
-        TypeError: `schema` is no JSON object.
+        TypeError: `schema` is not a JSON object.
     """
     declared = _read(schema)
     given: dict[str, Field] = {}
@@ -118,20 +115,10 @@ def values_of(
             values[each.name] = value
     known = {each.name for each in properties_of(declared)} | {FORM_TYPE}
     reasons = {name: reason for name, reason in reasons.items() if name in known}
-    if number_of_values(values) <= MOST_EXPLAINED:
-        reasons |= _misfits(declared, values)
+    reasons |= _misfits(declared, values)
     if reasons:
         raise InvalidForm(reasons)
     return msgspec.Raw(msgspec.json.encode(values))
-
-
-def number_of_values(value: Any) -> int:
-    """How many JSON values there are in one, itself included."""
-    if not isinstance(value, list | dict):
-        return 1
-    items = value.values() if isinstance(value, dict) else value
-    nested = [number_of_values(item) - 1 for item in items if isinstance(item, list | dict)]
-    return 1 + len(items) + sum(nested)
 
 
 def _read(schema: Schema | msgspec.Raw) -> Schema:
@@ -151,47 +138,28 @@ def _value(declared: Property, field: Field | None) -> Any:
         return ABSENT
     whole = "".join(field.values)
     if whole != without_forbidden(whole):
-        raise ValueError("holds a character that no text can have")
+        raise ValueError("contains a character that texts cannot contain")
     return declared.read(field.values)
 
 
 def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
-    """Why values do not fit their properties, those that do not; required ones are seen before."""
-    # Nobody pays for it who is never sent a form.
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
+    """Return the errors of values by property; missing required ones are found earlier."""
     found: dict[str, str] = {}
-    if not _is_readable(msgspec.json.encode(schema)):
-        return found  # nothing can be held against it
-    validator = validator_class()({**schema, "required": []})
-    for name, value in values.items():
-        try:
-            errors = [error for error in validator.iter_errors({name: value}) if error.path]
-            worst = best_match(errors)
-        except RecursionError:
-            found[name] = "is nested too deeply"
-            continue
-        except Unresolvable:
-            continue  # it refers to what is not there
-        if worst is not None:
-            where = worst.json_path.removeprefix(f"$.{name}").removeprefix(".")
-            reason = f"{where}: {worst.message}" if where else worst.message
-            found[name] = printable(reason, _LONGEST_REASON)
+    validator = _validator(msgspec.json.encode(schema))
+    for wrong in () if validator is None else validator.mismatches(dict(values)):
+        if wrong.path and wrong.member is not None and wrong.member not in found:
+            where = written(wrong.path[1:])
+            found[wrong.member] = f"{where}: {wrong.reason}" if where else wrong.reason
     return found
 
 
 @lru_cache(128)
-def _is_readable(schema: bytes) -> bool:
-    """Whether a JSON Schema is one. Remembered: to look takes 40 times as long as to validate."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.exceptions import SchemaError  # noqa: PLC0415
-
+def _validator(schema: bytes) -> SchemaValidator | None:
+    """Return what validates against a schema; None if the schema cannot be applied."""
     try:
-        Draft202012Validator.check_schema(msgspec.json.decode(schema))
-    except SchemaError:
-        return False
-    return True
+        return SchemaValidator({**msgspec.json.decode(schema), "required": []})
+    except DeclarationError:
+        return None
 
 
 def _field(

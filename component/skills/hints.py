@@ -1,8 +1,8 @@
-"""Type hints that msgspec must never be shown.
+"""Finds type hints that msgspec must never inspect.
 
-msgspec 0.22 and before corrupt the process's memory, without an error, when they look at a union
+msgspec 0.22 and earlier corrupt the process's memory, without an error, when they inspect a union
 that joins a constrained type with an array or an object (`Annotated[str, Meta(pattern="…")] |
-list[int]`). So this is found with `typing` alone, before msgspec sees the hint.
+list[int]`). So this is checked with `typing` alone, before msgspec sees the hint.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _CONSTRAINTS = (
 
 
 def constrained_union(hint: Any) -> Any | None:
-    """Return a union of several types besides None with a constraint in it, None if there is none.
+    """Return a union of several types besides None that contains a constraint, None if there is
+    none.
 
-    What the hint is made of is looked through as well: items, and the fields of classes.
+    The parts of the hint are inspected as well: items, and the fields of classes.
     """
     return _search(hint, set())
 
 
 def _search(hint: Any, seen: set[Any]) -> Any | None:
-    hint = getattr(hint, "__supertype__", hint)  # a NewType is what it stands for
+    hint = getattr(hint, "__supertype__", hint)  # a NewType stands for another type
     if typing.get_origin(hint) in {typing.Union, types.UnionType, typing.Annotated}:
         several = [member for member in _members(hint) if member is not type(None)]
         if len(several) > 1 and _constrained(hint):
@@ -36,7 +37,7 @@ def _search(hint: Any, seen: set[Any]) -> Any | None:
     parts: list[Any] = [
         part for part in typing.get_args(hint) if not isinstance(part, msgspec.Meta)
     ]
-    # The class itself, or the one that a generic alias is of.
+    # The class itself, or that of a generic alias.
     described = typing.get_origin(hint) or hint
     if _has_fields(described) and described not in seen:
         seen.add(described)
@@ -59,7 +60,7 @@ def _members(hint: Any) -> list[Any]:
 
 
 def _constrained(hint: Any) -> bool:
-    """Whether a constraint stands on a union or on one of its members."""
+    """Return whether a union or one of its members has a constraint."""
     hint = getattr(hint, "__supertype__", hint)
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:

@@ -1,4 +1,4 @@
-"""Finding skills in modules: by name or path, and explicitly. Importing alone offers nothing."""
+"""Finds skills in modules, by name or path. Importing a module alone offers nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from component.skills.declare import AnySkill, Skill
+from component.skills.declare import FunctionSkill
 from component.skills.errors import SkillLoadError
+from component.skills.skill import Skill
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,9 +22,9 @@ _FILE = "skill_file_"
 def load_module(where: str | Path) -> ModuleType:
     """Import a module by its dotted name, or from a `.py` file.
 
-    A file is loaded once under a name of its own, so that it can be called anything.
+    A file is loaded once under a unique module name, so that it can have any name.
 
-    Raises SkillLoadError when there is no such module or when its own code fails.
+    Raises SkillLoadError when the module does not exist or its own code fails.
     """
     text = str(where)
     if isinstance(where, Path) or text.endswith(".py") or "/" in text:
@@ -41,25 +42,38 @@ def load_module(where: str | Path) -> ModuleType:
         raise _failed(f"module {text}", exc) from exc
 
 
-def skills_of(module: ModuleType) -> tuple[AnySkill, ...]:
+def skills_of(module: ModuleType) -> tuple[Skill, ...]:
     """Return the skills that a module or its submodules declare and that it names, in its order.
 
-    What it merely imported from elsewhere is not its own to offer. Raises SkillLoadError when there
-    are none, which is always a mistake.
+    Skills that it imported from elsewhere are not included. Raises SkillLoadError when there are
+    none, which is always a mistake.
     """
     own = module.__name__
-    found: dict[int, AnySkill] = {}
+    found: dict[int, Skill] = {}
     for value in vars(module).values():
-        if isinstance(value, Skill):
+        if isinstance(value, FunctionSkill):
             home = value.function.__module__
             if home == own or home.startswith(f"{own}."):
                 found[id(value)] = value
     if not found:
         raise SkillLoadError(
-            f"{_told(module)} declares no skills: decorate its functions with @skill from "
-            f"component.skills, at the top level of the module."
+            f"{_module_text(module)} declares no skills: decorate its functions with @skill from "
+            f"xmpp_agent, at the top level of the module."
         )
     return tuple(found.values())
+
+
+def skill_named(module: ModuleType, name: str) -> FunctionSkill[Any, Any]:
+    """Return the skill of a module that a manifest names. Raises SkillLoadError."""
+    found = [each for each in skills_of(module) if isinstance(each, FunctionSkill)]
+    for each in found:
+        if each.name == name:
+            return each
+    names = ", ".join(each.name for each in found)
+    raise SkillLoadError(
+        f"{_module_text(module)} declares no skill called {name}, but {names}: call one of them"
+        " like the manifest."
+    )
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -72,9 +86,9 @@ def _load_file(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SkillLoadError(f"{path} is no Python file: its name must end in .py.")
+        raise SkillLoadError(f"{path} is not a Python file: its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
-    # Type hints are resolved through sys.modules, so it must stand there while its code runs.
+    # Type hints are resolved through sys.modules, so the module must be there while its code runs.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -86,7 +100,7 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
-def _told(module: ModuleType) -> str:
+def _module_text(module: ModuleType) -> str:
     file = module.__name__.startswith(_FILE)
     return f"The file {module.__file__}" if file else f"The module {module.__name__}"
 

@@ -1,8 +1,8 @@
-"""What a call gives back: named outputs of a media type, text and JSON inline."""
+"""The results of calls: parts, which are texts, JSON, files and links."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -16,11 +16,11 @@ JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
 
-class Output(msgspec.Struct, frozen=True, gc=False):
-    """One output: its text, its media type, and a name where there are several.
+class Output(msgspec.Struct, frozen=True, gc=False, tag="text"):
+    """One output: its text, its media type, and a name if there are several.
 
-    The text and the name hold nothing that XML cannot carry: a character that it cannot carry
-    becomes an escape in JSON and U+FFFD elsewhere. So callers, models and files get the same text.
+    The text and the name contain only characters that XML allows: any other character becomes an
+    escape in JSON and U+FFFD elsewhere. So callers, models and files get the same text.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Make the text and the name fit."""
+        """Replace characters that XML does not allow."""
         if not self.text.isprintable():
             fit = json_without_forbidden if _is_json(self.media_type) else without_forbidden
             force_setattr(self, "text", fit(self.text))
@@ -36,31 +36,62 @@ class Output(msgspec.Struct, frozen=True, gc=False):
             force_setattr(self, "name", without_forbidden(self.name))
 
 
-class SkillResult(msgspec.Struct, frozen=True, gc=False):
-    """A completed call. `is_error` says that the skill ran and said no; `duration` is in seconds.
-
-    A skill may return one itself; its duration is then measured all the same. `taints` are whose
-    texts this very result can hold, those of everything that was read for it; `()` is nobody's, and
-    None whatever the skill declares, which is the most that there may be.
+class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
+    """A file that a skill returns, such as an image: its bytes, its media type (RFC 6838), and a
+    name if it has one.
     """
 
-    outputs: tuple[Output, ...]
+    data: bytes
+    media_type: str
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Replace characters that XML does not allow."""
+        _make_sendable(self)
+
+
+class Link(msgspec.Struct, frozen=True, gc=False, tag="link"):
+    """A file or page elsewhere: its URL, and the media type and the name if they are known."""
+
+    url: str
+    media_type: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Replace characters that XML does not allow."""
+        _make_sendable(self)
+
+
+Part: TypeAlias = Output | File | Link
+
+
+class SkillResult(msgspec.Struct, frozen=True, gc=False):
+    """A completed call: the parts of its result in `outputs`.
+
+    `is_error` says that the skill reported an error; `duration` is in seconds.
+
+    A skill may return one itself; its duration is still measured. `taints` are the possible authors
+    of this result; `()` means nobody, and None means those that the skill declares, which is the
+    maximum.
+    """
+
+    outputs: tuple[Part, ...]
     is_error: bool = False
     duration: float = 0.0
     taints: tuple[Taint, ...] | None = None
 
 
 def result_of(value: Any, duration: float) -> SkillResult:
-    """Turn what a skill returned into a result.
+    """Convert what a skill returned to a result.
 
-    str is text; Output, a tuple or list of Outputs, and SkillResult stand as they are; None is no
-    output at all; everything else is written as JSON (a float without a value, NaN or infinite,
-    becomes null: JSON has none).
+    str is text; an Output, a File, a Link, a tuple or list of these, and a SkillResult are used
+    unchanged; None is no output; everything else is encoded as JSON (NaN and infinite floats become
+    null, because JSON has none).
 
-    A character that XML cannot carry does not make a result impossible; see `Output`.
+    A character that XML does not allow does not make a result invalid; see `Output`.
 
-    Raises TypeError or ValueError when JSON cannot carry the value. Bytes are refused: what goes
-    inline is text and JSON, and what is larger or binary goes by reference.
+    Raises TypeError or ValueError when JSON cannot express the value. Bytes are refused, because
+    their media type is not known: a File has one.
     """
     if type(value) is str:
         return SkillResult((Output(value),), False, duration)
@@ -68,20 +99,26 @@ def result_of(value: Any, duration: float) -> SkillResult:
         return SkillResult((), False, duration)
     if isinstance(value, SkillResult):
         return SkillResult(value.outputs, value.is_error, duration, value.taints)
-    if isinstance(value, Output):
+    if isinstance(value, Part):
         return SkillResult((value,), False, duration)
-    if isinstance(value, tuple | list) and value and all(isinstance(v, Output) for v in value):
+    if isinstance(value, tuple | list) and value and all(isinstance(v, Part) for v in value):
         return SkillResult(tuple(value), False, duration)
     if isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(
-            "a skill returned bytes, which do not go inline: return text, a value for JSON, or "
-            "an Output holding encoded text under its media type"
+            "a skill returned bytes without a media type: return a File, text, or a value for JSON"
         )
     try:
         text = _json_of(value)
     except RecursionError as exc:
         raise ValueError("a skill returned a value nested too deeply for JSON") from exc
     return SkillResult((Output(text, JSON),), False, duration)
+
+
+def _make_sendable(part: File | Link) -> None:
+    for name in part.__struct_fields__:
+        text = getattr(part, name)
+        if isinstance(text, str) and not text.isprintable():
+            force_setattr(part, name, without_forbidden(text))
 
 
 def _is_json(media_type: str) -> bool:
@@ -91,12 +128,12 @@ def _is_json(media_type: str) -> bool:
 def _json_of(value: Any) -> str:
     try:
         return _encode(value).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no form for
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot encode
         return _encode(_fit(msgspec.to_builtins(value, str_keys=True))).decode()
 
 
 def _fit(value: Any) -> Any:
-    """A JSON value whose texts XML can carry."""
+    """Return a JSON value whose texts contain only characters that XML allows."""
     if isinstance(value, str):
         return without_forbidden(value)
     if isinstance(value, dict):

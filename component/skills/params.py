@@ -1,9 +1,9 @@
-"""From what a caller sent to validated arguments: named texts, and a JSON object beside them."""
+"""Converts the parameters of a caller to validated arguments: named texts, and a JSON object."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -12,8 +12,9 @@ from component.skills.errors import InvalidParam
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from component.skills.declare import AnySkill
+    from component.skills.inputs import Arguments
     from component.skills.readers import Reader
+    from component.skills.skill import Skill
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -35,52 +36,57 @@ _GOT = re.compile(r", got `[^`]*`")
 
 
 def prepare(
-    skill: AnySkill,
+    skill: Skill,
     texts: Iterable[tuple[str, str]] = (),
     json: bytes | str | None = None,
-) -> msgspec.Struct:
-    """Return a skill's arguments, an instance of its `inputs.struct`.
+) -> Arguments:
+    """Return a skill's arguments, of the type `inputs.type`.
 
-    `texts` are (name, text) pairs in the order they came, a repeated name making an array; `json`
-    is one JSON object for what text cannot say.
+    `texts` are (name, text) pairs in their order, a repeated name makes an array; `json` is one
+    JSON object for values that text cannot express.
 
-    Raises InvalidParam and nothing else, whatever the caller sent.
+    Raises only InvalidParam, whatever the caller sent.
     """
-    texts = list(texts)
+    texts, inputs = list(texts), skill.inputs
+    if inputs.complete is not None:
+        values = _collected(inputs.readers, texts, json, closed=False)
+        return inputs.complete(values)
     if json is not None and not texts:
         try:
-            return msgspec.json.decode(json, type=skill.inputs.struct)
+            decoded: Arguments = msgspec.json.decode(json, type=inputs.type)
         except Exception:  # noqa: BLE001, S110 - it is said below what is wrong
             pass
-    return fill(skill.inputs.struct, skill.inputs.readers, texts, json)
+        else:
+            return decoded
+    filled: msgspec.Struct = fill(inputs.type, inputs.readers, texts, json)
+    return filled
 
 
-class Text(Protocol):
+class TextParam(msgspec.Struct, frozen=True, gc=False):
     """A parameter as a caller sent it: its name and its text."""
 
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    @property
-    def text(self) -> str:
-        """The text."""
+    name: str
+    text: str
 
 
-def prepare_texts(skill: AnySkill, params: Iterable[Text]) -> msgspec.Struct:
-    """As `prepare`, for parameters that are all text: nearly always that text is the value."""
+def prepare_texts(skill: Skill, params: Iterable[TextParam]) -> Arguments:
+    """Do the same as `prepare` for parameters that are all text: nearly always the text is the
+    value.
+    """
     inputs = skill.inputs
     values: dict[str, str] = {}
     for param in params:
         name = param.name
-        if name in values or name not in inputs.verbatim:
+        if name in values or name not in inputs.verbatim or inputs.complete is not None:
             break
         values[name] = param.text
     else:
         try:
-            return _convert(values, inputs.struct)
+            converted: Arguments = _convert(values, inputs.type)
         except Exception:  # noqa: BLE001, S110 - it is said below what is wrong
             pass
+        else:
+            return converted
     return prepare(skill, [(param.name, param.text) for param in params])
 
 
@@ -90,7 +96,26 @@ def fill(
     texts: Iterable[tuple[str, str]] = (),
     json: bytes | str | None = None,
 ) -> S:
-    """Return an instance of `struct`, whose fields `readers` read; otherwise as `prepare`."""
+    """Return an instance of `struct`, whose fields `readers` read; otherwise like `prepare`."""
+    values = _collected(readers, texts, json, closed=True)
+    try:
+        return _convert(values, struct)
+    except msgspec.ValidationError as exc:
+        raise _explained(str(exc), readers) from None
+    except Exception as exc:
+        # A set of unhashable values, an integer beyond every float, a check of the skill's own
+        # types that raises: still the caller's mistake.
+        raise InvalidParam(None, "the parameters do not fit the skill's types") from exc
+
+
+def _collected(
+    readers: Mapping[str, Reader],
+    texts: Iterable[tuple[str, str]],
+    json: bytes | str | None,
+    *,
+    closed: bool,
+) -> dict[str, Any]:
+    """Return the values of texts and JSON together; with `closed` each name must have a reader."""
     values: dict[str, Any] = {}
     arrays: dict[str, list[str]] = {}
     name = ""
@@ -110,26 +135,21 @@ def fill(
     except ValueError as exc:
         raise InvalidParam(name, str(exc)) from None
     if json is not None:
-        _add_json(values, json, readers)
-    try:
-        return _convert(values, struct)
-    except msgspec.ValidationError as exc:
-        raise _explained(str(exc), readers) from None
-    except Exception as exc:
-        # A set of what cannot be hashed, an integer beyond every float, a check of the skill's own
-        # types that raises: the caller's value all the same.
-        raise InvalidParam(None, "the parameters do not fit the skill's types") from exc
+        _add_json(values, json, readers, closed=closed)
+    return values
 
 
-def _add_json(values: dict[str, Any], json: bytes | str, readers: Mapping[str, Reader]) -> None:
+def _add_json(
+    values: dict[str, Any], json: bytes | str, readers: Mapping[str, Reader], *, closed: bool
+) -> None:
     try:
         decoded = msgspec.json.decode(json)
     except (ValueError, RecursionError) as exc:
         raise InvalidParam(None, f"the JSON parameters cannot be read: {exc}") from None
     if not isinstance(decoded, dict):
-        raise InvalidParam(None, "the JSON parameters are no JSON object")
+        raise InvalidParam(None, "the JSON parameters are not a JSON object")
     for name, value in decoded.items():
-        if name not in readers:
+        if closed and name not in readers:
             raise InvalidParam(name, "no such parameter")
         if name in values:
             raise InvalidParam(name, "was given both as text and in JSON")
@@ -137,8 +157,8 @@ def _add_json(values: dict[str, Any], json: bytes | str, readers: Mapping[str, R
 
 
 def _explained(message: str, readers: Mapping[str, Reader]) -> InvalidParam:
-    """Turn msgspec's "Expected `int`, got `str` - at `$.a.b`" into a parameter and a reason."""
-    # The place is always last, so a caller's own text in the message cannot pose as one.
+    """Convert msgspec's "Expected `int`, got `str` - at `$.a.b`" to a parameter and a reason."""
+    # The path is always last, so a caller's own text in the message cannot pose as one.
     said, at, place = message.rpartition(" - at `")
     if not at:
         said, place = message, "$"

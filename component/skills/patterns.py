@@ -1,14 +1,14 @@
-"""Patterns of parameters that cannot hold up the event loop, whatever text a caller sends.
+"""Checks that patterns of parameters cannot block the event loop, whatever text a caller sends.
 
 Python's `re` tries one way of matching after the other. A pattern that can match a text in many
 ways, such as `(a+)+$`, takes exponential time to find out that none works (ReDoS). So a pattern is
-looked at when a skill is declared, and has to be one of two kinds:
+analysed when a skill is declared, and must be one of two kinds:
 
-- At each character there is at most one way to go on (a strongly deterministic expression, as in
-  Brüggemann-Klein and Wood, "One-Unambiguous Regular Languages", 1998, where one way means one in
-  the syntax as well). The time is linear in the length of the text.
+- At each character there is at most one way to continue (a strongly deterministic expression, as
+  in Brüggemann-Klein and Wood, "One-Unambiguous Regular Languages", 1998, where one way means one
+  in the syntax as well). The time is linear in the length of the text.
 - Each repetition is of that kind by itself. Then only the places where one repetition ends and the
-  next begins are open, and the time is a power of the length, which `max_length` has to bound.
+  next begins are ambiguous, and the time is a power of the length, which `max_length` must limit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import Any, Final
 
 _MOST_STEPS: Final = 1_000_000
 _MOST_CHARACTERS: Final = 262_144
-"""What a text can have: `server.max_stanza_bytes`, by default."""
+"""The maximum number of characters of a text: `server.max_stanza_bytes`, by default."""
 _MOST_PLACES: Final = 200
-"""Places for a character in a pattern; to compare each with each must not take long."""
+"""The maximum number of character positions in a pattern; all pairs are compared, which must not
+take long.
+"""
 _MOST_COPIED: Final = 40
-"""Places up to which a repetition with a bound is written out."""
+"""The maximum number of positions up to which a counted repetition is expanded."""
 _SAMPLES: Final = [chr(code) for code in range(128)] + [
     "é",
     "É",
@@ -43,11 +45,13 @@ _WHY: Final = (
 
 
 class _UnfitError(Exception):
-    """The pattern is not understood here, or is too ambiguous; the message says why."""
+    """The pattern is not supported, or is too ambiguous; the message says why."""
 
 
 class _Part:
-    """A part of a pattern: the places where it can begin and end, and whether it can be empty."""
+    """A part of a pattern: the positions where it can begin and end, and whether it can
+    be empty.
+    """
 
     __slots__ = ("empty", "first", "last")
 
@@ -58,7 +62,7 @@ class _Part:
 
 
 class _Pattern:
-    """Which characters stand where in a pattern, and what can follow what."""
+    """The characters at each position of a pattern, and the positions that can follow it."""
 
     def __init__(self, text: str) -> None:
         self.tree = parser.parse(text)
@@ -66,15 +70,15 @@ class _Pattern:
         self.places: list[frozenset[str]] = []
         self.follow: dict[int, list[int]] = {}
         self.repeats = 0
-        """Repetitions that may be as many as the text has characters."""
+        """The number of unlimited repetitions."""
         self.ways = 1
-        """How many ways there are through the rest."""
+        """The number of ways through the rest."""
         self._samples = [*_SAMPLES, *set(text)]
         self.top = self._sequence(self.tree)
 
     @property
     def deterministic(self) -> bool:
-        """Whether there is one way to go on everywhere."""
+        """Return whether there is only one way to continue everywhere."""
         return self._apart(self.top.first) and all(map(self._apart, self.follow.values()))
 
     def _apart(self, places: list[int]) -> bool:
@@ -148,7 +152,7 @@ class _Pattern:
         return _Part(part.first, part.last, empty=not least)
 
     def _copies(self, least: int, most: int, nodes: Any, parts: list[_Part]) -> _Part:
-        """A part that is repeated a few times, written out."""
+        """Return a counted repetition, expanded."""
         self.ways *= 1 + most - least
         for _ in range(most - 1):
             following = self._sequence(nodes)
@@ -194,16 +198,17 @@ def _is_of(category: Any, character: str) -> bool:
 
 
 def unfit(pattern: str, max_length: int | None = None) -> str | None:
-    """Why a pattern must not be used on texts of up to so many characters; None if it may be.
+    """Return why a pattern must not be used on texts of up to `max_length` characters; None if it
+    may be.
 
-    The text is searched for the pattern, as JSON Schema wants it.
+    The text is searched for the pattern, as JSON Schema defines it.
     """
     try:
         found = _Pattern(pattern)
     except _UnfitError as error:
         return f"{error}. {_WHY}"
     except (re.error, RecursionError, OverflowError) as error:
-        return f"it is no regular expression: {error}"
+        return f"it is not a regular expression: {error}"
     length = _MOST_CHARACTERS if max_length is None else max_length
     starts = 1 if _is_anchored(found.tree) or not found.repeats else length
     if found.deterministic:
@@ -215,7 +220,7 @@ def unfit(pattern: str, max_length: int | None = None) -> str | None:
 
 
 def _is_anchored(nodes: Any) -> bool:
-    """Whether it can match at the beginning of the text only."""
+    """Return whether it can match at the beginning of the text only."""
     for code, value in nodes:
         if code is codes.AT:
             return value in (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)

@@ -1,8 +1,8 @@
-"""How the text of one parameter becomes a value of its type.
+"""Converts the text of one parameter to a value of its type.
 
-Text is verbatim for what is text. Numbers and booleans are read as XML Schema part 2 writes them
-(xs:integer §3.3.13, xs:double §3.2.5 without INF and NaN, xs:boolean §3.2.2), white space around
-them included. One value or several are an array where the type is one. Objects come as JSON only.
+A text parameter takes the text unchanged. Numbers and booleans are read as XML Schema part 2 writes
+them (xs:integer §3.3.13, xs:double §3.2.5 without INF and NaN, xs:boolean §3.2.2), with white space
+around them. One value or several make an array if the type is one. Objects are given as JSON only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Scalar = Callable[[str], Any]
 
-# Python refuses longer integers by default, and nobody means them.
+# Python refuses longer integers by default, and nobody needs them.
 _LONGEST_NUMBER = 4300
 _MOST_CHOICES = 20
 _SPACE = " \t\r\n"
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 _LISTS = (types.ListType, types.SetType, types.FrozenSetType, types.VarTupleType)
-# What msgspec itself converts from text, saying what is wrong with it.
+# Types that msgspec itself converts from text, and the words for its errors.
 _TEXTS = (
     types.StrType,
     types.AnyType,
@@ -42,15 +42,15 @@ _TEXTS = (
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """One parameter's way from text to a value that its type can be validated against."""
+    """Converts the texts of one parameter to a value that its type can be validated against."""
 
     verbatim: bool  # the text is the value
-    scalar: Scalar | None  # reads one text; None where no single text can be the value
+    scalar: Scalar | None  # reads one text; None if no single text can be the value
     items: tuple[Scalar | None, ...]  # reads an array's items, the last one the rest; () for none
-    expected: str  # what a caller should have sent, after the word "expected"
+    expected: str  # what a caller should send, after the word "expected"
 
     def one(self, text: str) -> Any:
-        """Convert the text of what is no array. Raises ValueError with the reason."""
+        """Convert the text of a value that is not an array. Raises ValueError with the reason."""
         if self.scalar is None:
             raise ValueError(f"expected {self.expected}, which goes into the JSON parameters")
         try:
@@ -59,7 +59,7 @@ class Reader(msgspec.Struct, frozen=True):
             raise ValueError(f"expected {self.expected}") from None
 
     def several(self, texts: Sequence[str]) -> Any:
-        """Convert the texts of what can be an array. Raises ValueError with the reason."""
+        """Convert the texts of a value that can be an array. Raises ValueError with the reason."""
         if self.scalar is not None and len(texts) == 1:
             return self.one(texts[0])
         last = len(self.items) - 1
@@ -97,7 +97,7 @@ def reader_of(declared: types.Type) -> Reader:
 
 
 def _members(declared: types.Type) -> list[types.Type]:
-    """Take a type apart into what may stand in its place, without what only describes it."""
+    """Return the alternatives of a type, without purely descriptive wrappers."""
     if isinstance(declared, types.Metadata):
         return _members(declared.type)
     if isinstance(declared, types.UnionType):
@@ -106,7 +106,9 @@ def _members(declared: types.Type) -> list[types.Type]:
 
 
 def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
-    """Return what reads one text, trying the narrowest type first, and words for all members."""
+    """Return a function that reads one text, trying the narrowest type first, and words for all
+    members.
+    """
     choices: dict[str, Any] = {}
     ranked: list[tuple[int, Scalar]] = []
     words: list[str] = []
@@ -171,7 +173,7 @@ def read_integer(text: str) -> int:
 
 
 def read_number(text: str) -> float:
-    """Read xs:double, but for INF and NaN. Raises ValueError."""
+    """Read xs:double, except INF and NaN. Raises ValueError."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text := text.strip(_SPACE)):
         raise ValueError(text)
     value = float(text)

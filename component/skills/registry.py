@@ -1,23 +1,25 @@
-"""All skills of a service, and what each asker sees of them.
+"""All skills of a service, and the view of each requester.
 
-What one asker sees is a View. Askers whose views hold the same skills share one listing, which is
-made when somebody first discovers; executing never needs it.
+Requesters whose views have the same skills share one listing, which is made at the first discovery;
+executing never needs it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections import OrderedDict
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from component.skills.declare import AnySkill, Skill, skill
+from cachebox import LRUCache
+
+from component.skills.declare import skill
 from component.skills.errors import DuplicateSkillError, SearchError
+from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 A = TypeVar("A", bound="Hashable")
 K = TypeVar("K", bound="Hashable")
@@ -25,78 +27,112 @@ K = TypeVar("K", bound="Hashable")
 MOST_WORDS = 16
 
 _SEARCHES_KEPT = 16
+_LONGEST_KEPT = 1024
+"""The maximum length of the words of a search whose result is cached."""
 _name = attrgetter("name")
 
 
 @skill(name="absent", inline=True, hidden=True)
 def _absent() -> None:
-    """Stand in for names that are not there, so that policy is asked for them just the same."""
+    """Replace a skill that does not exist, so that the policy is consulted for it in the
+    same way.
+    """
 
 
 class Registry:
-    """Skills by name. Holds at most `views` views, dropping what was not asked for longest."""
+    """Skills by name. It caches at most `views` views, dropping the least recently used."""
 
-    def __init__(self, skills: Iterable[AnySkill] = (), *, views: int = 256) -> None:
-        """Take the first skills. Raises DuplicateSkillError when two have one name."""
-        self._skills: dict[str, AnySkill] = {}
-        self._ordered: tuple[AnySkill, ...] | None = None
+    def __init__(self, skills: Iterable[Skill] = (), *, views: int = 256) -> None:
+        """Create the registry with the first skills. Raises DuplicateSkillError when two have one
+        name.
+        """
+        self._skills: dict[str, Skill] = {}
+        self._offered: dict[str, dict[str, Skill]] = {}
+        self._ordered: tuple[Skill, ...] | None = None
         self._most_views = views
-        self._views: OrderedDict[Hashable, View] = OrderedDict()
+        self._views: LRUCache[Hashable, View] = LRUCache(views)
         self._listings: weakref.WeakValueDictionary[str, _Listing] = weakref.WeakValueDictionary()
-        self._forget: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         for each in skills:
             self.add(each)
 
     def __len__(self) -> int:
-        """Return how many skills there are, the hidden ones included."""
+        """Return the number of skills, hidden ones included."""
         return len(self._skills)
 
-    def __iter__(self) -> Iterator[AnySkill]:
-        """Go through all skills in the order of their names."""
+    def __iter__(self) -> Iterator[Skill]:
+        """Iterate over all skills in the order of their names."""
         return iter(self._in_order())
 
-    def add(self, declared: AnySkill) -> None:
-        """Offer a skill. Views taken before do not list it. Raises DuplicateSkillError."""
+    def add(self, declared: Skill) -> None:
+        """Add a skill. Existing views do not list it. Raises DuplicateSkillError."""
         there = self._skills.get(declared.name)
         if there is not None:
-            raise DuplicateSkillError(
-                f"Two skills are named {declared.name}, of {_home(there)} and {_home(declared)}: "
-                f"give one of them another name with @skill(name=…), or load only one."
-            )
+            raise _duplicate(there, declared)
         self._skills[declared.name] = declared
+        self._change()
+
+    def offer(self, source: str, skills: Sequence[Skill]) -> list[DuplicateSkillError]:
+        """Make these the skills of a source, in place of those that it offered before.
+
+        Existing views do not change, and calls under way keep their skills. Skills whose names
+        belong to others are not added; an error for each is returned.
+        """
+        mine, refused = self._offered.get(source, {}), list[DuplicateSkillError]()
+        others = {name: each for name, each in self._skills.items() if mine.get(name) is not each}
+        new: dict[str, Skill] = {}
+        for each in skills:
+            there = others.get(each.name) or new.get(each.name)
+            if there is None:
+                new[each.name] = each
+            else:
+                refused.append(_duplicate(there, each))
+        if new != mine:
+            self._skills.clear()  # views hold this dictionary
+            self._skills.update(others | new)
+            self._offered[source] = new
+            self._change()
+        return refused
+
+    def remove(self, name: str) -> None:
+        """Remove a skill. Existing views may still list it. Raises KeyError."""
+        del self._skills[name]
+        self._change()
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, which must not wait, whenever a skill is added or removed."""
+        self._listeners.append(changed)
+
+    def _change(self) -> None:
         self._ordered = None
         self._views.clear()
-        for forget in self._forget:
-            forget()
+        for listener in self._listeners:
+            listener()
 
-    def get(self, name: str) -> AnySkill | None:
-        """Return a skill whoever asks. For the service itself; callers go through a view."""
+    def get(self, name: str) -> Skill | None:
+        """Return a skill without checking who may see it; callers use a view instead."""
         return self._skills.get(name)
 
-    def view(self, key: Hashable, visible: Callable[[AnySkill], bool]) -> View:
-        """Return what an asker sees. Ask again for each request: it is a look-up.
+    def view(self, key: Hashable, visible: Callable[[Skill], bool]) -> View:
+        """Return the view of a requester. Call it for each request: it is a cached look-up.
 
-        `key` must stand for the decision: askers with equal keys share the view that was made with
-        the first `visible`. A coarse key (the rule that applies) keeps more of them than a fine one
-        (the principal). When policy changes, so must the keys.
+        `key` must determine the decision: requesters with equal keys share the view that was made
+        with the first `visible`. A coarse key (the rule that applies) keeps more of them than a
+        fine one (the principal). When the policy changes, the keys must change too.
         """
         views = self._views
-        found = views.get(key)
-        if found is not None:
-            views.move_to_end(key)
-            return found
-        found = views[key] = View(self._skills, visible, self._listing)
-        if len(views) > self._most_views:
-            views.popitem(last=False)
-        return found
+        if key not in views:
+            views[key] = View(self._skills, visible, self._listing)
+        return views[key]
 
     def viewer(
         self, key_of: Callable[[A], K], may_use: Callable[[K, str], bool]
     ) -> Callable[[A], View]:
-        """Return what gives the view of each asker; the latest askers are remembered.
+        """Return a function that returns the view of each requester; the latest requesters are
+        cached.
 
-        `key_of` gives the key of an asker, which must stay the same; `may_use` says whether askers
-        of a key see the skill of a name.
+        `key_of` returns the key of a requester, which must not change; `may_use` says whether
+        requesters with a key see the skill of a name.
         """
 
         def view_of(asker: A) -> View:
@@ -104,15 +140,19 @@ class Registry:
             return self.view(key, lambda declared: may_use(key, declared.name))
 
         remembering = lru_cache(self._most_views)(view_of)
-        self._forget.append(remembering.cache_clear)
+        self._listeners.append(remembering.cache_clear)
         return remembering
 
-    def _in_order(self) -> tuple[AnySkill, ...]:
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all skills, hidden ones included, sorted."""
+        return tuple([each.name for each in self._in_order()])
+
+    def _in_order(self) -> tuple[Skill, ...]:
         if self._ordered is None:
             self._ordered = tuple(sorted(self._skills.values(), key=_name))
         return self._ordered
 
-    def _listing(self, visible: Callable[[AnySkill], bool]) -> _Listing:
+    def _listing(self, visible: Callable[[Skill], bool]) -> _Listing:
         seen = tuple(each for each in self._in_order() if not each.hidden and visible(each))
         digests = hashlib.sha256(b"".join(each.digest for each in seen))
         version = digests.hexdigest()[:32]
@@ -122,16 +162,16 @@ class Registry:
         return listing
 
 
-class _Seen(dict[str, "AnySkill"]):
-    """Skills that were asked for and seen, by name: there are no more of them than skills."""
+class _Seen(dict[str, "Skill"]):
+    """Requested skills that the view contains, by name: there are no more of them than skills."""
 
     __slots__ = ("_skills", "_visible")
 
-    def __init__(self, skills: Mapping[str, AnySkill], visible: Callable[[AnySkill], bool]) -> None:
+    def __init__(self, skills: Mapping[str, Skill], visible: Callable[[Skill], bool]) -> None:
         self._skills = skills
         self._visible = visible
 
-    def __missing__(self, name: str) -> AnySkill | None:
+    def __missing__(self, name: str) -> Skill | None:
         found = self._skills.get(name, _absent)
         if not self._visible(found) or found.hidden:
             return None
@@ -140,42 +180,45 @@ class _Seen(dict[str, "AnySkill"]):
 
 
 class View:
-    """What one asker sees. Made by `Registry.view`.
+    """The skills that one requester sees. Created by `Registry.view`.
 
     Attributes:
-        get: gives the skill of a name; None when it is not there or not for this asker. Both take
-            the same path, so neither the answer nor its time tells them apart.
+        get: returns the skill of a name; None when it does not exist or is not visible. Both take
+            the same path, so neither the answer nor its timing distinguishes them.
     """
 
     __slots__ = ("_list", "_listing", "_visible", "get")
 
     def __init__(
         self,
-        skills: Mapping[str, AnySkill],
-        visible: Callable[[AnySkill], bool],
-        list_seen: Callable[[Callable[[AnySkill], bool]], _Listing],
+        skills: Mapping[str, Skill],
+        visible: Callable[[Skill], bool],
+        list_seen: Callable[[Callable[[Skill], bool]], _Listing],
     ) -> None:
-        """Take all skills by name, the decision about each, and what lists those seen."""
-        # Decided once for each skill: the key of a view stands for the decisions.
+        """Create a view of all skills by name, the decision about each, and the function that lists
+        the visible ones.
+        """
+        # Decided once for each skill: the key of a view determines the decisions.
         self._visible = lru_cache(maxsize=None)(visible)
         self._list = list_seen
         self._listing: _Listing | None = None
-        self.get: Callable[[str], AnySkill | None] = _Seen(skills, self._visible).__getitem__
+        self.get: Callable[[str], Skill | None] = _Seen(skills, self._visible).__getitem__
 
     @property
     def version(self) -> str:
-        """A hash over the description of every skill seen, the same in every process."""
+        """A hash over the descriptions of all visible skills, the same in every process."""
         return self._listed().version
 
     def __len__(self) -> int:
-        """Return how many skills this asker sees."""
+        """Return the number of visible skills."""
         return len(self._listed().skills)
 
     def names(self, words: str = "") -> tuple[str, ...]:
-        """Return the names of the skills seen, sorted; with words those in which all of them occur.
+        """Return the names of the visible skills, sorted; with words those in which all of them
+        occur.
 
-        Looked at are name, title, description and tags, whatever the case. The words are taken
-        apart at white space. Raises SearchError for more than 16 of them.
+        The search covers name, title, description and tags, ignoring case. The words are separated
+        by white space. Raises SearchError for more than 16 of them.
         """
         wanted = frozenset(word.casefold() for word in words.split())
         if len(wanted) > MOST_WORDS:
@@ -189,28 +232,29 @@ class View:
 
 
 class _Listing:
-    """Skills in order, their version, and the names that the latest searches among them found."""
+    """Skills in order, their version, and the results of the latest searches."""
 
     __slots__ = ("__weakref__", "_searches", "skills", "version")
 
-    def __init__(self, skills: tuple[AnySkill, ...], version: str) -> None:
+    def __init__(self, skills: tuple[Skill, ...], version: str) -> None:
         self.skills = skills
         self.version = version
-        self._searches: OrderedDict[frozenset[str], tuple[str, ...]] = OrderedDict()
+        self._searches: LRUCache[frozenset[str], tuple[str, ...]] = LRUCache(_SEARCHES_KEPT)
 
     def names(self, words: frozenset[str]) -> tuple[str, ...]:
-        names = self._searches.get(words)
-        if names is not None:
-            self._searches.move_to_end(words)
-            return names
+        if words in self._searches:
+            return self._searches[words]
         found = self.skills
         for word in sorted(words, key=len, reverse=True):
             found = tuple([each for each in found if word in each.searched])
-        names = self._searches[words] = tuple([each.name for each in found])
-        if len(self._searches) > _SEARCHES_KEPT:
-            self._searches.popitem(last=False)
+        names = tuple([each.name for each in found])
+        if sum(map(len, words)) <= _LONGEST_KEPT:
+            self._searches[words] = names
         return names
 
 
-def _home(declared: Skill[..., object]) -> str:
-    return f"{declared.function.__module__}.{declared.function.__qualname__}"
+def _duplicate(there: Skill, declared: Skill) -> DuplicateSkillError:
+    return DuplicateSkillError(
+        f"Two skills are named {declared.name}, of {there.source} and {declared.source}:"
+        " give one of them another name, or load only one."
+    )

@@ -1,7 +1,8 @@
-"""From a function's signature to what it takes and gives: types, JSON Schemas, readers.
+"""Derives the inputs and outputs of a skill from a function's signature: types, JSON Schemas,
+readers.
 
-The type hints are the single source. msgspec builds a struct from them, which validates, and the
-JSON Schema (2020-12) of that struct is what callers are shown.
+The type hints are the single source. msgspec builds a struct from them, which validates, and
+callers see the JSON Schema (2020-12) of that struct.
 """
 
 from __future__ import annotations
@@ -17,59 +18,49 @@ from msgspec import inspect as types
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
 from component.skills.hints import constrained_union
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.inputs import Inputs, params_of
+from component.skills.outputs import JSON, TEXT, Part, SkillResult
 from component.skills.patterns import unfit
 from component.skills.readers import Reader, reader_of
+from component.skills.spec import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Schema = dict[str, Any]
-
 _BINARY = (bytes, bytearray, memoryview)
-# Hints that msgspec would take and that have no honest form for a caller: Decimal lets NaN through
-# as text, the others are no data at all.
+# Hints that msgspec accepts but that have no correct form for a caller: Decimal accepts NaN as
+# text, the others are not data.
 _REFUSED = (types.CustomType, types.RawType, types.ExtType, types.DecimalType, types.ByteArrayType,
             types.MemoryViewType)  # fmt: skip
 
 
-class Param(msgspec.Struct, frozen=True):
-    """One parameter as discovery lists it. `type` is a JSON Schema type, or `any`."""
+class Signature(msgspec.Struct, frozen=True):
+    """A function's parameters: those of its callers with their JSON Schema, and the name of the one
+    for the call's Context, if there is one.
 
-    name: str
-    type: str
-    required: bool
-    description: str = ""
-
-
-class Inputs(msgspec.Struct, frozen=True):
-    """What a skill takes.
-
-    `struct` is the class that validated arguments are instances of, `context` the name of the
-    parameter that the call's Context is passed as, if there is one. `verbatim` names the parameters
-    whose text is their value.
+    `positional` says that the arguments can be passed by position.
     """
 
-    struct: type[msgspec.Struct]
+    inputs: Inputs
     schema: Schema
-    params: tuple[Param, ...]
-    readers: Mapping[str, Reader]
-    verbatim: frozenset[str]
     context: str | None
     positional: bool
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """What a skill gives: the JSON Schema of its value where it says so, and the media types."""
+    """The outputs of a skill: the JSON Schema of its value if it declares one, and the
+    media types.
+    """
 
     schema: Schema | None
     media_types: tuple[str, ...]
 
 
-def inputs_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Inputs:
-    """Read a function's parameters; `docs` describes those whose hints do not.
+def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signature:
+    """Read a function's parameters; `docs` describes those without a description in their hints.
 
-    Raises DeclarationError, naming function and parameter, for what callers could not send.
+    Raises DeclarationError with the function and the parameter, for types that callers could not
+    send.
     """
     title = function.__qualname__
     hints = _hints(function)
@@ -109,26 +100,26 @@ def inputs_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Inputs:
         raise DeclarationError(f"The skill function {title} cannot be described: {exc}.") from exc
     for name, _, *default in fields:
         if default:
-            # In one order in every process, or the hash over what callers see would not be either.
+            # In one fixed order, so that the hash over the schema is the same in every process.
             schema["properties"][name]["default"] = msgspec.to_builtins(
                 default[0], str_keys=True, order="deterministic"
             )
     for name, text in docs.items():
         if name in schema["properties"]:
             schema["properties"][name].setdefault("description", text)
-    return Inputs(
-        struct=struct,
-        schema=schema,
-        params=_params_of(schema),
+    inputs = Inputs(
+        type=struct,
+        params=params_of(schema),
         readers=readers,
         verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
-        context=context,
-        positional=positional and context is None,
     )
+    return Signature(inputs, schema, context, positional and context is None)
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
-    """Read what a function returns. Raises DeclarationError for what no reply can carry."""
+    """Read what a function returns. Raises DeclarationError for a type that no reply can
+    contain.
+    """
     hint = _hints(function).get("return", Any)
     if hint is type(None):
         return Outputs(None, ())
@@ -142,7 +133,7 @@ def outputs_of(function: Callable[..., Any]) -> Outputs:
 
 
 def object_schema(hint: Any) -> Schema:
-    """The JSON Schema of a type whose values are objects, for a question. Raises UsageError."""
+    """Return the JSON Schema of an object type, for a question. Raises UsageError."""
     where = "What a skill asks for"
     try:
         _checked(hint, where)
@@ -166,11 +157,11 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _gives_outputs(hint: Any) -> bool:
     parts = typing.get_args(hint) or (hint,)
-    return any(isinstance(part, type) and issubclass(part, Output | SkillResult) for part in parts)
+    return any(isinstance(part, type) and issubclass(part, Part | SkillResult) for part in parts)
 
 
 def _checked(hint: Any, where: str) -> types.Type:
-    """Return what msgspec knows of a hint. Raises DeclarationError when it cannot serve."""
+    """Return msgspec's information about a hint. Raises DeclarationError if it is not supported."""
     union = _union_in(hint, where)
     if union is not None:
         raise DeclarationError(
@@ -207,7 +198,7 @@ def _union_in(hint: Any, where: str) -> Any | None:
 
 
 def _parts(declared: types.Type) -> list[types.Type]:
-    """Return a type and what it directly holds. What lies in objects is theirs to answer for."""
+    """Return a type and its direct parts, without the fields of objects."""
     found = [declared]
     for attribute in ("type", "item_type", "key_type", "value_type"):
         if isinstance(part := getattr(declared, attribute, None), types.Type):
@@ -219,7 +210,7 @@ def _parts(declared: types.Type) -> list[types.Type]:
 
 
 def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
-    """The texts that a value of a type holds, at every depth."""
+    """Yield the text types within a type, at every depth."""
     if id(declared) in seen:
         return
     seen.add(id(declared))
@@ -253,7 +244,7 @@ def _schema_of(hint: Any) -> Schema:
     schema = msgspec.json.schema(hint)
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     name = schema.get("$ref", "").removeprefix("#/$defs/")
-    # A type that holds itself is still referred to by name, and stays where it is.
+    # A recursive type is still referred to by name, and stays in the definitions.
     if name in definitions and msgspec.json.encode(schema) not in _encoded(definitions):
         schema = definitions.pop(name)
     if definitions:
@@ -265,30 +256,3 @@ def _schema_of(hint: Any) -> Schema:
 
 def _encoded(definitions: dict[str, Schema]) -> bytes:
     return msgspec.json.encode(definitions)
-
-
-def _params_of(schema: Schema) -> tuple[Param, ...]:
-    required = set(schema.get("required", ()))
-    return tuple(
-        Param(
-            name=name,
-            type=_type_of(prop, schema.get("$defs", {})),
-            required=name in required,
-            description=prop.get("description", ""),
-        )
-        for name, prop in schema["properties"].items()
-    )
-
-
-def _type_of(prop: Schema, definitions: Mapping[str, Schema]) -> str:
-    """Return the one JSON type that a property has besides null, or `any`."""
-    if "$ref" in prop:
-        return _type_of(definitions[prop["$ref"].removeprefix("#/$defs/")], definitions)
-    if "type" in prop:
-        return str(prop["type"])
-    if "enum" in prop:
-        values = [value for value in prop["enum"] if value is not None]
-        found = {"string" if isinstance(value, str) else "integer" for value in values}
-    else:
-        found = {_type_of(part, definitions) for part in prop.get("anyOf", ())} - {"null"}
-    return found.pop() if len(found) == 1 else "any"

@@ -1,4 +1,4 @@
-"""What the properties of a JSON Schema are as fields of a form.
+"""Converts the properties of a JSON Schema to the fields of a form.
 
 The specification's table "Fields by schema" (FAC-008), read from schemas as msgspec writes them,
 with `$ref`, `anyOf` with null, and enumerations of any scalar.
@@ -30,9 +30,9 @@ _DATATYPES: Final[Mapping[object, str]] = {
 
 
 def properties_of(schema: Schema) -> tuple[Property, ...]:
-    """The properties of an object's schema, in its order.
+    """Return the properties of an object's schema, in its order.
 
-    What is no JSON Schema at all is read as one that says nothing; nothing is raised.
+    An invalid JSON Schema is treated as an empty one; nothing is raised.
     """
     top = _resolved(schema, schema)
     declared = top.get("properties")
@@ -68,7 +68,7 @@ def _property(name: str, declared: object, required: bool, root: Schema) -> Prop
 
 
 def _shape(members: list[Schema], nullable: bool, root: Schema) -> dict[str, Any]:
-    """What kind of field it is, by what may stand there besides null."""
+    """Return the kind of a field, by the types that are allowed besides null."""
     as_json: dict[str, Any] = {"kind": "json"}
     if members and all(_enumerated(member) is not None for member in members):
         choices = _choices(members)
@@ -77,7 +77,7 @@ def _shape(members: list[Schema], nullable: bool, root: Schema) -> dict[str, Any
     if kinds == {"boolean"}:
         if not nullable:
             return {"kind": "boolean"}
-        # A boolean field cannot be left open.
+        # A boolean field cannot be left empty.
         return {"kind": "choice", "choices": (Choice("true", True), Choice("false", False))}
     if kinds and kinds <= {"integer", "number"}:
         kind = "number" if "number" in kinds else "integer"
@@ -100,7 +100,7 @@ def _shape(members: list[Schema], nullable: bool, root: Schema) -> dict[str, Any
 def _array(items: object, root: Schema) -> dict[str, Any] | None:
     members = list(_members(items, root)) if isinstance(items, Mapping) else []
     values = [value for member in members for value in _enumerated(member) or ()]
-    # Arrays of arrays go as JSON, and may hold themselves without end.
+    # Arrays of arrays are given as JSON, and may contain themselves.
     if None in values or any(
         member.get("type") in ("array", None) for member in members if _enumerated(member) is None
     ):
@@ -114,7 +114,7 @@ def _array(items: object, root: Schema) -> dict[str, Any] | None:
 
 
 def _numbers(kind: str, members: list[Schema]) -> dict[str, Any]:
-    """The datatype of a number, and its bounds, as far as XEP-0122 can say them."""
+    """Return the datatype of a number, and its limits, as far as XEP-0122 can express them."""
     found: dict[str, Any] = {"datatype": "xs:integer" if kind == "integer" else "xs:double"}
     if len(members) > 1:
         return found
@@ -147,11 +147,11 @@ def _whole(value: float | None, towards: Any) -> int | None:
 
 
 def _choices(members: list[Schema]) -> tuple[Choice, ...]:
-    """The choices of enumerations; none if their values cannot be told apart by a text."""
+    """Return the choices of enumerations; none if their texts are not unique."""
     found: dict[str, Choice] = {}
     for member in members:
         values = _enumerated(member) or []
-        # `oneOf` of constants is how titles are given to the values of an enumeration.
+        # `oneOf` of constants gives titles to the values of an enumeration.
         label = _words(member.get("title")) if "const" in member else None
         for value in values:
             if value is None:
@@ -175,7 +175,7 @@ def _enumerated(member: Schema) -> list[Any] | None:
 def _members(
     declared: object, root: Schema, seen: frozenset[str] = frozenset()
 ) -> Iterator[Schema]:
-    """Everything that may stand there, each with one type at most."""
+    """Yield all alternatives of a schema, each with at most one type."""
     if not isinstance(declared, Mapping):
         yield {}
         return
@@ -201,7 +201,7 @@ def _resolved(declared: Schema, root: Schema) -> Schema:
 
 
 def _followed(schema: Schema, root: Schema, seen: frozenset[str]) -> tuple[Schema, frozenset[str]]:
-    """What a schema says once its references are followed; what stands beside one wins."""
+    """Return a schema with its references resolved; keywords beside a reference take precedence."""
     while True:
         reference = schema.get("$ref")
         parts = schema.get("allOf")
@@ -218,7 +218,7 @@ def _followed(schema: Schema, root: Schema, seen: frozenset[str]) -> tuple[Schem
 
 
 def _pointed(reference: str, root: Schema) -> Schema:
-    """What a reference inside the same schema points to (RFC 6901)."""
+    """Return the target of a reference inside the same schema (RFC 6901)."""
     found: Any = root
     if not reference.startswith("#"):
         return {}

@@ -1,4 +1,4 @@
-"""Worker threads for plain skills: a bound for all, and a share for each principal."""
+"""Worker threads for plain skills: a limit for all, and a share for each principal."""
 
 from collections import Counter
 from operator import itemgetter
@@ -9,21 +9,21 @@ import anyio.lowlevel
 
 
 class ThreadShare(Protocol):
-    """What a plain skill's thread is taken from, and given back to when it has really ended."""
+    """Counts the thread of a plain skill until the thread has really ended."""
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a thread and take it."""
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        """Give the thread back."""
+        """Release the thread."""
 
 
 class Threads:
     """Counts worker threads, so that slow skills of one principal leave threads for the others.
 
-    A principal may hold as many as are still free, and its share at most. Of those that wait, the
-    one with the fewest threads is next. Where the share is more than half of all, it holds as it
-    was set.
+    A principal may use as many as are still free, and its share at most. Of the waiting principals,
+    the one with the fewest threads is next. A share of more than half of all threads is applied as
+    configured.
     """
 
     def __init__(self, total: int, per_principal: int) -> None:
@@ -34,13 +34,13 @@ class Threads:
         self._waiting: dict[anyio.Event, str] = {}
 
     def share(self, principal: str) -> ThreadShare:
-        """The share of one principal."""
+        """Return the share of one principal."""
         return _Share(self, principal)
 
     async def acquire(self, principal: str) -> None:
         """Wait for a thread and take it."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        # Nobody that waits may have one now, or it would have been given one.
+        # No waiting principal may have one now, or it would have been given one.
         if self._may(principal):
             self._take(principal)
             return
@@ -54,7 +54,7 @@ class Threads:
             raise
 
     def release(self, principal: str) -> None:
-        """Give back what was taken."""
+        """Release a thread."""
         self._free += 1
         self._own[principal] -= 1
         if not self._own[principal]:

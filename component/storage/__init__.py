@@ -1,6 +1,6 @@
-"""The data directory: what outlives the process."""
+"""The data directory and the database: all state that outlives the process."""
 
-from component.storage.errors import DirectoryInUseError, StorageError
+from component.storage.errors import DirectoryInUseError, StorageError, UnstorableError
 from component.storage.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 
@@ -11,4 +11,5 @@ __all__ = [
     "Subscription",
     "SubscriptionState",
     "SubscriptionStore",
+    "UnstorableError",
 ]

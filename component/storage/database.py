@@ -1,6 +1,6 @@
-"""What work inside one transaction may do, on either database."""
+"""The interface to the database within one transaction, the same for both databases."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -10,52 +10,70 @@ Dialect: TypeAlias = Literal["sqlite", "postgresql"]
 
 
 class Rows(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or None."""
+        """Return the next row, or None."""
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
+        """Return all remaining rows."""
 
 
 class Database(Protocol):
-    """One transaction of either database, for the time of one operation.
+    """One transaction, for the duration of one operation.
 
-    An operation may run again, after a failure in its surroundings: it draws random values and
-    reads the monotonic clock before, not inside, and keeps nothing from a run but what it returns.
+    An operation may run again after a failure of the database or the connection. So it must not
+    draw random values or read the monotonic clock, and must not keep state except its result.
 
     Attributes:
-        dialect: which SQL is understood, where the two differ.
-        now: the time of this transaction, in milliseconds since 1970, UTC. One clock for all
-            instances: the process's on SQLite, the database's on PostgreSQL.
+        dialect: the SQL dialect, where the two differ.
+        now: the time of this transaction, in milliseconds since 1970, UTC, for people to read.
+            One clock for all instances: the process's on SQLite, the database's on PostgreSQL. It
+            may be wrong, and may jump.
+        settled: the same, for comparison with absolute times such as the deadline of a caller.
+            After the clock was set forward, it has the new time only when that has lasted for a
+            minute.
+        steady: milliseconds that do not jump, equal to `now` until the clock jumps for the first
+            time. Expiry and deletion times are stored and compared on this scale
+            (`component.storage.clock`).
     """
 
     dialect: Dialect
     now: int
+    settled: int
+    steady: int
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Run one statement; `?` stands for a parameter on both databases."""
 
     def notify(self, channel: str, /) -> None:
-        """Wake who listens to the channel in other processes, once this is committed.
+        """Notify listeners of the channel in other processes when this is committed.
 
-        Nothing on SQLite, where there is no other process.
+        Does nothing on SQLite, where there is no other process.
         """
 
 
 class Transactions(Protocol):
-    """Runs operations inside transactions: what most rooms need of `component.storage.Storage`.
+    """Runs operations in transactions: the part of `component.storage.Storage` most packages use.
 
-    Both raise StorageError if the database refuses.
+    Both methods raise StorageError if the database fails.
     """
 
     async def read(self, op: Callable[[Database], T]) -> T:
-        """Return what an operation reads."""
+        """Run an operation that reads, and return its result."""
 
-    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
-        """Return what an operation gives, once all it changed is on disk."""
+    async def write(
+        self,
+        op: Callable[[Database], T],
+        *,
+        keep_trying: bool = False,
+        tasks: Collection[str] = (),
+    ) -> T:
+        """Run an operation, and return its result when its changes are on disk.
+
+        See `component.storage.Storage.write` for the arguments.
+        """

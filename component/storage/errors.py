@@ -1,4 +1,4 @@
-"""What can go wrong on disk, in sentences that say how to mend it."""
+"""Errors of the storage, with messages that say how to correct them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,21 +6,41 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """The data directory cannot be used; the message names it and says how to mend it."""
+    """The data directory or database cannot be used; the message says how to correct that."""
 
 
 class DirectoryInUseError(StorageError):
-    """Another process has the data directory: most likely the service itself."""
+    """Another process uses the data directory, most likely the service itself."""
+
+
+class UnavailableError(StorageError):
+    """The database runs no transactions at the moment, whatever the operation."""
+
+
+class ConflictError(StorageError):
+    """Transactions waited for each other's rows, and the database ended this one (a deadlock)."""
+
+
+class UnstorableError(ValueError):
+    """The database cannot store a value of the operation. Retrying does not help."""
+
+    def __init__(self, reason: object) -> None:
+        """Build the message; `reason` is the error of the database or its driver."""
+        text = " ".join(str(reason).split()).rstrip(".")
+        super().__init__(
+            f"The database cannot store a value of this operation: {text}. Nothing was written."
+            " Shorten or change that value; repeating the operation does not help."
+        )
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the disk does to us into a StorageError about `path`.
+    """Convert errors of SQLite and the file system to a StorageError about `path`.
 
-    Errors that only a mistake in this program can cause (a bad statement, a broken constraint)
-    pass as they are.
+    Errors that only a bug in this program can cause (an invalid statement, a violated constraint)
+    are not converted.
     """
-    import sqlite3  # noqa: PLC0415 - imported by whoever opens the storage
+    import sqlite3  # noqa: PLC0415 - imported only when the storage is opened
 
     try:
         yield
@@ -30,14 +50,14 @@ def explained(path: Path) -> Iterator[None]:
         raise StorageError(sentence) from error
     except OSError as error:
         raise StorageError(
-            f"The data directory needs {path}, which cannot be made or opened:"
-            f" {_what_is_there(error)}. Mend its owner and permissions, or set path in [storage] to"
-            " a directory on a local disk that this user may write to."
+            f"The data directory needs {path}, which cannot be created or opened:"
+            f" {_what_is_there(error)}. Correct its owner and permissions, or set path in"
+            " [storage] to a directory on a local disk that this user may write to."
         ) from error
 
 
 def sqlite_sentence(path: Path, error: BaseException) -> str | None:
-    """Say what the disk did to the database at `path`; None if the error is of another kind."""
+    """Describe an error of the database at `path`; None if a bug in this program caused it."""
     code = getattr(error, "sqlite_errorcode", None)
     why = None if code is None else _explain(code)
     return None if why is None else f"The database {path} {why} (SQLite says: {error})."
@@ -58,16 +78,16 @@ def _explain(code: int) -> str | None:
             return "cannot grow: the disk or the quota is full. Free some space"
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return (
-                "is damaged or no SQLite database. Move it away together with its -wal and -shm"
-                " files, and put a backup in its place or let a new one be made"
+                "is damaged or not an SQLite database. Move it away together with its -wal and"
+                " -shm files, and restore a backup or let the service create a new database"
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return (
-                "cannot be opened for writing. Mend the owner and permissions of it and of its"
-                " directory"
+                "cannot be opened for writing. Correct the owner and permissions of the file"
+                " and its directory"
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "is held by another process. Stop the program that has it open"
+            return "is locked by another process. Stop the program that has it open"
         case sqlite3.SQLITE_IOERR:
             return "cannot be read or written. Check the disk, and that it is a local one"
     return None

@@ -1,4 +1,4 @@
-"""The name of a data directory, which is the same in every life of the process that uses it."""
+"""The id of a data directory, which is the same in every run."""
 
 import secrets
 from pathlib import Path
@@ -10,10 +10,10 @@ _NAME = "home"
 
 
 def home_of(directory: Path) -> str:
-    """The name of the data directory, given to it when it is first asked for.
+    """Return the id of the data directory; create it at the first call.
 
-    What belongs to a directory, and not to whoever shares its database, is kept under this name.
-    It waits for the disk. Raises StorageError.
+    Rows that belong to this directory, and not to other processes that share the database, have
+    this id. Blocks. Raises StorageError.
     """
     path = directory / _NAME
     with explained(path):

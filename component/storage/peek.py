@@ -1,12 +1,13 @@
-"""A look into the database beside the service that has it: nothing is locked or made."""
+"""Read-only access to the database while a service may use it; locks and creates nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from component.storage.clock import SteadyClock, skew_in
 from component.storage.database import Database
 from component.storage.errors import explained
-from component.storage.sqlite import SQLite, process_clock
+from component.storage.sqlite import SQLite
 
 T = TypeVar("T")
 
@@ -14,17 +15,17 @@ T = TypeVar("T")
 def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | None:
     """Return `op(database)`, which may only read; None if there is no database, or an older one.
 
-    It blocks. Arguments are those of `Storage.open`. Raises StorageError.
+    Blocks. Arguments are those of `Storage.open`. Raises StorageError.
     """
     if postgres:
-        from psycopg.errors import UndefinedTable  # noqa: PLC0415 - only who chose it
+        from psycopg.errors import UndefinedTable  # noqa: PLC0415 - only if it is configured
 
         from component.storage.postgres import PostgreSQL  # noqa: PLC0415
         from component.storage.server import Server  # noqa: PLC0415
 
         server = PostgreSQL(Server.of(postgres))
         try:
-            return server.read(op)
+            return server.look(op)
         except UndefinedTable:
             return None
         finally:
@@ -38,9 +39,9 @@ def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | Non
         reader = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
-        database = SQLite(path, reader, reader, process_clock)
         try:
-            return database.read(op)
+            stored = SQLite(path, reader, reader).read(skew_in)
+            return SQLite(path, reader, reader, steady=SteadyClock(stored=stored)).read(op)
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return None

@@ -1,22 +1,22 @@
-"""`?` becomes `%s`: one way to write parameters for both databases."""
+"""Translation of the placeholder `?` to psycopg's `%s`, so that both databases use `?`."""
 
 import re
 from typing import Final
 
-# What a `?` means nothing in: text, names, comments. And `%`, which psycopg would read.
+# Texts, names and comments, in which `?` is not a placeholder.
 _PARTS: Final = re.compile(
     r"(?P<skip>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/)|(?P<mark>\?)", re.DOTALL
 )
 
 
 class Placeholders:
-    """Remembers what it has translated: the statements of a program are few."""
+    """Translates statements and caches the results, since a program has few statements."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def translate(self, sql: str) -> str:
-        """Return the statement as psycopg wants it, with parameters or without."""
+        """Return the statement in psycopg's syntax, with or without parameters."""
         known = self._known.get(sql)
         if known is None:
             known = self._known[sql] = _PARTS.sub(_translated, sql.replace("%", "%%"))

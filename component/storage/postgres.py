@@ -1,39 +1,48 @@
-"""PostgreSQL: one connection that writes and one that reads, both made again when they break.
+"""PostgreSQL: one connection that writes and one that reads, both reopened when they break.
 
 Only imported when `postgres` is set in `[storage]`; psycopg only when a database is opened.
 """
 
 import contextlib
+import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     ExitStack,
     contextmanager,
 )
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from component.storage.batches import LateError, run_together
-from component.storage.database import Database, Dialect, Rows, Value
-from component.storage.errors import StorageError
-from component.storage.listening import listening
+from component.storage.batches import LateError, run_together, run_writes
+from component.storage.clock import Skew, SteadyClock, Times, skew_in
+from component.storage.database import Database
+from component.storage.errors import ConflictError, StorageError
+from component.storage.indexes import IndexBuilder, build_indexes
+from component.storage.listening import Listener
 from component.storage.migrations import migrate_postgres
-from component.storage.placeholders import Placeholders
+from component.storage.pipeline import Session, Transaction
 from component.storage.server import LostError, Server
 from component.storage.writes import Doubt, Write
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Cursor, Pipeline
+    from psycopg import Connection
 
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 4
-"""How often a transaction is run that fails by no fault of its own: a broken connection, a
-deadlock with another instance."""
+"""Maximum number of attempts at a transaction whose connection breaks."""
+_CONFLICTS: Final = 50
+"""Maximum number of attempts at a single operation that the server ends because of a deadlock. Each
+time another transaction makes progress, so only a bug can reach this."""
+_LONGEST_PAUSE_S: Final = 0.02
+_BATCH_LOCK: Final = "SET LOCAL lock_timeout = '500ms'; "
+"""A batch that waits longer for a row is split. This is shorter than the server's
+`deadlock_timeout`, so that two batches that wait for each other lose less time."""
 _DOUBT_S: Final = 10.0
 """How long the callers of a transaction in doubt wait for the server to come back."""
+_SKEW: Final = "(SELECT changes FROM clock), (SELECT skew FROM clock)"
 _NOW: Final = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
@@ -44,43 +53,63 @@ class PostgreSQL:
 
     Every transaction also writes its number to the one row that this process has in the table
     `writers`. If the connection breaks while it is committed, that row tells whether it was: a
-    session that reads it under a lock waits until the old one has ended. (`pg_xact_status` cannot
-    tell: after a crash of the server the id of a transaction that was lost is given again, and the
-    answer is that of its next owner.)
+    session that reads it under a lock waits until the old one has ended. (`pg_xact_status` does not
+    work: after a crash of the server the id of a lost transaction is reused, and the answer is
+    that for the new one.)
 
     Attributes:
-        place: what `open` was given, if nothing that an earlier life of that place has begun can be
-            committed any more; None if that is not certain, or there is no such place.
+        place: the argument of `open`, if no transaction of an earlier run at that place can be
+            committed any more; None if that is not certain, or no place was given.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, steady: SteadyClock | None = None) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
+        self._steady = steady or SteadyClock()
         self.place: str | None = None
-        self._writer = _Session(server)
-        self._reader = _Session(server)
+        self._writer = Session(server)
+        self._reader = Session(server)
+        self._listener = Listener(server)
         self._id = secrets.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
+        self._lacks_indexes = False
 
     @classmethod
-    def open(cls, conninfo: str, place: str | None = None) -> "PostgreSQL":
-        """Connect, and bring the database to the shape of this release.
+    def open(
+        cls, conninfo: str, place: str | None = None, steady: SteadyClock | None = None
+    ) -> "PostgreSQL":
+        """Connect, and migrate the database to this release.
 
-        `conninfo` is a connection string or URI of libpq; `place` is the same in every life of a
-        process, of which no two are at a time. Raises StorageError, whose sentence names host and
-        database, never the password.
+        `conninfo` is a connection string or URI of libpq; `place` is the same in every run of a
+        process, of which only one exists at a time; `steady` detects jumps of the server's clock.
+        Raises StorageError, whose message names host and database, never the password.
         """
-        database = cls(Server.of(conninfo))
+        database = cls(Server.of(conninfo), steady)
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():
                 connection = database._writer.connection()
                 migrate_postgres(connection, str(database.server))
+                database._start_clock(connection)
+                missing = IndexBuilder(database.server).missing(connection)
+                database._lacks_indexes = bool(missing)
                 if place is not None and _has_ended(connection, place):
                     database.place = place
             stack.pop_all()
         return database
+
+    def _start_clock(self, connection: "Connection") -> None:
+        with connection.transaction():
+            connection.execute("SELECT 1 FROM clock FOR UPDATE")
+            (wall,) = connection.execute(f"SELECT {_NOW}").fetchone() or (0,)
+            plain = Transaction(self._writer, connection, Times(0, 0, 0), pipelined=False)
+            self._steady.start(plain, int(wall), shared=True)
+
+    def look(self, op: Callable[[Database], T]) -> T:
+        """Run an operation that reads, without `open`. Raises StorageError."""
+        self._steady = SteadyClock(stored=self.read(skew_in))
+        return self.read(op)
 
     def close(self) -> None:
         """Close the connections."""
@@ -91,8 +120,16 @@ class PostgreSQL:
         self._reader.close()
 
     def write(self, writes: Sequence[Write[Any]]) -> None:
-        """Run the operations in one transaction. Raises StorageError."""
-        for left in reversed(range(_ATTEMPTS)):
+        """Run the operations, in one transaction if possible. Raises StorageError."""
+        run_writes(self._commit, writes)
+
+    def _commit(self, writes: Sequence[Write[Any]]) -> None:
+        """Run the operations in one transaction, again if the connection breaks.
+
+        Raises StorageError; ConflictError only for several operations.
+        """
+        lost = conflicts = 0
+        while True:
             todo = writes
             try:
                 self._settle()
@@ -104,11 +141,17 @@ class PostgreSQL:
                 if self._doubt is not None:
                     for each in todo:
                         each.doubt = self._doubt
-                if not left:
+                lost += 1
+                if lost == _ATTEMPTS:
                     raise
+            except ConflictError:
+                conflicts += 1
+                if len(todo) > 1 or conflicts == _CONFLICTS:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 - no secret
 
     def _settle(self) -> None:
-        """Have a connection, and know of the last transaction whether it was committed."""
+        """Ensure a connection, and find out whether the last transaction was committed."""
         if self._doubt is None:
             self._writer.connection()
             return
@@ -121,7 +164,7 @@ class PostgreSQL:
             except StorageError as error:
                 if time.monotonic() > give_up:
                     raise StorageError(
-                        f"{error} It is not known whether what was being written then is there."
+                        f"{error} It is unknown whether the interrupted transaction was committed."
                     ) from error
                 time.sleep(wait)
                 wait = min(2 * wait, 1.0)
@@ -138,19 +181,23 @@ class PostgreSQL:
         return None if row is None else row[0]
 
     @contextmanager
-    def transaction(self) -> "Iterator[_Transaction]":
-        """A transaction that may write.
+    def transaction(self, writes: Sequence[Write[Any]] = ()) -> "Iterator[Transaction]":
+        """Begin a transaction that may write.
 
-        Raises StorageError if it cannot begin or be committed, and LostError, a kind of it, if it
-        may be run again; whether it was committed is then told by `_settle`.
+        Raises StorageError if it cannot begin or be committed, and its subclasses LostError or
+        ConflictError if it may be run again; after LostError, `_settle` finds out whether it was
+        committed.
         """
         connection = self._writer.connection()
         self._batch += 1
         with self.server.explained():
-            now = self._begin(connection)
-        transaction = _Transaction(self._writer, connection, now)
+            times = self._begin(connection, _BATCH_LOCK if len(writes) > 1 else "")
+        transaction = Transaction(self._writer, connection, times)
         committing = False
         try:
+            self._steady.save(transaction, times)
+            if len(writes) > 1:
+                transaction.lock_tasks({task for write in writes for task in write.tasks})
             yield transaction
             committing = True
             with self.server.explained():
@@ -159,7 +206,9 @@ class PostgreSQL:
             with contextlib.suppress(Exception):
                 transaction.stop_pipelining()
             with contextlib.suppress(Exception):
-                if not connection.closed:  # a broken one has rolled back by itself, or committed
+                if (
+                    not connection.closed
+                ):  # a broken one was rolled back by the server, or committed
                     connection.execute("ROLLBACK")
                     if transaction.skipped:
                         self._writer.prepare_again()
@@ -167,25 +216,30 @@ class PostgreSQL:
                 self._doubt = Doubt()
             elif committing and _is_late(error):
                 raise LateError from error
+            elif (why := self.server.surroundings(error)) is not None:
+                raise why from error  # an error of the statement that locks the tasks
             raise
 
-    def _begin(self, connection: "Connection") -> int:
-        # Both in one round trip: statements without parameters may be sent together.
+    def _begin(self, connection: "Connection", settings: str) -> Times:
+        before = self._steady.elapsed()
+        # One round trip: statements without parameters may be sent together.
         number = f"batch = {self._batch}, at = {_NOW}"
         cursor = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; UPDATE writers SET {number}"  # noqa: S608 ours
-            f" WHERE id = '{self._id}' RETURNING at",
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; {settings}UPDATE writers SET {number}"  # noqa: S608 ours
+            f" WHERE id = '{self._id}' RETURNING at, {_SKEW}",
             prepare=False,
         )
-        cursor.nextset()
+        while cursor.nextset():
+            pass
         row = cursor.fetchone()
         if row is None:
             row = connection.execute(
                 "INSERT INTO writers (id, batch, at, place)"  # noqa: S608 - ours
-                f" VALUES (%s, %s, {_NOW}, %s) RETURNING at",
+                f" VALUES (%s, %s, {_NOW}, %s) RETURNING at, {_SKEW}",
                 (self._id, self._batch, self.place),
             ).fetchone()
-        return int(cast("Any", row)[0])
+        wall, changes, skew = cast("Any", row)
+        return self._steady.read(before, int(wall), self._steady.elapsed(), Skew(changes, skew))
 
     def read(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads. Raises StorageError."""
@@ -200,28 +254,37 @@ class PostgreSQL:
     def _read(self, op: Callable[[Database], T]) -> T:
         connection = self._reader.connection()
         with self.server.explained():
+            before = self._steady.elapsed()
             cursor = connection.execute(
                 f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {_NOW}",
                 prepare=False,
             )
             cursor.nextset()
-            (now,) = cast("Any", cursor.fetchone())
+            (wall,) = cast("Any", cursor.fetchone())
+            # The stored skew is that of the last write; a later jump is detected here, too.
+            clock = self._steady
+            times = clock.read(before, int(wall), clock.elapsed(), clock.stored)
             try:
-                return op(_Transaction(self._reader, connection, now, pipelined=False))
+                return op(Transaction(self._reader, connection, times, pipelined=False))
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
 
+    async def build_indexes(self) -> None:
+        """Build the indexes of an upgrade; see `component.storage.indexes.build_indexes`."""
+        if self._lacks_indexes:
+            await build_indexes(self.server)
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Listen on a connection of its own."""
-        return listening(self.server, channel)
+        """Listen, on one connection for all channels."""
+        return self._listener.listen(channel)
 
 
 def _has_ended(connection: "Connection", place: str) -> bool:
-    """Wait until nothing of earlier lives of a place is under way any more; False: it still is.
+    """Wait until no transaction of earlier runs at a place is in progress; False after a timeout.
 
-    The server may have got a commit whose sender was killed then. Until it is through, that
-    transaction holds the row in `writers` of its process, which it has locked before all else.
+    The server may have received a commit whose sender was then killed. Until it is complete, that
+    transaction holds the row of its process in `writers`, which it has locked first.
     """
     import psycopg  # noqa: PLC0415
 
@@ -232,141 +295,8 @@ def _has_ended(connection: "Connection", place: str) -> bool:
     return True
 
 
-class _Session:
-    """A connection that is made again when it has broken, and what it knows of statements."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.placeholders = Placeholders()
-        self._connection: Connection | None = None
-        self._forgotten = 0
-
-    @property
-    def closed(self) -> bool:
-        return self._connection is None or self._connection.closed
-
-    def connection(self) -> "Connection":
-        """The connection, working as far as is known. Raises StorageError."""
-        if self._connection is None or self._connection.closed:
-            self._connection = self.server.connect()
-        return self._connection
-
-    def prepare_again(self) -> None:
-        """Forget which statements are prepared, here and there.
-
-        The driver counts as prepared what it has sent in a pipeline, also if the server passed
-        over it after an error. Only the answer to a text that it has not seen makes it forget.
-        """
-        self._forgotten += 1
-        self.connection().execute(f"DEALLOCATE ALL /* {self._forgotten} */", prepare=False)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-class _Transaction:
-    """One transaction.
-
-    A round trip costs more than most statements. So nobody waits for one whose answer nobody looks
-    at: it is on its way while the next is made (libpq's pipeline mode). The server skips all that
-    follows a statement that failed, the COMMIT too; the error shows at the next answer that is
-    looked at, in whichever operation that is. Then the batch runs again with savepoints, one
-    statement at a time.
-    """
-
-    dialect: Dialect = "postgresql"
-
-    def __init__(
-        self, session: _Session, connection: "Connection", now: int, *, pipelined: bool = True
-    ) -> None:
-        self.now = now
-        self.changed = False
-        self.skipped = False
-        """Whether the server passed over statements that were on their way to it."""
-        self._session = session
-        self._connection = connection
-        self._pipelined = pipelined
-        self._pipeline: AbstractContextManager[Pipeline] | None = None
-        self._sent: Pipeline | None = None
-
-    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
-        """Run one statement."""
-        if not sql.startswith("SELECT"):
-            self.changed = True
-        translated = self._session.placeholders.translate(sql)
-        if self._pipelined and self._sent is None:
-            self._pipeline = self._connection.pipeline()
-            self._sent = self._pipeline.__enter__()
-        cursor = self._connection.execute(translated, parameters)
-        return cursor if self._sent is None else _Answer(cursor, self._sent)
-
-    def notify(self, channel: str, /) -> None:
-        """Wake who listens, once this is committed."""
-        self.changed = True
-        self._connection.execute("SELECT pg_notify(%s, '')", (channel,))
-
-    def savepoint(self) -> None:
-        self.stop_pipelining()
-        self._connection.execute("SAVEPOINT op")
-
-    def release(self) -> None:
-        self._connection.execute("RELEASE op")
-
-    def back(self) -> None:
-        self._connection.execute("ROLLBACK TO op; RELEASE op")
-
-    def commit(self) -> None:
-        self._connection.execute("COMMIT")
-        self.stop_pipelining()
-
-    def stop_pipelining(self) -> None:
-        """Wait for all answers, and from now on for each."""
-        self._pipelined = False
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            try:
-                pipeline.__exit__(None, None, None)
-            finally:
-                self.skipped = self.failed
-
-    @property
-    def failed(self) -> bool:
-        # Only ROLLBACK is left: INERROR, or what is on its way is skipped.
-        pgconn = self._connection.pgconn
-        return pgconn.transaction_status == 3 or pgconn.pipeline_status == 2
-
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        return self._session.server.surroundings(error)
-
-
 def _is_late(error: BaseException) -> bool:
-    """Whether it is the error of a statement, or of one that was skipped after that."""
+    """Whether it is the error of a statement, or of one that was skipped after an error."""
     import psycopg  # noqa: PLC0415
 
     return isinstance(error, psycopg.Error)
-
-
-class _Answer:
-    """What a statement that is on its way gives; to look at it is to wait for it."""
-
-    __slots__ = ("_cursor", "_pipeline")
-
-    def __init__(self, cursor: "Cursor[tuple[Any, ...]]", pipeline: "Pipeline") -> None:
-        self._cursor = cursor
-        self._pipeline = pipeline
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
-        self._pipeline.sync()
-        return self._cursor.rowcount
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or None."""
-        return self._cursor.fetchone()
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
-        return self._cursor.fetchall()

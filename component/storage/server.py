@@ -1,10 +1,15 @@
-"""The PostgreSQL server: how to connect to it, and its troubles in sentences."""
+"""The PostgreSQL server: how to connect to it, and messages for its errors."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from component.storage.errors import StorageError
+from component.storage.errors import (
+    ConflictError,
+    StorageError,
+    UnavailableError,
+    UnstorableError,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -16,15 +21,15 @@ SET lock_timeout = '10s';
 SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
        THEN set_config('synchronous_commit', 'on', false) END
 """
-"""A process that was stopped must not hold locks, and what is acknowledged must be on disk."""
+"""A suspended process must not hold locks, and acknowledged writes must be on disk."""
 
 
-class LostError(StorageError):
-    """The connection broke, or the server gave up the transaction: it may be run again."""
+class LostError(UnavailableError):
+    """The connection broke, or the server ended the session: the transaction may be run again."""
 
 
 class Server:
-    """Where the database is; its text names host, database and user, never the password."""
+    """The address of the database; its text names host, database and user, never the password."""
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         """Use `Server.of`."""
@@ -33,29 +38,29 @@ class Server:
         self._text = _described(parameters)
 
     def __str__(self) -> str:
-        """The beginning of a sentence about it."""
+        """Return the subject of a sentence about the database."""
         return self._text
 
     @classmethod
     def of(cls, conninfo: str) -> "Server":
-        """Read a connection string or URI of libpq.
+        """Parse a connection string or URI of libpq.
 
-        Raises StorageError if it is none, or if psycopg is not installed.
+        Raises StorageError if it is invalid, or if psycopg is not installed.
         """
         try:
-            import psycopg  # noqa: PLC0415 - only who stores in PostgreSQL pays for it
+            import psycopg  # noqa: PLC0415 - only if PostgreSQL is configured
         except ImportError as error:
             raise StorageError(
-                "postgres in [storage] is set, and the driver for PostgreSQL is not installed"
+                "postgres in [storage] is set, but the driver for PostgreSQL is not installed"
                 f' ({error}). Install it: pip install "xmpp-agent-component[postgres]"'
-                " - or remove postgres to keep everything in the data directory."
+                " - or remove postgres to use SQLite in the data directory."
             ) from error
         try:
             given = psycopg.conninfo.conninfo_to_dict(conninfo)
         except psycopg.ProgrammingError:
-            # The reason repeats what it could not read, which may be the password.
+            # The reason quotes the text that it could not parse, which may be the password.
             raise StorageError(
-                "postgres in [storage] is no connection string of PostgreSQL. Write it as"
+                "postgres in [storage] is not a valid connection string for PostgreSQL. Write it as"
                 " postgresql://user:password@host/database with %-escapes for special characters,"
                 " or as host=… dbname=… user=… password=…."
             ) from None
@@ -70,7 +75,7 @@ class Server:
         return cls({**defaults, **given, "client_encoding": "UTF8"})
 
     def connect(self) -> "Connection":
-        """Open a connection that commits by itself unless told to BEGIN.
+        """Open a connection in autocommit mode.
 
         Raises StorageError.
         """
@@ -80,11 +85,11 @@ class Server:
             try:
                 connection = psycopg.connect(**self._parameters, autocommit=True)
             except psycopg.OperationalError as error:
-                raise StorageError(
+                raise UnavailableError(
                     f"{self} cannot be opened: {self._without_password(error)}."
-                    " Check that the server runs there, and that user, password and database are"
-                    " right."
-                ) from None  # its frames hold the password
+                    " Check that the server is running, and that user, password and database are"
+                    " correct."
+                ) from None  # its frames contain the password
             stack.callback(connection.close)
             _adapt(connection)
             connection.execute(_SESSION)
@@ -96,15 +101,15 @@ class Server:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StorageError(
-                f"{self} keeps text as {encoding}, which has no room for all characters. Make a"
+                f"{self} has the encoding {encoding}, which cannot store all characters. Create a"
                 " database for the agent: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0."
             )
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what server or network do to us into a StorageError.
+        """Convert errors of server and network to StorageError.
 
-        Errors that only a mistake in this program can cause pass as they are.
+        Errors that only a bug in this program can cause are not converted.
         """
         import psycopg  # noqa: PLC0415
 
@@ -116,26 +121,35 @@ class Server:
             raise why from error
 
     def surroundings(self, error: BaseException) -> StorageError | None:
-        """The sentence about an error that is none of an operation; None if it is."""
+        """Return the error of server or network behind `error`; None if the operation caused it."""
         import psycopg  # noqa: PLC0415
 
         if not isinstance(error, psycopg.Error):
             return None
         if isinstance(error, psycopg.errors.PipelineAborted):
-            return None  # the statement before it failed, and its error is the one that tells
-        again = isinstance(
+            return None  # an earlier statement failed, and its error has the reason
+        lost = isinstance(
             error,
-            psycopg.errors.DeadlockDetected
-            | psycopg.errors.SerializationFailure
-            | psycopg.errors.IdleInTransactionSessionTimeout
+            psycopg.errors.IdleInTransactionSessionTimeout
             | psycopg.errors.AdminShutdown
             | psycopg.errors.CrashShutdown,
         ) or (error.sqlstate is None and isinstance(error, psycopg.OperationalError))
-        if not again and not _is_surroundings(error):
+        conflict = isinstance(
+            error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure
+        )
+        if not lost and not conflict and not _is_surroundings(error):
             return None
-        kind = LostError if again else StorageError
+        kind = LostError if lost else ConflictError if conflict else StorageError
         said = f" (PostgreSQL says: {self._without_password(error)})."
         return kind(f"{self} {_explain(error.sqlstate)}{said}")
+
+    def unstorable(self, error: BaseException) -> UnstorableError | None:
+        """The error to raise if `error` says that a value cannot be stored; None otherwise."""
+        import psycopg  # noqa: PLC0415
+
+        if isinstance(error, psycopg.DataError | UnicodeEncodeError) or _is_too_large(error):
+            return UnstorableError(str(error).partition("\nCONTEXT:")[0])
+        return None
 
     def _without_password(self, error: BaseException) -> str:
         text = " ".join(str(error).split()).rstrip(".")
@@ -146,7 +160,9 @@ def _is_surroundings(error: "PostgresError") -> bool:
     import psycopg  # noqa: PLC0415
 
     if isinstance(error, psycopg.errors.InFailedSqlTransaction):
-        return False  # an operation went on after an error
+        return False  # an operation continued after an error
+    if _is_too_large(error):
+        return False
     return isinstance(
         error,
         psycopg.OperationalError
@@ -156,27 +172,36 @@ def _is_surroundings(error: "PostgresError") -> bool:
     )
 
 
+def _is_too_large(error: BaseException) -> bool:
+    """Whether a value exceeds a limit of the server, such as 2,704 bytes for an index entry.
+
+    Class 54 of https://www.postgresql.org/docs/current/errcodes-appendix.html; psycopg counts it
+    among the errors of the server's operation.
+    """
+    return (getattr(error, "sqlstate", None) or "").startswith("54")
+
+
 def _explain(sqlstate: str | None) -> str:
     match sqlstate:
         case "53100":
-            return "has no room left on its disk. Free some space there"
+            return "has no space left on its disk. Free some space there"
         case "53300":
             return "accepts no more connections. Raise its max_connections, or close some"
         case "55P03":
-            return "holds a lock for somebody else. Look for long transactions in pg_stat_activity"
+            return "holds a lock for another client. Look for long transactions in pg_stat_activity"
         case "25006":
-            return "is read-only, as a standby is. Name the primary server"
+            return "is read-only, like a standby. Use the primary server"
         case "42501":
             return (
-                "does not let the user do what is needed. Make the user the owner of the database,"
+                "denies the user a required permission. Make the user the owner of the database,"
                 " or GRANT CREATE, USAGE on the schema"
             )
         case "XX001" | "XX002":
-            return "is damaged. Put a backup in its place"
+            return "is damaged. Restore a backup"
         case None | "57P01" | "57P02" | "57P03" | "25P03":
-            return "has closed the connection. Check that the server runs and can be reached"
+            return "has closed the connection. Check that the server is running and can be reached"
         case _:
-            return "cannot do what is asked now"
+            return "cannot execute the statement now"
 
 
 def _described(parameters: dict[str, Any]) -> str:
@@ -188,7 +213,7 @@ def _described(parameters: dict[str, Any]) -> str:
 
 
 def _adapt(connection: "Connection") -> None:
-    """Have values mean the same as on SQLite."""
+    """Make values behave as on SQLite."""
     from psycopg.adapt import Dumper, Loader  # noqa: PLC0415
     from psycopg.types.numeric import Int8Dumper  # noqa: PLC0415
 
@@ -203,7 +228,7 @@ def _adapt(connection: "Connection") -> None:
             text = bytes(data).decode()
             return int(text) if text.lstrip("-").isdecimal() else float(text)
 
-    # One type for all whole numbers, or each width would be a statement to prepare of its own.
+    # One type for all integers; otherwise each width would need its own prepared statement.
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_dumper(bool, BoolDumper)
     connection.adapters.register_loader("numeric", NumericLoader)  # sum() of bigint

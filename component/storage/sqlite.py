@@ -1,15 +1,22 @@
 """SQLite: one file, one connection that writes and one that reads."""
 
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from component.storage.batches import run_together
+from component.storage.batches import run_together, run_writes
+from component.storage.clock import SteadyClock, Times, wall_clock
 from component.storage.database import Database, Dialect, Rows, Value
-from component.storage.errors import StorageError, explained, sqlite_sentence
+from component.storage.errors import (
+    StorageError,
+    UnavailableError,
+    UnstorableError,
+    explained,
+    sqlite_sentence,
+)
 from component.storage.listening import Never
 from component.storage.migrations import migrate, transaction
 from component.storage.writes import Write
@@ -19,13 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Somebody may look into the database with the sqlite3 shell; a backup holds it for moments.
+# The sqlite3 shell or a backup may lock the database for a moment.
 _BUSY_SECONDS: Final = 5.0
-
-
-def process_clock() -> int:
-    """The time of this machine, in milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 class SQLite:
@@ -35,18 +37,29 @@ class SQLite:
     """
 
     def __init__(
-        self, path: Path, writer: "Connection", reader: "Connection", clock: Callable[[], int]
+        self,
+        path: Path,
+        writer: "Connection",
+        reader: "Connection",
+        wall: Callable[[], int] = wall_clock,
+        steady: SteadyClock | None = None,
     ) -> None:
         self.path = path
         self._writer = writer
         self._reader = reader
-        self._clock = clock
+        self._wall = wall
+        self._steady = steady or SteadyClock()
 
     @classmethod
-    def open(cls, path: Path, clock: Callable[[], int]) -> "SQLite":
-        """Open the database, made if it is missing, and bring it to the shape of this release.
+    def open(
+        cls,
+        path: Path,
+        wall: Callable[[], int] = wall_clock,
+        steady: SteadyClock | None = None,
+    ) -> "SQLite":
+        """Open the database, create it if it is missing, and migrate it to this release.
 
-        Raises StorageError.
+        `wall` and `steady` are its clocks. Raises StorageError.
         """
         with ExitStack() as stack:
             with explained(path):
@@ -55,35 +68,60 @@ class SQLite:
                 writer = _connect(path)
                 stack.callback(writer.close)
                 migrate(writer, path)
-                # The second one sees the last commit while the first one writes the next.
+                # The reader sees the last commit while the writer writes the next.
                 reader = _connect(path)
                 stack.callback(reader.close)
+                database = cls(path, writer, reader, wall, steady)
+                with transaction(writer, "IMMEDIATE"):
+                    plain = _Transaction(writer, path, Times(0, 0, 0))
+                    database._steady.start(plain, wall(), shared=False)
             stack.pop_all()
-        return cls(path, writer, reader, clock)
+        return database
 
     def close(self) -> None:
-        """Close both connections; the last one takes the write-ahead log into the file."""
+        """Close both connections; the last one checkpoints the write-ahead log."""
         self._reader.close()
         self._writer.close()
 
     def write(self, writes: Sequence[Write[Any]]) -> None:
-        """Run the operations in one transaction. Raises StorageError."""
-        run_together(self, writes)
+        """Run the operations, in one transaction if possible. Raises StorageError."""
+        run_writes(partial(run_together, self), writes)
 
     @contextmanager
-    def transaction(self) -> "Iterator[_Transaction]":
-        """A transaction that may write. Raises StorageError if it cannot begin or be committed."""
-        with explained(self.path), transaction(self._writer, "IMMEDIATE"):
-            yield _Transaction(self._writer, self.path, self._clock())
+    def transaction(self, _writes: Sequence[Write[Any]] = ()) -> "Iterator[_Transaction]":
+        """Begin a transaction that may write.
+
+        Raises UnavailableError if it cannot begin, StorageError if it cannot be committed.
+        """
+        begun = False
+        try:
+            with explained(self.path), transaction(self._writer, "IMMEDIATE"):
+                begun = True
+                made = _Transaction(self._writer, self.path, self._times())
+                saved = self._steady.save(made, made.times)
+                yield made
+            if saved is not None:
+                self._steady.saved(saved)
+        except StorageError as error:
+            if begun:
+                raise
+            raise UnavailableError(str(error)) from error
 
     def read(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
-            return op(_Transaction(self._reader, self.path, self._clock()))
+            return op(_Transaction(self._reader, self.path, self._times()))
+
+    def _times(self) -> Times:
+        clock = self._steady
+        return clock.read(clock.elapsed(), self._wall(), clock.elapsed(), clock.stored)
+
+    async def build_indexes(self) -> None:
+        """Do nothing: indexes are built when the database is opened."""
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
-        """Nobody else is there to notify."""
+        """Return an iterator that never yields: there is no other process."""
         yield Never()
 
 
@@ -93,8 +131,9 @@ class _Transaction:
     dialect: Dialect = "sqlite"
     failed = False
 
-    def __init__(self, connection: "Connection", path: Path, now: int) -> None:
-        self.now = now
+    def __init__(self, connection: "Connection", path: Path, times: Times) -> None:
+        self.times = times
+        self.now, self.settled, self.steady = times
         self.changed = False
         self._connection = connection
         self._path = path
@@ -106,7 +145,7 @@ class _Transaction:
         return self._connection.execute(sql, parameters)
 
     def notify(self, channel: str, /) -> None:
-        """Nobody listens: there is one process to a data directory."""
+        """Do nothing: there is no other process."""
 
     def savepoint(self) -> None:
         self._connection.execute("SAVEPOINT op")
@@ -122,22 +161,28 @@ class _Transaction:
         sentence = sqlite_sentence(self._path, error)
         return None if sentence is None else StorageError(sentence)
 
+    def unstorable(self, error: BaseException) -> UnstorableError | None:
+        import sqlite3  # noqa: PLC0415
+
+        too_much = isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError)
+        return UnstorableError(error) if too_much else None
+
 
 def _connect(path: Path) -> "Connection":
-    import sqlite3  # noqa: PLC0415 - only who stores something pays for it
+    import sqlite3  # noqa: PLC0415 - only if the storage is opened
 
     with ExitStack() as stack:
         connection = sqlite3.connect(
             path,
             timeout=_BUSY_SECONDS,
             isolation_level=None,  # transactions are begun and ended by `transaction` alone
-            check_same_thread=False,  # one thread has it at a time
+            check_same_thread=False,  # one thread uses it at a time
         )
         stack.callback(connection.close)
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if journal != "wal":
             raise StorageError(
-                f"The database {path} cannot keep a write-ahead log (SQLite offers {journal!r})."
+                f"The database {path} cannot use a write-ahead log (SQLite offers {journal!r})."
                 " Set path in [storage] to a directory on a local disk."
             )
         connection.execute("PRAGMA synchronous = FULL")

@@ -1,6 +1,6 @@
-"""Who wants to hear nothing more from an agent but answers (specification, FAC-012)."""
+"""Contacts that only want answers from an agent (specification, FAC-012)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import anyio
 
@@ -14,15 +14,14 @@ def _itself(address: JID) -> JID:
 
 
 class StoppedContacts:
-    """Who said so, on disk, and in memory for whoever is about to write to them.
+    """The contacts that have stopped messages, in the database and cached in memory.
 
-    Nothing may be sent to a contact before `load` has returned: until then everybody counts as
-    somebody who said so. `load` is called again after each connect, in case another process on the
-    same database has changed it meanwhile.
+    Until `load` has returned, all contacts count as stopped. `reload` is called when another
+    instance has changed them.
 
     Args:
-        storage: where it is kept; open while this is used.
-        agent: which agent speaks at an address of ours, if several are the same one's.
+        storage: the storage; open while this is used.
+        agent: maps an address of the component to its agent, if several addresses belong to one.
     """
 
     def __init__(self, storage: Storage, agent: Callable[[JID], JID] = _itself) -> None:
@@ -32,23 +31,49 @@ class StoppedContacts:
         self._one_at_a_time = anyio.Lock()
 
     async def load(self) -> None:
-        """Read who said so. Raises StorageError."""
+        """Load the stopped contacts. Raises StorageError."""
 
         def work(database: Database) -> list[tuple[str, str]]:
             found = database.execute("SELECT owner, contact FROM stopped").fetchall()
             return [(owner, contact) for owner, contact in found]
 
-        async with self._one_at_a_time:  # what is said meanwhile must not be lost
+        async with self._one_at_a_time:  # concurrent changes must not be lost
             self._stopped = set(await self._storage.read(work))
 
+    async def reload(self, subjects: Collection[str] | None = None) -> None:
+        """Reload these subjects, or all with None. Raises StorageError.
+
+        A subject is the address of the agent and that of the contact, separated by a space.
+        """
+        if subjects is None or self._stopped is None:
+            await self.load()
+            return
+        keys = [(owner, contact) for owner, _, contact in (s.partition(" ") for s in subjects)]
+
+        def work(database: Database) -> list[bool]:
+            return [
+                database.execute(
+                    "SELECT 1 FROM stopped WHERE owner = ? AND contact = ?", key
+                ).fetchone()
+                is not None
+                for key in keys
+            ]
+
+        async with self._one_at_a_time:
+            for key, is_stopped in zip(keys, await self._storage.read(work), strict=True):
+                if is_stopped:
+                    self._stopped.add(key)
+                else:
+                    self._stopped.discard(key)
+
     def may_write(self, agent: JID, contact: JID) -> bool:
-        """Whether the address of ours may send to a contact what that one has not asked for."""
+        """Whether this address may send unsolicited messages to the contact."""
         return self._stopped is not None and self._key(agent, contact) not in self._stopped
 
     async def stop(self, agent: JID, contact: JID) -> None:
-        """The contact wants to hear nothing more from the agent. Raises StorageError.
+        """Stop messages from the agent to the contact. Raises StorageError.
 
-        It holds from this moment on, even if the disk refuses to remember it.
+        This takes effect immediately, even if it cannot be stored.
         """
         key = self._key(agent, contact)
         if self._stopped is not None:
@@ -60,12 +85,12 @@ class StoppedContacts:
             )
 
         async with self._one_at_a_time:
-            await self._storage.write(work)
             if self._stopped is not None:
-                self._stopped.add(key)
+                self._stopped.add(key)  # again, in case of a concurrent load
+            await self._storage.write(work)
 
     async def start(self, agent: JID, contact: JID) -> None:
-        """The contact wants to hear from the agent again. Raises StorageError."""
+        """Allow messages from the agent to the contact again. Raises StorageError."""
         key = self._key(agent, contact)
 
         def work(database: Database) -> None:

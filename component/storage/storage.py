@@ -1,6 +1,6 @@
-"""The data directory and its database, behind an async face."""
+"""The data directory and its database, with an async interface."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -11,11 +11,12 @@ from anyio import to_thread
 
 from component.private import make_directory
 from component.storage import writes
+from component.storage.clock import SteadyClock, since_boot, wall_clock
 from component.storage.database import Database
 from component.storage.errors import explained
 from component.storage.home import home_of
 from component.storage.lock import DirectoryLock
-from component.storage.sqlite import SQLite, process_clock
+from component.storage.sqlite import SQLite
 
 T = TypeVar("T")
 
@@ -27,26 +28,29 @@ class Engine(writes.Engine, Protocol):
         """Run an operation that reads. Raises StorageError."""
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Be woken by `Database.notify` in any process. Raises StorageError on entering."""
+        """Receive notifications of `Database.notify`. Raises StorageError on entering."""
+
+    async def build_indexes(self) -> None:
+        """Build the indexes of an upgrade that were not built on opening."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the connections."""
 
 
 class Storage:
     """The data directory, open and locked; made by `Storage.open`.
 
-    Stores bring functions that take a `Database` to `read` and `write`. They run in worker
-    threads, so the event loop never waits for the disk: one that writes and one that reads.
+    Stores pass functions that take a `Database` to `read` and `write`. They run in two worker
+    threads, one that writes and one that reads, so the event loop never waits for the disk.
     """
 
     def __init__(self, directory: Path, engine: Engine, place: str | None = None) -> None:
-        """Take over an open database; use `Storage.open`."""
+        """Use `Storage.open`."""
         self.directory = directory
-        """Where others may keep files of their own beside `agent.db`."""
+        """The data directory, in which other packages may store files."""
         self.place = place
-        """The same in every life of a process of which it is certain that the one before is over
-        and writes nothing more; None where that is not certain, or nobody shares the database."""
+        """The same in consecutive runs, if it is certain that the previous run has ended and
+        writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
         self._writer = writes.Writer(engine)
         self._reading = anyio.CapacityLimiter(1)
@@ -54,20 +58,30 @@ class Storage:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, directory: Path, *, postgres: str = "", now: Callable[[], int] = process_clock
+        cls,
+        directory: Path,
+        *,
+        postgres: str = "",
+        now: Callable[[], int] = wall_clock,
+        elapsed: Callable[[], int] | None = None,
     ) -> "AsyncIterator[Storage]":
-        """Open the directory (made with mode 0700 if it is missing) for the time of the context.
+        """Open the directory (created with mode 0700 if missing) for the duration of the context.
 
         The database is the file `agent.db` in it, or, if `postgres` is a connection string of
-        libpq, one on a PostgreSQL server; the directory is still this process's alone. `now` is
-        the clock of SQLite, in milliseconds since 1970, UTC; PostgreSQL has its own.
+        libpq, one on a PostgreSQL server; the directory is locked in either case. `now` is
+        the clock of SQLite, in milliseconds since 1970, UTC; PostgreSQL has its own. `elapsed` is
+        a clock in milliseconds that does not jump, for detecting jumps of the other: that
+        of the kernel by default, or `now` if that is passed.
 
-        Raises StorageError if it is no directory or cannot be written to, if another process has
-        it, if the database is damaged or was written by a newer release, or if the server cannot
-        be reached or does not let us in.
+        Raises StorageError if the directory cannot be used, if another process uses it, if the
+        database is damaged or was written by a newer release, or if the server cannot be reached
+        or denies access.
         """
         closing = ExitStack()
-        engine, place = await to_thread.run_sync(_open, directory, postgres, now, closing)
+        if elapsed is None:
+            elapsed = since_boot if now is wall_clock or postgres else now
+        steady = SteadyClock(elapsed)
+        engine, place = await to_thread.run_sync(_open, directory, postgres, now, steady, closing)
         storage = cls(directory, engine, place)
         try:
             yield storage
@@ -79,45 +93,70 @@ class Storage:
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return `op(database)`, which sees one state of the database throughout.
 
-        Reads run one after another, and beside writes. One that has begun runs to its end even if
-        its caller is cancelled.
+        Reads run one after another, concurrently with writes. A read that has begun is completed
+        even if its caller is cancelled.
 
         Raises StorageError if the database cannot be read.
         """
         return await to_thread.run_sync(self._engine.read, op, limiter=self._reading)
 
-    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
+    async def write(
+        self,
+        op: Callable[[Database], T],
+        *,
+        keep_trying: bool = False,
+        tasks: Collection[str] = (),
+    ) -> T:
         """Return `op(database)` after all it changed is on disk; if it raises, nothing is.
 
-        Writes run one after another in the order in which they were given. Those that wait at the
-        same time share one commit, and none hurts another by failing. A write that has begun runs
-        to its end and returns its value even if its caller is cancelled; Cancelled means that
-        nothing is written.
+        Writes run one after another in the order of the calls. Those that wait at the
+        same time share one commit, and a failing one does not affect the others. A write that has
+        begun is completed and returns its value even if its caller is cancelled; cancellation is
+        only raised if nothing was written.
 
-        Raises StorageError if the surroundings fail: a full disk, a lock, damage, a server that is
-        away. Nothing is written then; with `keep_trying` it is tried again instead, after 0.2 s
-        and up to 5 s, until it is written or the caller is cancelled.
+        `tasks` are the ids of the tasks whose rows the operation locks, as far as they are known.
+        On PostgreSQL a transaction locks all rows that its operations name, in the order of their
+        ids, before it runs the first of them: so two instances that change the same tasks do not
+        deadlock. Omitting them can cost time, but does not change results: a transaction
+        that waits for other rows longer than half a second is split, and one that the server ends
+        because of a deadlock runs again.
+
+        Raises StorageError if the database fails: a full disk, a lock, damage, an unreachable
+        server. Nothing is written then; with `keep_trying` it is retried instead, after 0.2 s
+        and up to 5 s, until it is written or the caller is cancelled. Raises UnstorableError, with
+        `keep_trying` too, if the database cannot store a value.
         """
-        return await self._writer.write(op, keep_trying)
+        return await self._writer.write(op, keep_trying, tasks)
+
+    async def build_indexes(self) -> None:
+        """Build the indexes that an upgrade left for the background; return when they exist.
+
+        Does nothing on SQLite. Errors of the database are retried.
+        """
+        await self._engine.build_indexes()
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Listen for the time of the context, whose value yields whenever somebody has notified.
+        """Listen for the duration of the context, whose value yields after each notification.
 
             async with storage.listen("tasks") as notified:
                 async for _ in notified: ...
 
-        Several notifications may come as one. It also yields after a connection that broke was
-        made again, since something may have been missed. On SQLite it never yields.
+        Several notifications may be merged. It also yields after a reconnect, since notifications
+        may have been missed. On SQLite it never yields.
 
-        Raises StorageError on entering if the server cannot be reached; later it keeps trying.
+        Raises StorageError on entering if the server cannot be reached; later it keeps retrying.
         """
         return self._engine.listen(channel)
 
 
 def _open(
-    directory: Path, postgres: str, now: Callable[[], int], closing: ExitStack
+    directory: Path,
+    postgres: str,
+    now: Callable[[], int],
+    steady: SteadyClock,
+    closing: ExitStack,
 ) -> tuple[Engine, str | None]:
-    """Do the blocking part of `Storage.open`, and return its place; `closing` undoes it."""
+    """Do the blocking part of `Storage.open`; return engine and place; `closing` undoes it."""
     with ExitStack() as stack:
         with explained(directory):
             make_directory(directory)
@@ -127,18 +166,18 @@ def _open(
         engine: Engine
         place = None
         if postgres:
-            from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only who chose it
+            from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only if it is configured
 
-            engine = server = PostgreSQL.open(postgres, _place(directory, lock))
+            engine = server = PostgreSQL.open(postgres, _place(directory, lock), steady)
             place = server.place
         else:
-            engine = SQLite.open(directory / "agent.db", now)
+            engine = SQLite.open(directory / "agent.db", now, steady)
         stack.callback(engine.close)
         closing.push(stack.pop_all())
     return engine, place
 
 
 def _place(directory: Path, lock: DirectoryLock) -> str | None:
-    # The name as well, in case a sandbox lets every boot look alike.
+    # The id of the directory as well, in case a sandbox hides the boot id.
     held, home = lock.place, home_of(directory)
     return None if held is None else sha256(f"{home}/{held}".encode()).hexdigest()[:32]

@@ -1,10 +1,10 @@
 """Presence subscriptions between the agents and their contacts.
 
-Nobody keeps a roster for a component, so it keeps its own side of each subscription (RFC 6121 §3)
+A component has no roster on a server, so it stores its own side of each subscription (RFC 6121 §3)
 and announces itself to its subscribers after each connect.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,9 +14,16 @@ from component.storage.storage import Storage
 from xep.jid import JID, JIDError
 
 SubscriptionState = Literal["none", "from", "to", "both"]
-"""Seen from the agent, as a roster says it (RFC 6121 §2.1.2.5): `from` means that the contact
-receives the agent's presence, `to` that the agent receives the contact's, `both` and `none` what
-they say."""
+"""The state from the agent's side (RFC 6121 §2.1.2.5): `from` means that the contact
+receives the agent's presence, `to` that the agent receives the contact's."""
+
+
+_HOUR_MS: Final = 3_600_000
+_PAUSES_MS: Final = tuple(_HOUR_MS * hours for hours in (1, 6, 24, 7 * 24, 30 * 24))
+"""How long no presence is sent to a contact after each failure in a row. After one more failure,
+none is sent until the contact sends something."""
+_NEVER: Final = 2**62
+_COLUMNS: Final = "owner, contact, state, ask, failures"
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -29,17 +36,22 @@ class Subscription(msgspec.Struct, frozen=True):
     state: SubscriptionState
     ask: bool = False
     """Whether the agent has asked for the contact's presence and waits for the answer."""
+    failures: int = 0
+    """How many times in a row presence was returned with an error."""
 
 
 class SubscriptionStore:
-    """The subscriptions on disk. Every method raises StorageError if the disk refuses."""
+    """The subscriptions in the database. Methods raise StorageError."""
 
     def __init__(self, storage: Storage) -> None:
-        """Keep them in this storage, which must be open while the store is used."""
+        """Use this storage, which must be open while the store is used."""
         self._storage = storage
 
     async def put(self, subscription: Subscription) -> None:
-        """Add it, or put it in the place of the one between the same two."""
+        """Insert it, or replace the one with the same owner and contact.
+
+        `failures` is not stored: a contact that has just sent something has none.
+        """
         row = (
             str(subscription.owner.bare),
             str(subscription.contact.bare),
@@ -51,14 +63,15 @@ class SubscriptionStore:
             database.execute(
                 "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (owner, contact)"
-                " DO UPDATE SET state = excluded.state, ask = excluded.ask",
+                " DO UPDATE SET state = excluded.state, ask = excluded.ask,"
+                " failures = 0, silent_until = NULL",
                 row,
             )
 
         await self._storage.write(work)
 
     async def remove(self, owner: JID, contact: JID) -> bool:
-        """Forget what is between the two; return whether there was anything."""
+        """Delete a subscription; return whether it existed."""
         key = (str(owner.bare), str(contact.bare))
 
         def work(database: Database) -> bool:
@@ -70,34 +83,91 @@ class SubscriptionStore:
         return await self._storage.write(work)
 
     async def get(self, owner: JID, contact: JID) -> Subscription | None:
-        """Return what is between the two, or None."""
-        found = await self._select(
-            "WHERE owner = ? AND contact = ?", str(owner.bare), str(contact.bare)
-        )
-        return found[0] if found else None
+        """Return a subscription, or None."""
+        key = (str(owner.bare), str(contact.bare))
 
-    async def of_owner(self, owner: JID) -> list[Subscription]:
-        """Return all of one agent, in the order of the contacts' text."""
-        return await self._select("WHERE owner = ? ORDER BY contact", str(owner.bare))
-
-    async def all(self) -> list[Subscription]:
-        """Return all there are, in the order of the owners' and the contacts' text."""
-        return await self._select("ORDER BY owner, contact")
-
-    async def _select(self, which: str, *values: str) -> list[Subscription]:
-        query = f"SELECT owner, contact, state, ask FROM subscriptions {which}"  # noqa: S608 ours
-
-        def work(database: Database) -> list[Subscription]:
-            return [_subscription(*row) for row in database.execute(query, values).fetchall()]
+        def work(database: Database) -> Subscription | None:
+            row = database.execute(
+                f"SELECT {_COLUMNS} FROM subscriptions WHERE owner = ? AND contact = ?",  # noqa: S608 - a constant
+                key,
+            ).fetchone()
+            return None if row is None else _subscription(*row)
 
         return await self._storage.read(work)
 
+    async def receivers(
+        self, after: Subscription | None = None, limit: int = 1_000
+    ) -> list[Subscription]:
+        """Return a page of subscriptions whose contact receives presence, in a fixed order.
 
-def _subscription(owner: str, contact: str, state: SubscriptionState, ask: int) -> Subscription:
+        Contacts whose servers return presence with errors are skipped for a while (`failed`).
+
+        Args:
+            after: the last one of the previous page; None for the first page.
+            limit: maximum number of results.
+        """
+        owner, contact = ("", "") if after is None else (str(after.owner), str(after.contact))
+
+        def work(database: Database) -> list[Subscription]:
+            rows = database.execute(
+                f"SELECT {_COLUMNS} FROM subscriptions WHERE (owner, contact) > (?, ?)"  # noqa: S608 - a constant
+                " AND state IN ('from', 'both') AND (silent_until IS NULL OR silent_until <= ?)"
+                " ORDER BY owner, contact LIMIT ?",
+                (owner, contact, database.now, limit),
+            )
+            return [_subscription(*row) for row in rows.fetchall()]
+
+        return await self._storage.read(work)
+
+    async def failed(self, owner: JID, contact: JID, *, for_good: bool) -> bool:
+        """Note that presence to the contact was returned with an error.
+
+        No presence is sent to the contact for an hour, and for longer with each failure in a row,
+        up to 30 days; then, or immediately if the error is permanent (`for_good`), until it sends
+        something (`heard`, `put`). Returns whether the latter applies now; False if there is no
+        subscription.
+        """
+        key = (str(owner.bare), str(contact.bare))
+
+        def work(database: Database) -> bool:
+            found = database.execute(
+                "SELECT failures FROM subscriptions WHERE owner = ? AND contact = ?", key
+            ).fetchone()
+            if found is None:
+                return False
+            failures = int(found[0])
+            gone = for_good or failures >= len(_PAUSES_MS)
+            until = _NEVER if gone else database.now + _PAUSES_MS[failures]
+            database.execute(
+                "UPDATE subscriptions SET failures = ?, silent_until = ?"
+                " WHERE owner = ? AND contact = ?",
+                (min(failures + 1, len(_PAUSES_MS)), until, *key),
+            )
+            return gone
+
+        return await self._storage.write(work)
+
+    async def reachable(self, owner: JID, contact: JID) -> None:
+        """Note that the contact can be reached, so presence is sent to it again."""
+        key = (str(owner.bare), str(contact.bare))
+
+        def work(database: Database) -> None:
+            database.execute(
+                "UPDATE subscriptions SET failures = 0, silent_until = NULL"
+                " WHERE owner = ? AND contact = ?",
+                key,
+            )
+
+        await self._storage.write(work)
+
+
+def _subscription(
+    owner: str, contact: str, state: SubscriptionState, ask: int, failures: int
+) -> Subscription:
     try:
-        return Subscription(JID.parse(owner), JID.parse(contact), state, bool(ask))
+        return Subscription(JID.parse(owner), JID.parse(contact), state, bool(ask), failures)
     except JIDError as error:
         raise StorageError(
-            f"The table subscriptions of the database holds {owner!r} and {contact!r}, which are"
-            f" not both addresses: {error} Delete that row, which no release has written."
+            f"The table subscriptions of the database contains {owner!r} and {contact!r}, which are"
+            f" not both valid addresses: {error} Delete that row, which no release has written."
         ) from error

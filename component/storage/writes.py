@@ -1,11 +1,12 @@
-"""Group commit: writes that wait together share one transaction, and so one sync of the disk.
+"""Group commit: waiting writes share one transaction, and so one sync of the disk.
 
-There is no task of its own: whoever comes first while nobody writes leads, takes along all that
-wait by then, and tells them. Who comes meanwhile waits, and the first of those leads next.
+There is no background task: the first caller while no transaction runs becomes the leader, commits
+all writes that wait by then, and notifies their callers. The first of those that arrive meanwhile
+is the next leader.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
@@ -20,28 +21,30 @@ _log = structlog.get_logger("component.storage")
 T = TypeVar("T")
 
 TOGETHER: Final = 256
-"""How many writes share a transaction at most."""
+"""Maximum number of writes in one transaction."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 5.0
 
 
 class Doubt:
-    """Whether a transaction was committed whose commit nobody answered; None until it is known."""
+    """Whether a transaction whose commit got no answer was committed; None until this is known."""
 
     committed: bool | None = None
 
 
 class Write(Generic[T]):
-    """One operation on its way to disk, and what became of it.
+    """A queued operation and its outcome.
 
-    `error` is the operation's own and final; `refused` is that of its surroundings, after which
-    nothing is written, unless there is a `doubt`: it may then be, and `value` may stand.
+    `tasks` are the ids of the tasks whose rows it is known to lock. `error` is the operation's own,
+    final error; `refused` is an error of the database, after which nothing is written, unless there
+    is a `doubt`: then it may have been written, and `value` may be valid.
     """
 
-    __slots__ = ("begun", "doubt", "error", "leads", "op", "refused", "told", "value")
+    __slots__ = ("begun", "doubt", "error", "leads", "op", "refused", "tasks", "told", "value")
 
-    def __init__(self, op: Callable[[Database], T]) -> None:
+    def __init__(self, op: Callable[[Database], T], tasks: Collection[str] = ()) -> None:
         self.op = op
+        self.tasks = tasks
         self.value: T | None = None
         self.error: BaseException | None = None
         self.refused: StorageError | None = None
@@ -51,7 +54,7 @@ class Write(Generic[T]):
         self.told: anyio.Event | None = None
 
     def run(self, database: Database) -> None:
-        """Run the operation once more, and forget what an earlier run gave."""
+        """Run the operation, and discard the outcome of an earlier run."""
         self.value = self.error = None
         try:
             self.value = self.op(database)
@@ -64,14 +67,15 @@ class Engine(Protocol):
     """Runs operations on one of the databases, in a worker thread."""
 
     def write(self, writes: Sequence[Write[Any]]) -> None:
-        """Run them in this order in one transaction, and commit.
+        """Run and commit operations in order, in one transaction if possible.
 
-        Raises StorageError if the surroundings fail: nothing is then written, as far as is known.
+        Sets `refused` of operations that the database rejects individually. Raises
+        StorageError if it rejects all; then nothing is written, as far as is known.
         """
 
 
 class Writer:
-    """Puts writes together and has the engine commit them, one transaction at a time."""
+    """Groups writes and commits them with the engine, one transaction at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -80,9 +84,11 @@ class Writer:
         self._crowded = False
         self._thread = anyio.CapacityLimiter(1)
 
-    async def write(self, op: Callable[[Database], T], keep_trying: bool) -> T:
+    async def write(
+        self, op: Callable[[Database], T], keep_trying: bool, tasks: Collection[str] = ()
+    ) -> T:
         """See `Storage.write`."""
-        write = Write(op)
+        write = Write(op, tasks)
         wait = FIRST_WAIT_S
         while True:
             await self._once(write)
@@ -93,12 +99,12 @@ class Writer:
             if not keep_trying:
                 raise write.refused
             if wait == FIRST_WAIT_S:
-                _log.warning("storage_refuses", reason=str(write.refused))
+                _log.warning("a write failed; will retry", reason=str(write.refused))
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def idle(self) -> None:
-        """Wait until the transaction that is under way, if there is one, has ended."""
+        """Wait until the running transaction, if any, has ended."""
         async with self._thread:
             pass
 
@@ -112,7 +118,7 @@ class Writer:
         self._led = True
         with anyio.CancelScope(shield=True):
             if self._crowded:
-                # The others of the last transaction are about to come again: take them along.
+                # Callers of the last transaction are about to write again: include them.
                 await anyio.lowlevel.checkpoint()
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER))]
             for other in batch:
@@ -127,18 +133,18 @@ class Writer:
                 self._hand_over()
 
     async def _follow(self, write: Write[Any]) -> bool:
-        """Wait until it is done, or until it has to lead: return which."""
+        """Wait until it is done or has to lead; return whether it has to lead."""
         write.told = anyio.Event()
         try:
             await write.told.wait()
         except anyio.get_cancelled_exc_class():
             if write.begun:
-                # What is written is reported as written; the next wait of the caller is cancelled.
+                # A committed write is reported; cancellation takes effect at the next await.
                 with anyio.CancelScope(shield=True):
                     await write.told.wait()
                 return False
             self._waiting.remove(write)
-            if write.leads:  # woken and cancelled at once: no loop of today does that
+            if write.leads:  # woken and cancelled at the same time; no current event loop does that
                 self._hand_over()
             raise
         return write.leads
@@ -148,7 +154,7 @@ class Writer:
         if self._waiting:
             first = self._waiting[0]
             first.leads = True
-            assert first.told is not None, "it waits"
+            assert first.told is not None, "the write is waiting"
             first.told.set()
 
     def _commit(self, batch: Sequence[Write[Any]]) -> None:
@@ -160,6 +166,6 @@ class Writer:
             for write in batch:
                 write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
                 write.refused.__cause__ = error.__cause__
-        except BaseException as error:  # noqa: BLE001 - everybody who waits has to hear of it
+        except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
             for write in batch:
                 write.error = error

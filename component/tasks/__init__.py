@@ -1,1 +1,1 @@
-"""Durable work: tasks, their questions and their records of repetition."""
+"""Durable tasks, the questions that they ask, and the replay records of requests."""

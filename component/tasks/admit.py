@@ -1,4 +1,4 @@
-"""New tasks: the rows that admission writes, in one commit with their replay record."""
+"""Creates tasks: the rows that admission writes, in one transaction with their replay record."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -6,10 +6,12 @@ from typing import Final, Literal
 import msgspec
 
 from component.storage.database import Database
-from component.tasks.kept import Bounds
+from component.tasks.journal import ATOMIC, Recorded, StepId, begin_step, end_step
 from component.tasks.protocol import Call
+from component.tasks.queues import QueueLimits
 from component.tasks.recent import Certainty
 from component.tasks.request import Request
+from component.tasks.retention import DEFAULT_BOUNDS, Bounds
 from component.tasks.rows import (
     Change,
     Row,
@@ -19,11 +21,13 @@ from component.tasks.rows import (
     milliseconds,
     moment,
     request_bytes,
+    steady,
 )
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, State
 from xep.fluux_agent.task import Progress
+from xep.result_sets import PAGE_ROOM
 
 PRIORITIES: Final[Mapping[Literal["low", "normal", "high"], int]] = {
     "low": -1,
@@ -31,19 +35,18 @@ PRIORITIES: Final[Mapping[Literal["low", "normal", "high"], int]] = {
     "high": 1,
 }
 
-ATOMIC: Final = ""
-"""The one step of a skill that has no steps of its own and must not run twice."""
 
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What bounds the durable work. Seconds, counts, and bytes of XML.
+class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of durable work, in seconds, counts, and bytes of XML.
 
     `replay_s` is for how long a repetition is known, `retention_s` how long a task is kept after
     its end. `tasks_per_principal` may be open at a time, `running_per_principal` of them run at a
-    time here, `running_total` of all. A result of more than `result_bytes` is too big. Requests
-    of open tasks of a principal have at most `open_bytes` together, and `kept` bounds what is kept
-    of its ended ones.
-    `certainty` is what an answer in words is held against.
+    time here, `running_total` of all. A result of more than `result_bytes` is too big. A task whose
+    execution has ended with its process `max_attempts` times in a row is set aside. `queues` are
+    the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
+    together, and `kept` bounds what is kept of its ended ones; it has at most
+    `records_per_principal` replay records. `certainty` is what an answer in
+    words is held against. The entries of a page have at most `page_room` bytes.
     """
 
     inline_s: float = 10.0
@@ -58,48 +61,54 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: int = 5
     drain_s: float = 10.0
     result_bytes: int = 200_000
+    max_attempts: int = 3
+    queues: Mapping[str, QueueLimits] = {}
     open_bytes: int = 16_000_000
-    kept: Bounds = Bounds()
+    records_per_principal: int = 20_000
+    kept: Bounds = DEFAULT_BOUNDS
+    page_room: int = PAGE_ROOM
 
     @property
     def retention_ms(self) -> int:
-        """Milliseconds that a task is kept after its end."""
+        """The retention of an ended task, in milliseconds."""
         return round(self.retention_s * 1000)
 
     @property
     def replay_ms(self) -> int:
-        """Milliseconds for which a repetition is known."""
+        """The time for which a repetition is recognised, in milliseconds."""
         return round(self.replay_s * 1000)
 
 
-def request_row(call: Call, limits: Limits) -> str:
-    """What the row keeps of a request, ready before the transaction."""
+def request_row(call: Call, limits: TaskLimits) -> str:
+    """Return the JSON that the row stores of a request; made before the transaction."""
     asked = call.confirmation
     return Request(
-        execute=encode(call.execute),
+        call=call.request.without_params(),
         arguments=msgspec.Raw(msgspec.json.encode(call.arguments)),
-        id=call.execute.request,
-        thread=call.execute.thread,
+        id=call.request.request,
+        thread=call.request.thread,
         poll_after=limits.poll_after_s,
         origin=call.origin,
         lang=call.lang,
-        hand=call.hand,
+        caller_context=call.caller_context,
         confirmers=() if asked is None else tuple([str(one.bare) for one in asked.asked]),
         risk="medium" if asked is None else asked.risk,
         confirm_s=86400.0 if asked is None else asked.expires_s,
+        undecided=call.undecided,
     ).encoded()
 
 
 def new_row(
-    database: Database, task: str, call: Call, request: str, limits: Limits, *, visible: bool
+    database: Database, task: str, call: Call, request: str, limits: TaskLimits, *, visible: bool
 ) -> Row:
-    """The row of a new task, accepted at revision 0, which has no event. It is not written yet.
+    """Return the row of a new task, accepted at revision 0, which has no event. The row is not
+    written yet.
 
-    Raises StanzaError: `deadline-expired`, and then nothing of this transaction may stay.
+    Raises StanzaError: `deadline-expired`; the transaction must then be rolled back.
     """
-    execute = call.execute
-    deadline = None if execute.deadline is None else milliseconds(execute.deadline)
-    if deadline is not None and database.now >= deadline:
+    asked = call.request
+    deadline = None if asked.deadline is None else milliseconds(asked.deadline)
+    if deadline is not None and database.settled >= deadline:
         raise errors.deadline_expired()
     return Row(
         id=task,
@@ -109,10 +118,10 @@ def new_row(
         skill=call.skill.name,
         version=call.skill.version,
         request=request,
-        context=execute.context,
+        context=asked.context,
         state="accepted",
         revision=0,
-        priority=PRIORITIES[execute.priority],
+        priority=PRIORITIES[asked.priority],
         owner=None,
         token=0,
         progress=None,
@@ -120,17 +129,19 @@ def new_row(
         failure=None,
         visible=int(visible),
         untold=None,
-        due=deadline,
+        due=None if deadline is None else steady(database, deadline),
         deadline=deadline,
         created=database.now,
         updated=database.now,
-        retain_until=database.now + limits.retention_ms,
+        retain_until=database.steady + limits.retention_ms,
+        promised=database.now + limits.retention_ms,
+        queue=call.skill.queue,
     )
 
 
-def refuse_crowd(database: Database, principal: str, limits: Limits, request: str = "") -> None:
-    """Raise StanzaError, `busy`, if a principal has as many open tasks as it may have, or if their
-    requests and this one have more bytes than they may have together.
+def refuse_crowd(database: Database, principal: str, limits: TaskLimits, request: str = "") -> None:
+    """Raise StanzaError, `busy`, if a principal already has as many open tasks as allowed, or if
+    their requests and this one exceed the allowed bytes.
     """
     count, size = database.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"
@@ -144,48 +155,30 @@ def refuse_crowd(database: Database, principal: str, limits: Limits, request: st
         raise errors.busy(limits.retry_after_s)
 
 
-def accepted_as(row: Row, state: State, limits: Limits) -> Accepted:
-    """The `<accepted/>` of a new task (EXE-023, EXE-024)."""
+def accepted_as(row: Row, state: State, limits: TaskLimits) -> Accepted:
+    """Return the `<accepted/>` of a new task (EXE-023, EXE-024)."""
     return Accepted(
         task=row.id,
         state="input-required" if state == "input-required" else "accepted",
-        retain_until=moment(row.retain_until),
+        retain_until=moment(row.shown_until),
         poll_after=limits.poll_after_s,
     )
 
 
 def begin(database: Database, row: Row, owner: str, *, atomic: bool, new: bool = False) -> Change:
-    """Make a task running, by `owner`; an `atomic` skill's one step begins with it.
+    """Set a task to running, owned by `owner`; the only step of an `atomic` skill begins with it.
 
-    A `new` row is written by this.
+    A `new` row is inserted.
     """
+    row.attempts += 1
     made = change(database, row, "running", owner=owner, new=new)
     if atomic and made.row.state == "running":
-        begin_step(database, row, ATOMIC)
+        begin_step(database, row.id, row.token, StepId(ATOMIC))
     return made
 
 
-def begin_step(database: Database, row: Row, step: str) -> None:
-    """A step with effects begins. One that has begun before begins again, if it may."""
-    database.execute(
-        "INSERT INTO journal (task, step, token, done) VALUES (?, ?, ?, 0)"
-        " ON CONFLICT (task, step) DO UPDATE SET token = excluded.token",
-        (row.id, step, row.token),
-    )
-
-
-def end_step(database: Database, row: Row, step: str, result: str) -> None:
-    """A step is done for good (RPL-018)."""
-    database.execute(
-        "INSERT INTO journal (task, step, token, done, result) VALUES (?, ?, ?, 1, ?)"
-        " ON CONFLICT (task, step) DO UPDATE SET done = 1, token = excluded.token,"
-        " result = excluded.result",
-        (row.id, step, row.token, result),
-    )
-
-
 def add_part(database: Database, row: Row, output: Output) -> Change:
-    """Show a part of an artifact, in an event of its own (ART-001)."""
+    """Add a part of an artifact, with its own event (ART-001)."""
     database.execute(
         "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
         (row.id, output.name, output.part, int(output.last), encode(output)),
@@ -196,13 +189,13 @@ def add_part(database: Database, row: Row, output: Output) -> Change:
 def catch_up(
     database: Database,
     row: Row,
-    journal: Mapping[str, str],
+    journal: Mapping[str, Recorded],
     parts: Iterable[Output],
     progress: Progress | None,
 ) -> list[Change]:
-    """Write what a run did while it had no rows."""
-    for step, result in journal.items():
-        end_step(database, row, step, result)
+    """Write what an execution did before it had a row."""
+    for step, recorded in journal.items():
+        end_step(database, row.id, row.token, step, recorded)
     made = [add_part(database, row, part) for part in parts if row.state == "running"]
     if progress is not None and row.state == "running":
         made.append(change(database, row, "running", progress))
@@ -210,9 +203,10 @@ def catch_up(
 
 
 def reveal(database: Database, row: Row) -> Sequence[Change]:
-    """Make a task seen, whose request was thought to end inline; its events so far are to be told.
+    """Make a task visible whose request was expected to end inline; its events so far are
+    published.
 
-    The record of its request is the caller's to write.
+    The caller writes the record of its request.
     """
     row.visible = 1
     database.execute("UPDATE tasks SET visible = 1 WHERE id = ?", (row.id,))
@@ -223,7 +217,7 @@ def reveal(database: Database, row: Row) -> Sequence[Change]:
     return [
         Change(
             msgspec.structs.replace(
-                row, revision=revision, state=state, updated=at, retain_until=retain
+                row, revision=revision, state=state, updated=at, promised=retain
             ),
             decoded(detail),
         )
@@ -232,7 +226,7 @@ def reveal(database: Database, row: Row) -> Sequence[Change]:
 
 
 def the_row(database: Database, task: str) -> Row:
-    """The row of a task, whosever it is. Raises StanzaError: `unknown-task`."""
+    """Return the row of a task of any principal. Raises StanzaError: `unknown-task`."""
     row = load(database, task)
     if row is None:
         raise errors.unknown_task()

@@ -1,6 +1,6 @@
-"""What a person is asked to confirm, and the digest over exactly that (CNF-011 to CNF-019).
+"""The action that a person is asked to confirm, and the digest over it (CNF-011 to CNF-019).
 
-Everything here can be worked out by whoever has the message; no rows, no clock.
+Everything here is computed from the message alone, without rows or a clock.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from component.skills.declare import AnySkill
+from component.skills.inputs import Arguments
+from component.skills.skill import Skill
 from xep.binding.conversion import format_datetime
 from xep.characters import forbidden
 from xep.fluux_agent import errors
@@ -21,9 +22,9 @@ from xep.jid import JID
 
 ALGORITHM: Final = "sha-256"
 MOST_BYTES: Final = 16_384
-"""Of the JSON of all parameters: more cannot be shown to a person who is to confirm it."""
+"""The maximum size of the parameters as JSON: a person cannot review more."""
 MOST_LINES: Final = 100
-"""Of the texts in the parameters, each counted from its first line."""
+"""The maximum number of lines of the texts in the parameters."""
 _LARGEST: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
@@ -32,18 +33,20 @@ def confirm_for(
     agent: JID,
     task: str,
     principal: JID,
-    skill: AnySkill,
-    arguments: msgspec.Struct,
+    skill: Skill,
+    arguments: Arguments,
     *,
     id: str,  # noqa: A002 - the attribute's own name
     expires: datetime,
     risk: Literal["low", "medium", "high"],
 ) -> Confirm:
-    """The question whether `skill` may be run with `arguments` for `principal`.
+    """Return the confirmation request for running `skill` with `arguments` for `principal`.
 
-    `agent` is the address that asks, `id` is new for every question, `expires` is aware.
-    Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are more than a
-    person can be shown (CNF-051).
+    `agent` is the address that asks, `id` is new for every question, `expires` is an aware
+    datetime.
+
+    Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are too large to
+    show to a person (CNF-051).
     """
     action = action_of(skill, arguments)
     _refuse_unless_showable(parameters_of(action))
@@ -60,26 +63,24 @@ def confirm_for(
 
 
 def check_size(size: int) -> None:
-    """Refuse to ask a person about parameters of so many bytes that no message can show them.
-
-    Raises StanzaError: `policy-violation`, which names the bound.
+    """Raise StanzaError, `policy-violation` with the limit, if `size` bytes of parameters are too
+    large to show to a person.
     """
     if size > MOST_BYTES:
         raise errors.too_big_to_confirm(size, MOST_BYTES)
 
 
-def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
-    """The skill and all its parameters as the input schema made them, defaults included (CNF-013).
+def action_of(skill: Skill, arguments: Arguments) -> Action:
+    """Return the skill and all its parameters, with the defaults of the input schema (CNF-013).
 
-    Worth calling before anything is committed: raises StanzaError, `invalid-param`, for a value
-    that has no RFC 8785 form, because no digest could cover it (CNF-019).
+    Call it before anything is committed: it raises StanzaError, `invalid-param`, for a value
+    without an RFC 8785 form, which no digest can cover (CNF-019).
     """
     texts: list[ActionParam] = []
     others: dict[str, Any] = {}
-    # In one order whatever the process: sets have none of their own.
+    # Sets have no order of their own, so they are sorted: the order must not depend on the process.
     values = msgspec.to_builtins(arguments, str_keys=True, order="deterministic")
-    for name in arguments.__struct_fields__:
-        value = values[name]
+    for name, value in values.items():
         _refuse_unless_canonical(name, value)
         if isinstance(value, str) and forbidden.search(value) is None:
             texts.append(ActionParam(name=name, text=value))
@@ -94,10 +95,11 @@ def action_of(skill: AnySkill, arguments: msgspec.Struct) -> Action:
 
 
 def digest_of(agent: JID, confirm: Confirm) -> bytes:
-    """SHA-256 over what CNF-018 lists, from nothing but the message.
+    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone.
 
-    `agent` is where the message came from. Anybody who holds it gets the same; what is missing in
-    a `confirm` counts as null.
+    `agent` is the sender of the message. Everyone who has the message computes the same digest; a
+    value that is missing in `confirm` counts as null.
+
     Raises ValueError if a parameter has no RFC 8785 form.
     """
     import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
@@ -117,9 +119,11 @@ def digest_of(agent: JID, confirm: Confirm) -> bytes:
 
 
 def covers(
-    agent: JID, confirm: Confirm, principal: JID, skill: AnySkill, arguments: msgspec.Struct
+    agent: JID, confirm: Confirm, principal: JID, skill: Skill, arguments: Arguments
 ) -> bool:
-    """Whether what would run now is exactly what was confirmed (CNF-040, CNF-041)."""
+    """Return whether the action that would run now is exactly the one confirmed (CNF-040,
+    CNF-041).
+    """
     now = msgspec.structs.replace(
         confirm, principal=principal.bare, action=action_of(skill, arguments)
     )
@@ -127,32 +131,33 @@ def covers(
 
 
 def parameters_of(action: Action) -> dict[str, Any]:
-    """All parameters of an action, those given as text first.
+    """Return all parameters of an action, those given as text first.
 
-    Raises ValueError if its JSON is no object.
+    Raises ValueError if its JSON is not an object.
     """
     values: dict[str, Any] = {param.name: param.text for param in action.params}
     if action.json_params is not None:
-        # As RFC 8785 §3.1 wants it read: a number that is no safe integer is a double.
+        # RFC 8785 §3.1: a number that is not a safe integer is a double.
         more = json.loads(
             bytes(action.json_params.json), parse_int=_number, parse_constant=_no_number
         )
         if not isinstance(more, dict):
-            raise ValueError("the parameters of the action are no JSON object")
+            raise ValueError("the parameters of the action are not a JSON object")
         values |= more
     return values
 
 
 def lapses(now: int, seconds: float, deadline: int | None) -> int:
-    """When a question that is put at `now` lapses; all but `seconds` in milliseconds since 1970.
+    """Return when a question asked at `now` expires; all times but `seconds` are milliseconds since
+    1970.
 
-    On a whole second, so that people and programs read the same; never after the deadline of the
-    request (CNF-015, INP-014).
+    The result is a whole second, so that people and programs read the same time, and never after
+    the deadline of the request (CNF-015, INP-014).
     """
     wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
     if deadline is None:
         return wanted
-    # Rows keep deadlines rounded up to a millisecond, which may be after the real one.
+    # Rows store deadlines rounded up to a millisecond, so this may be after the exact deadline.
     return min(wanted, deadline - (deadline % 1000 != 0))
 
 
@@ -178,21 +183,25 @@ def _refuse_unless_canonical(name: str, value: Any) -> None:
     try:
         rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
-        reason = f"holds an integer beyond {_LARGEST}, which no digest can cover; send it as text"
+        reason = (
+            f"contains an integer beyond {_LARGEST}, which no digest can cover; send it as text"
+        )
     except rfc8785.FloatDomainError:
-        reason = "holds a number that is not finite, which no digest can cover"
+        reason = "contains a number that is not finite, which no digest can cover"
     except (ValueError, RecursionError):
-        reason = "holds what has no canonical JSON form (RFC 8785), so no digest can cover it"
+        reason = (
+            "contains a value without a canonical JSON form (RFC 8785), so no digest can cover it"
+        )
     else:
         return
     raise errors.invalid_param(name, reason)
 
 
 def _number(text: str) -> int | float:
-    # Longer ones than these have no exact double, and reading them takes its time.
+    # Longer integers have no exact double, and parsing them is slow.
     number = int(text) if len(text) <= len(str(_LARGEST)) + 1 else 2 * _LARGEST
     return number if abs(number) <= _LARGEST else float(text)
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

@@ -1,9 +1,9 @@
-"""Pieces of work that take the event loop for a millisecond or more, one at a time.
+"""Limits work that blocks the event loop for a millisecond or more to one piece in each iteration.
 
-Sixty-four requests of 200 KB that arrive together would all be decoded, compared and encoded in one
-pass of the event loop, in which nobody else is served. So a piece of work on something large waits
-for its turn: there is one piece in each pass, and everybody else in between. In a worker thread it
-would hold up the loop all the same, as it holds the interpreter's lock.
+Without this, sixty-four requests of 200 KB that arrive together would all be decoded, compared and
+encoded in one iteration of the event loop, during which nothing else is served. So work on large
+data waits for its turn: one piece runs in each iteration, and everything else runs in between. A
+worker thread would not help, because the work holds the interpreter's lock.
 """
 
 from collections import OrderedDict, deque
@@ -13,23 +13,24 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-_SMALL: Final = 8192
-"""Bytes of something that takes so little time that nothing has to wait for it."""
+SMALL: Final = 8192
+"""Data of at most this size, in bytes, is processed without waiting for a turn."""
 
 
 class Pacer:
-    """Gives turns, to the principals in rotation. A turn is for work that does not wait."""
+    """Gives turns to the principals in rotation. The work of a turn does not wait."""
 
     def __init__(self) -> None:
         self._busy = False
         self._waiting: OrderedDict[str, deque[anyio.Event]] = OrderedDict()
 
-    def turn(self, principal: str, size: int) -> "Turn":
-        """A turn to work on so many bytes of a principal: `async with pacer.turn(who, size): ...`.
+    def turn(self, principal: str, size: int) -> "PacerTurn":
+        """Return a turn to process `size` bytes of a principal: `async with pacer.turn(who, size):
+        ...`.
 
-        For little it is there at once.
+        Small data does not wait.
         """
-        return Turn(None if size < _SMALL else self, principal)
+        return PacerTurn(None if size < SMALL else self, principal)
 
     async def enter(self, principal: str) -> None:
         """Wait for a turn."""
@@ -53,7 +54,7 @@ class Pacer:
             raise
 
     def leave(self) -> None:
-        """End a turn. The next one begins in the next pass of the event loop."""
+        """End a turn. The next one begins in the next iteration of the event loop."""
         if not self._waiting:
             self._busy = False
             return
@@ -71,7 +72,7 @@ class Pacer:
             del self._waiting[principal]
 
 
-class Turn:
+class PacerTurn:
     """The context of one turn."""
 
     __slots__ = ("_pacer", "_principal")
@@ -91,6 +92,6 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End it."""
+        """End the turn."""
         if self._pacer is not None:
             self._pacer.leave()

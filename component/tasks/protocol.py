@@ -1,39 +1,53 @@
-"""What others ask of the durable work, and what it tells them. No rows, no engine.
+"""The interface of the durable work: requests to it, and notices from it. No rows, no engine.
 
-Importing this module costs nothing: the engine is loaded by whoever first needs it.
+Importing this module is cheap: the engine is loaded when it is first needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from component.budget.protocol import TurnBudget
+from component.messages.delivery import Delivery
 from component.policy.taint import Taint
-from component.skills.declare import AnySkill
+from component.skills.inputs import Arguments
+from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.skill import Skill
+from component.tasks.request_keys import RequestKey
+from component.tasks.skill_call import SkillCall
 from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm, Decision
-from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import Cancel, Events, Input, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-Origin = Literal["iq", "message", "command", "tool"]
-"""By which face work came: an execute IQ, a chat message, an ad-hoc command, a model's call."""
+Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
+"""The source of a call: an execute IQ, a chat message, an ad-hoc command, a model's tool call, the
+execution of another task, or a trigger such as a schedule (`component.proactive`).
+"""
 
 Asker = Literal["caller", "model", "misled model"]
-"""Who wants a skill to run: the caller of an execute request, a model on behalf of its principal,
-or one that was shown what strangers wrote, so that what it wants may be theirs."""
+"""Who wants to run a skill: the caller of an execute request, a model on behalf of its principal,
+or a model that has read text of strangers, which may have misled it.
+"""
 
 
-Told: TypeAlias = Callable[[Taint | None], None]
-"""Is told whose texts a result can hold, where it says so itself."""
+OnResult: TypeAlias = Callable[[Taint | None], None]
+"""Receives the source of the texts in a result, if the result names one."""
 
 
-class Hand(msgspec.Struct, frozen=True):
-    """By which agent's hand a skill is run: of the one that was asked, or of one whose model wants
-    it, having been shown what those in `taints` wrote. `timeout_s` bounds the run, in seconds, if
-    it is less than the skill's own time-out. `trace` joins what is recorded of a model's turn.
+class CallerContext(msgspec.Struct, frozen=True):
+    """Which agent runs a skill, and for whom: the caller of a request, or a model of that agent.
+
+    The model has read texts of the sources in `taints`. `timeout_s` limits the execution, in
+    seconds, if it is less than the time-out of the skill. `trace` links the audit events of one
+    turn. `operator` is the operator who started the turn, if it was not started by the principal.
+    `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
+    `chosen` names the parameters that the model has chosen after reading strangers.
     """
 
     agent: str
@@ -41,12 +55,15 @@ class Hand(msgspec.Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     timeout_s: float | None = None
     trace: str = ""
+    operator: str = ""
+    budget: TurnBudget | None = None
+    chosen: tuple[str, ...] = ()
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """Somebody has to be asked before the work begins.
+    """A confirmation that is needed before the work begins.
 
-    `asked` are the bare JIDs, any one of whom can answer; `expires_s` are seconds from admission.
+    Any one of the bare JIDs `asked` can answer; it expires `expires_s` seconds after admission.
     """
 
     asked: tuple[JID, ...]
@@ -55,34 +72,74 @@ class Confirmation(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to run a skill that has passed every check but that of repetition and room.
+    """A request to run a skill that has passed every check except those for repetition and
+    capacity.
 
-    `principal` is the bare JID of `requester`, the full one; `target` is the address of ours it
-    was sent to. `execute` is the request as it came, `arguments` are its parameters as the skill
-    wants them. `key` and `digest` know a repetition (see `component.tasks.replay`). `lang` is the
-    language of the request. `hand` says which agent runs it. `told` is called
-    when the skill has run here, before the request is answered: never for a repetition.
+    `principal` is the bare JID of `requester`, which is full; `target` is the component's address
+    that received it. `request` is the request itself, `arguments` are its parameters as the skill
+    takes them. `key` identifies repetitions. `lang` is the language of the request. `undecided`
+    says that it is determined only after the request is accepted whether, and by whom, it has to be
+    confirmed. `on_result` is called when the skill has run on this instance, before the request is
+    answered, and never for a repetition.
     """
 
     principal: JID
     requester: JID
     target: JID
-    skill: AnySkill
-    arguments: msgspec.Struct
-    execute: Execute
-    key: str
-    digest: str
+    skill: Skill
+    arguments: Arguments
+    request: SkillCall
+    key: RequestKey
     origin: Origin = "iq"
     lang: str | None = None
-    hand: Hand = Hand("")
+    caller_context: CallerContext = CallerContext("")
     confirmation: Confirmation | None = None
-    told: Told | None = None
+    undecided: bool = False
+    on_result: OnResult | None = None
+
+
+AskModel: TypeAlias = Callable[[Call, str, ModelQuestion], Awaitable[str]]
+"""Asks a model for a call, whose task has this id, and returns an answer that its check accepts.
+Raises ModelFailed.
+"""
+
+
+async def no_model(_call: Call, _task: str, _question: ModelQuestion) -> str:
+    """Ask no model, where none is set up."""
+    raise ModelFailed("refused", "No language model is set up.")
+
+
+async def _no_approvers(_: Call) -> Confirmation | None:
+    return None
+
+
+class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The skills of this instance, and the check whether a principal may execute them.
+
+    Attributes:
+        find: returns a skill by its name, for any principal; None if it does not exist.
+        may_use: returns whether a principal may execute a skill now.
+        names: returns the names of all skills that this instance has; None for any.
+        approvers: returns who has to confirm a call that is `undecided`; None if nobody has to.
+            Raises StanzaError if nobody can.
+        check: called before each run of a call, with the id of its task. Raises CapabilityMissing
+            if the skill lacks a capability.
+    """
+
+    find: Callable[[str], Skill | None]
+    may_use: Callable[[JID, Skill], bool]
+    names: Callable[[], Sequence[str] | None] = lambda: None
+    approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
+    check: Callable[[Call, str], None] = lambda _call, _task: None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A confirmation or an input that is open, and to whom it was put.
+    """An open confirmation or input, and the persons who were asked.
 
-    `asked` are bare JIDs; `agent` is the address that asks, `thread` that of the talk about it.
+    `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
+    It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
+    operator who caused it, if the principal did not. `chosen` names the parameters that a model has
+    chosen after reading strangers.
     """
 
     id: str
@@ -95,12 +152,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     thread: str
     content: Confirm | Input
     conversational: bool
+    put_at: datetime
+    lapsed: bool = False
     lang: str | None = None
+    operator: str = ""
+    chosen: tuple[str, ...] = ()
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """By what an answer in words names its question: a thread, the beginning of its identifier, or
-    nothing at all. None of these is proof, since others can bring about questions they also fit.
+    """How an answer in words identifies its question: by a thread, by the beginning of its
+    identifier, or not at all. None of these is proof, because others can cause questions that also
+    match.
     """
 
     thread: str | None = None
@@ -112,11 +174,11 @@ class UncertainError(Exception):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed revision, with all that its message needs (specification, "Events").
+    """One committed revision, with everything that its message needs (specification, "Events").
 
-    `thread` is what the request named, or else the task's id. `question` is there when the change
-    put one: besides the event, it is to be sent to those who are asked. Of a model's call only the
-    question is told: the rest the model says itself.
+    `thread` is the thread that the request named, or else the task's id. `question` is the question
+    that the change asked, or that expired with it: the persons who were asked get a message besides
+    the event. For a model's call only the question is sent; the model reports the rest.
     """
 
     task: Task
@@ -132,74 +194,86 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listener(Protocol):
-    """Who sends messages about tasks. Called on the event loop after the commit, never before."""
+    """Sends messages about tasks. Called on the event loop after the commit, never before."""
 
-    def changed(self, notice: Notice) -> bool:
-        """A task has changed. Must neither wait nor raise; whether the message is on its way.
+    def changed(self, notice: Notice) -> Delivery | None:
+        """Send the message of a change of a task. Must neither wait nor raise. Return the delivery
+        of the message, or None if it cannot be sent now.
 
-        What has to be told (a final event, a question) and could not be is told again later.
+        A message that must be sent (a final event, a question) and was not written is sent again
+        later.
         """
 
-    async def sent(self) -> None:
-        """Wait until the messages of all changes so far would not be lost with this process."""
+    async def acknowledged(self) -> None:
+        """Wait until the server has acknowledged everything written so far, if the stream supports
+        that.
+        """
 
 
 class Tasks(Protocol):
     """The durable work, for the handlers.
 
-    `who` is a bare JID and `at` the address of ours it turned to: what was not accepted at that
-    address, or belongs to another principal, is not there. Every method but `remembered` raises
-    StorageError if the database refuses, and those that judge raise the StanzaError of the
-    specification's table.
+    `who` is a bare JID and `at` the component's address that it used: a task accepted at another
+    address, or of another principal, is reported as unknown. Every method except `remembered`
+    raises StorageError if the database refuses, and the methods that judge raise the StanzaError of
+    the specification's table.
     """
 
-    def remembered(self, key: str, digest: str) -> Result | Accepted | None:
-        """The recorded answer to a repetition, if it is in memory. Never waits.
+    def remembered(self, key: RequestKey) -> Result | Accepted | None:
+        """Return the recorded answer to a repetition, if it is in memory. Never waits.
 
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
 
-    async def repeated(self, key: str, digest: str) -> Result | Accepted | None:
-        """The recorded answer to a repetition, from memory or disk; None if this is new work.
+    async def repeated(self, key: RequestKey) -> Result | Accepted | None:
+        """Return the recorded answer to a repetition, from memory or disk; None if this is new
+        work.
 
-        Waits for the first request, if that is still being worked on.
-        Raises StanzaError: the recorded error, `conflict`, `busy`, or `outcome-unknown`.
+        Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
+        error, `conflict`, `busy`, or `outcome-unknown`.
         """
 
-    def remember(self, key: str, digest: str, answer: Result | StanzaError) -> None:
+    def remember(self, key: RequestKey, answer: Result | StanzaError) -> None:
         """Record the outcome of an inline skill that is repeatable. Never waits."""
 
     async def execute(self, call: Call) -> Result | Accepted:
         """Run a skill, within the inline limit or as a task (specification, "Execution").
 
-        Raises StanzaError, whose record is kept where the work had begun.
+        Raises StanzaError, which is recorded if the work had begun.
         """
 
     async def withdraw(self, key: str) -> bool:
-        """End the work of a request, be it a task or not; False if it is not under way."""
+        """Cancel the work of a request, whether it is a task or not; return False if it is not in
+        progress.
+
+        `key` is the text of its key.
+        """
 
     async def earlier(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
-        """Whether all of these are tasks of the principal."""
+        """Return whether all of these are tasks of the principal."""
 
     async def get(self, who: JID, at: JID, task: str) -> Task:
-        """The whole task. Raises StanzaError: `unknown-task`."""
+        """Return the whole task. Raises StanzaError: `unknown-task`."""
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        """One page of the principal's tasks, the latest first."""
+        """Return one page of the principal's tasks, the latest first."""
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
-        """One page of a task's events since a revision. Raises StanzaError: `unknown-task`."""
+        """Return one page of a task's events since a revision. Raises StanzaError:
+        `unknown-task`.
+        """
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
-        """Ask a task to end; the task after that. Raises StanzaError: `unknown-task`."""
+        """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
 
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
     ) -> Task:
-        """Answer a question of a task (INP-010); the task after that. Raises StanzaError.
+        """Answer a question of a task (INP-010), and return the task after that. Raises
+        StanzaError.
 
-        `naming` is given for words that do not hold the question's identifier. Raises
-        UncertainError, and changes nothing, if they may be meant for another one.
+        `naming` is given for words that do not contain the question's identifier. Raises
+        UncertainError, and changes nothing, if they may be meant for another question.
         """
 
     async def decide(
@@ -210,17 +284,17 @@ class Tasks(Protocol):
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> None:
-        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; it is held
-        against approvals only.
+        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
+        approvals are checked against it.
         """
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
-        """The questions that this address has open with the bare JID `who`."""
+        """Return the open questions that this address has asked the bare JID `who`."""
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
-        """Whether a question that `who` was asked, by its id or thread, is closed."""
+        """Return whether a question that `who` was asked, by its id or thread, is closed."""
 
 
 def form_of(question: Question) -> Form | None:
-    """The form of an input; None for a confirmation."""
+    """Return the form of an input; None for a confirmation."""
     return question.content.form if isinstance(question.content, Input) else None

@@ -1,98 +1,75 @@
-"""Which question an answer in words is meant for (specification, "In Words").
+"""Decides which question an answer in words is meant for (specification, "In Words").
 
-Anybody who can have a person asked can ask something harmless, withdraw it and ask something else;
-the yes to the first question would then approve the second. So an answer in words counts only if
-what it names (or, if it names nothing, everything the person was asked) was one single question
-during the last minute. This is judged from rows, in the transaction of the answer. The rows are
-kept apart from those of the tasks: somebody who wants to remove the evidence can make many tasks
-end, and ended tasks are deleted.
+Anybody who can cause a question to a person could ask something harmless, withdraw it and ask
+something else; the yes to the first question would then approve the second. So an answer in words
+counts only if exactly one question matched what it names (or, if it names nothing, only one
+question existed) during the last minute. Words that name nothing may also mean the newest of
+several questions that the person's own requests have caused. The decision uses rows, in the
+transaction of the answer. These rows are separate from those of the tasks: an attacker who wants to
+remove the evidence could end many tasks, and ended tasks are deleted. Times are those of the steady
+clock, so a clock that jumps makes no question look older than it is.
 """
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from component.storage.database import Database, Value
+from component.tasks.followed import followed
 from component.tasks.protocol import Naming
 from xep.jid import JID
 
 _KEPT_MS: Final = 600_000
-"""How long what was closed is kept: some times what is looked at."""
+"""How long closed questions are stored: several times the period that is checked."""
 
 
 class Certainty(msgspec.Struct, frozen=True, kw_only=True):
-    """When an answer in words is certain to be meant for a question.
+    """When an answer in words is certainly meant for a question.
 
-    A question is in the way of another for `closed_ms` after it was closed without the person's own
-    answer. Words that name nothing count for a question that has stood for `stands_ms`.
+    Another question that was closed less than `closed_ms` ago, without the person's own answer,
+    makes it uncertain. Words that name nothing count for a question that was asked at least
+    `stands_ms` ago.
     """
 
     stands_ms: int = 3_000
     closed_ms: int = 60_000
 
 
-class SteadyClock:
-    """Tells for how long the time of the storage has certainly passed without a jump.
-
-    Args:
-        clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: tuple[float, int] | None = None
-        self._since = clock()
-
-    def read(self) -> float:
-        """The monotonic time, to be read before a transaction."""
-        return self._clock()
-
-    def steady_ms(self, read: float, now: int) -> int:
-        """Milliseconds up to `read` in which the storage's time, `now`, made no leap forward.
-
-        Nothing before this process is known. A leap back makes what was closed look recent and what
-        was asked look new, so it needs no notice here.
-        """
-        seen, self._seen = self._seen, (read, now)
-        if seen is not None:
-            passed_ms = (read - seen[0]) * 1000
-            if now - seen[1] > passed_ms + max(1000.0, passed_ms / 1000):
-                self._since = read
-        return max(0, round((read - self._since) * 1000))
-
-
 def asked(
-    database: Database, id_: str, whom: Iterable[str], agent: str, thread: str, expires: int
+    database: Database, id_: str, persons: Iterable[str], agent: str, thread: str, expires: int
 ) -> None:
-    """A question was put to the bare addresses `whom` from the bare address `agent`."""
-    for jid in whom:
+    """Record that a question was asked from the bare address `agent` to the bare
+    addresses `persons`.
+    """
+    for jid in persons:
         database.execute(
             "INSERT INTO recent_questions (jid, agent, input, thread, asked, expires, closed)"
             " VALUES (?, ?, ?, ?, ?, ?, NULL)",
-            (jid, agent, id_, thread, database.now, expires),
+            (jid, agent, id_, thread, database.steady, expires),
         )
 
 
 def close(database: Database, task: str, state: str) -> None:
-    """The open question of a task takes no answer any more; `state` is what its row says then."""
+    """Record that the open question of a task is closed; `state` is the state in its row after
+    that.
+    """
     database.execute(
         "UPDATE recent_questions SET closed = ? WHERE closed IS NULL AND input IN"
         " (SELECT id FROM inputs WHERE task = ? AND state = 'open')",
-        (database.now, task),
+        (database.steady, task),
     )
     database.execute("UPDATE inputs SET state = ? WHERE task = ? AND state = 'open'", (state, task))
 
 
 def answered(database: Database, id_: str, who: JID) -> None:
-    """A question was answered by `who`; for everybody else who was asked it was closed."""
+    """Record that `who` answered a question; for everybody else who was asked it was closed."""
     database.execute(
         "DELETE FROM recent_questions WHERE input = ? AND jid = ?", (id_, str(who.bare))
     )
     database.execute(
         "UPDATE recent_questions SET closed = ? WHERE input = ? AND closed IS NULL",
-        (database.now, id_),
+        (database.steady, id_),
     )
 
 
@@ -102,21 +79,20 @@ def is_certain(
     at: JID,
     id_: str,
     naming: Naming,
-    steady_ms: int,
     certainty: Certainty,
     *,
     stands: bool = True,
 ) -> bool:
-    """Whether words of `who` to our address `at` are certain to be meant for the question `id_`.
+    """Return whether words of `who` to the address `at` are certainly meant for the question `id_`.
 
-    `steady_ms` is what `SteadyClock` gives: no question counts as older than that. `stands` says
-    whether words that name nothing need a question that has stood for a while (CNF-045).
+    Words that name nothing are meant for the only question that is open or was closed a moment ago,
+    or for the newest if all of them are open and come from the person's own requests. `stands` says
+    whether the question must have been open for a while then (CNF-045).
     """
-    known = steady_ms >= certainty.closed_ms
     values: list[Value] = [
         str(who.bare),
         str(at.bare),
-        database.now - certainty.closed_ms if known else 0,
+        database.steady - certainty.closed_ms,
     ]
     also = ""
     if naming.thread is not None:
@@ -126,21 +102,43 @@ def is_certain(
         also += " AND substr(input, 1, CAST(? AS INTEGER)) = ?"
         values += [len(naming.beginning), naming.beginning]
     found = database.execute(
-        "SELECT input, asked FROM recent_questions WHERE jid = ? AND agent = ?"  # noqa: S608 - text of ours
-        f" AND COALESCE(closed, expires) > ?{also} LIMIT 2",
-        values,
+        "SELECT input, asked, closed IS NULL AND expires > ? FROM recent_questions"  # noqa: S608 - constant text
+        f" WHERE jid = ? AND agent = ? AND COALESCE(closed, expires) > ?{also}",
+        [database.steady, *values],
     ).fetchall()
-    if [one for one, _ in found] != [id_]:
+    times = {question: asked for question, asked, _ in found}
+    if id_ not in times:
         return False
+    asked_at = times.pop(id_)
+    if times:
+        is_newest = not also and all(asked_at > other for other in times.values())
+        if not (is_newest and all(is_open for _, _, is_open in found)):
+            return False
+        if not _all_from(database, who, [id_, *times]):
+            return False
     if also or not stands:
         return True
-    stood_ms = min(steady_ms, database.now - found[0][1])
-    return bool(stood_ms >= certainty.stands_ms)
+    return bool(database.steady - asked_at >= certainty.stands_ms)
+
+
+def _all_from(database: Database, who: JID, questions: Sequence[str]) -> bool:
+    """Return whether all these questions come from requests of `who`, and none from an operator."""
+    for question in questions:
+        found = database.execute(
+            "SELECT t.principal, t.request FROM inputs i JOIN tasks t ON t.id = i.task"
+            " WHERE i.id = ?",
+            (question,),
+        ).fetchone()
+        if found is None or found[0] != str(who.bare):
+            return False
+        if followed(found[1]).caller_context.operator:
+            return False
+    return True
 
 
 def forget(database: Database) -> None:
-    """Delete what was closed, or lapsed, long ago."""
+    """Delete questions that were closed, or have expired, long ago."""
     database.execute(
         "DELETE FROM recent_questions WHERE COALESCE(closed, expires) < ?",
-        (database.now - _KEPT_MS,),
+        (database.steady - _KEPT_MS,),
     )

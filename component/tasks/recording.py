@@ -1,12 +1,12 @@
-"""What of tasks goes into the record: their ends, and what people were asked and decided."""
+"""Writes audit events of tasks: how they ended, and what people were asked and decided."""
 
 from collections.abc import Iterable
 
 from msgspec import DecodeError
 
-from component.audit.protocol import Event, Recorder
-from component.tasks.judging import Judged
-from component.tasks.protocol import Hand
+from component.audit.protocol import AuditEvent, Recorder
+from component.tasks.inputs import Judgement
+from component.tasks.protocol import CallerContext
 from component.tasks.request import request_of
 from component.tasks.rows import Change, Row
 from component.tasks.states import TERMINAL
@@ -18,58 +18,58 @@ _EXPIRED = "confirmation-expired"
 
 
 def record_changes(recorder: Recorder, changes: Iterable[Change]) -> None:
-    """Record of changes what is to be: each has just been committed here."""
+    """Write the audit events of changes that this instance has just committed."""
     for made in changes:
         row, detail = made.row, made.detail
         if isinstance(detail, Confirm):
-            hand = _hand(row)
+            caller_context = _caller_context(row)
             recorder.record(
-                Event(
+                AuditEvent(
                     kind="confirmation",
                     outcome="asked",
                     principal=row.principal,
-                    agent=hand.agent,
+                    agent=caller_context.agent,
                     subject=row.skill,
                     task=row.id,
-                    trace=hand.trace or detail.id or "",
+                    trace=caller_context.trace or detail.id or "",
                     detail=f"question {detail.id}",
                 )
             )
         if row.state not in TERMINAL or not row.visible:
-            continue  # what nobody was told of is the record of the request
-        why, hand = "", _hand(row)
+            continue  # an invisible task is covered by the audit event of the request
+        why, caller_context = "", _caller_context(row)
         if isinstance(detail, Failure):
             why = ", ".join(one.xml.local for one in detail.conditions)
         if why == _EXPIRED:
             recorder.record(
-                Event(
+                AuditEvent(
                     kind="confirmation",
                     outcome="expired",
                     principal=row.principal,
-                    agent=hand.agent,
+                    agent=caller_context.agent,
                     subject=row.skill,
                     task=row.id,
-                    trace=hand.trace,
+                    trace=caller_context.trace,
                 )
             )
         recorder.record(
-            Event(
+            AuditEvent(
                 kind="execute",
                 outcome=row.state,
                 principal=row.principal,
-                agent=hand.agent,
+                agent=caller_context.agent,
                 subject=row.skill,
                 task=row.id,
-                trace=hand.trace,
+                trace=caller_context.trace,
                 detail=why,
             )
         )
 
 
-def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Judged) -> None:
-    """Record that somebody has decided, or that it does not count and why.
+def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Judgement) -> None:
+    """Write the audit event of a decision, or why it does not count.
 
-    One that was there before is not recorded again.
+    A decision that repeats an earlier one is not recorded again.
     """
     made, error = judged.change, judged.error
     if error is not None or judged.uncertain:
@@ -77,7 +77,7 @@ def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Ju
         if error is not None:
             why = error.application[0].xml.local if error.application else error.condition
         recorder.record(
-            Event(
+            AuditEvent(
                 kind="confirmation",
                 outcome="refused",
                 principal=str(who.bare),
@@ -86,14 +86,14 @@ def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Ju
             )
         )
     elif made is not None:
-        hand = _hand(made.row)
+        caller_context = _caller_context(made.row)
         recorder.record(
-            Event(
+            AuditEvent(
                 kind="confirmation",
                 outcome="approved" if decision.value == "approve" else "denied",
                 principal=str(who.bare),
-                agent=hand.agent,
-                trace=hand.trace or decision.id,
+                agent=caller_context.agent,
+                trace=caller_context.trace or decision.id,
                 subject=made.row.skill,
                 task=made.row.id,
                 detail=f"question {decision.id}",
@@ -101,8 +101,8 @@ def record_decision(recorder: Recorder, who: JID, decision: Decision, judged: Ju
         )
 
 
-def _hand(row: Row) -> Hand:
+def _caller_context(row: Row) -> CallerContext:
     try:
-        return request_of(row).hand
-    except DecodeError:  # a request that cannot be read is told of where it is to be run
-        return Hand("")
+        return request_of(row).caller_context
+    except DecodeError:  # a request that cannot be decoded is reported when the task is run
+        return CallerContext("")

@@ -1,12 +1,14 @@
-"""What was asked for, as the row of a task keeps it, and whom a change of it is to be told to."""
+"""The request of a task as its row stores it, and the notice that a change of the task makes."""
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-from component.tasks.protocol import Hand, Notice, Origin, Question
-from component.tasks.rows import Change, Row
+from component.tasks.followed import Followed, followed
+from component.tasks.protocol import Notice, Question
+from component.tasks.rows import Change, Row, moment
+from component.tasks.skill_call import SkillCall, call_of
 from component.tasks.states import TERMINAL
 from xep.binding import read
 from xep.fluux_agent.confirm import Confirm
@@ -15,70 +17,67 @@ from xep.fluux_agent.task import Input
 from xep.jid import JID
 
 
-class Followed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a request is followed, which is all of it that a notice needs.
-
-    `thread` is the one that the caller named, `lang` the language of the request.
-    """
-
-    thread: str | None = None
-    origin: Origin = "iq"
-    lang: str | None = None
-
-    @property
-    def conversational(self) -> bool:
-        """Whether a person follows it in a conversation (specification, "Events")."""
-        return bool(self.thread) or self.origin != "iq"
-
-
 class Request(Followed, frozen=True, kw_only=True, omit_defaults=True):
-    """The request behind a task: the JSON of `tasks.request`. The row has all that is looked for.
+    """The request of a task: the JSON of `tasks.request`. Columns of the row hold what is searched
+    for.
 
-    `execute` is the XML of the `Execute` as it came, `arguments` the JSON of its parameters as the
-    skill takes them. `id` is the caller's own name for the request. `poll_after` is in how many
-    seconds `<accepted/>` said that asking makes sense. `confirmers` are the bare JIDs that had to
-    be asked before it began, with the `risk` that was named and the seconds they had. `hand` says
-    which agent runs it. Fields may be added with a default: rows of a release before are read.
+    `call` is the request without its parameters; a row of an earlier release has the XML of the
+    `Execute` element instead, in `execute`. `arguments` is the JSON of the parameters as the skill
+    takes them. `id` is the caller's own name for the request. `poll_after` is the number of
+    seconds that `<accepted/>` suggested to wait before polling. `confirmers` are the bare JIDs that
+    had to be asked before it began, with the `risk` that was named and the seconds they had;
+    `undecided` says that the confirmers are not known yet. A new field needs a default, so that
+    rows of earlier releases can be read.
     """
 
-    execute: str
     arguments: msgspec.Raw
+    call: SkillCall | None = None
+    execute: str = ""
     id: str | None = None
     poll_after: int | None = None
-    hand: Hand = Hand("")
     confirmers: tuple[str, ...] = ()
     risk: Literal["low", "medium", "high"] = "medium"
     confirm_s: float = 86400.0
+    undecided: bool = False
 
     @property
-    def asked(self) -> Execute:
-        """The request as it came."""
-        return read(self.execute, Execute)
+    def asked(self) -> SkillCall:
+        """The request. Raises xep.binding.BindingError if a row of an earlier release is broken."""
+        return self.call or call_of(read(self.execute, Execute))
 
     def encoded(self) -> str:
-        """The JSON to keep."""
+        """Return the JSON to store."""
         return msgspec.json.encode(self).decode()
 
 
 def request_of(row: Row) -> Request:
-    """The request behind a task.
+    """Return the request of a task.
 
     Raises:
-        msgspec.DecodeError: the database holds something else.
+        msgspec.DecodeError: the row contains something else.
     """
     return msgspec.json.decode(row.request, type=Request)
 
 
 def thread_of(row: Row) -> str:
-    """The thread of a task: the one that the request named, or else its id."""
+    """Return the thread of a task: the one that the request named, or else its id."""
     return request_of(row).thread or row.id
 
 
 def question_of(
-    row: Row, content: Confirm | Input, revision: int, asked: Iterable[JID]
+    row: Row,
+    content: Confirm | Input,
+    revision: int,
+    asked: Iterable[JID],
+    put_at: int,
+    *,
+    lapsed: bool = False,
 ) -> Question:
-    """A question of a task, put by its change `revision` to the bare JIDs `asked`."""
-    request = _followed(row.request)
+    """Return a question of a task, which its change `revision` asked the bare JIDs `asked`.
+
+    `put_at` is in milliseconds since 1970, UTC.
+    """
+    request = followed(row.request)
     return Question(
         id=content.id,
         task=row.id,
@@ -90,14 +89,18 @@ def question_of(
         thread=request.thread or row.id,
         content=content,
         conversational=request.conversational,
+        put_at=moment(put_at),
+        lapsed=lapsed,
         lang=request.lang,
+        operator=request.caller_context.operator,
+        chosen=request.caller_context.chosen,
     )
 
 
-def notice_of(change: Change, question: Question | None = None) -> Notice:
-    """What the listener is told of a committed change. `question` is the one it put, if any."""
+def notice_of(change: Change) -> Notice:
+    """Return the notice of a committed change, for the listener."""
     row = change.row
-    request = _followed(row.request)
+    request = followed(row.request)
     return Notice(
         task=change.event,
         agent=JID.parse(row.target),
@@ -106,11 +109,7 @@ def notice_of(change: Change, question: Question | None = None) -> Notice:
         thread=request.thread or row.id,
         conversational=request.conversational,
         final=row.state in TERMINAL,
-        question=question,
+        question=change.question,
         lang=request.lang,
         origin=request.origin,
     )
-
-
-_followed: Final = msgspec.json.Decoder(Followed).decode
-"""Passes over the parameters, which can be large."""

@@ -8,7 +8,7 @@ from xep.ping import Ping
 
 
 async def agents(t: Talk) -> tuple[Item, ...]:
-    """The agents that the domain hosts."""
+    """Return the agents that the domain hosts."""
     answer = await t.iq("get", ItemsQuery(), to=t.target.domain)
     items = t.given(answer, ItemsQuery, "disco#items of the domain").items
     return tuple([item for item in items if item.node is None])
@@ -21,7 +21,7 @@ async def domain(t: Talk) -> None:
     features = {one.var for one in t.given(info, InfoQuery, "disco#info of the domain").features}
     expected = "a component that hosts agents serves requests to its domain, and answers from it"
     if "urn:fluux:agent:0" not in features and not t.target.is_component:
-        # An account of an ordinary server: there is no component that hosts it.
+        # An account on an ordinary server: no component hosts it.
         t.hold("COM-001", True, expected)
         return
     answer = await t.execute("echo", {"text": "domain"}, to=t.target.domain)
@@ -40,7 +40,7 @@ async def resource(t: Talk) -> None:
 
 @check("principal.refused", "COM-007", needs=[Ability.REFUSED])
 async def refused(t: Talk) -> None:
-    """Who is refused altogether gets the same error, whatever is asked."""
+    """A refused sender gets the same error, whatever it requests."""
     answers = [
         await t.iq("get", InfoQuery(), sender=t.refused),
         await t.iq("get", SkillsQuery(), sender=t.refused),
@@ -57,7 +57,7 @@ async def refused(t: Talk) -> None:
 
 @check("principal.silence", "COM-008", needs=[Ability.REFUSED])
 async def silence(t: Talk) -> None:
-    """Who is refused altogether hears nothing to messages and presence."""
+    """A refused sender gets no answer to messages and presence."""
     await t.message("/help", sender=t.refused)
     target = t.target.address
     await t.send(t.refused, f"<presence from='{t.refused}' to='{target}' type='subscribe'/>")

@@ -1,4 +1,6 @@
-"""Attacks within a stated budget: what is malformed, deep, wide, huge, or not what it says."""
+"""Attacks within a stated budget: malformed, deep, wide, huge or forged stanzas."""
+
+from itertools import cycle
 
 from conformance.holding import BlockedError, NoAnswerError
 from conformance.model import Ability, check
@@ -8,7 +10,9 @@ from conformance.talk import Talk
 from xep.fluux_agent.skills import SkillsQuery
 
 BUDGET = 512 * 1024
-"""Bytes that one attack sends, at most, unless the target itself says it takes more."""
+"""The maximum size of one attack in bytes, unless the target itself announces that it
+accepts more.
+"""
 _FLOOD = 300
 """Requests in one flood."""
 
@@ -21,7 +25,7 @@ def _result_of(id_: str) -> Where:
 
 
 async def _alive(t: Talk, id_: str) -> None:
-    """Hold that the stream goes on."""
+    """Record whether the stream continues."""
     try:
         answer = await t.iq("get", SkillsQuery())
         t.hold(id_, not answer.is_error, "the stream goes on, and others are served", answer)
@@ -39,7 +43,7 @@ async def _attempt(t: Talk, payload: str, id_: str) -> Received | None:
 
 @check("attack.deep", "RUL-002", roles=("echo",), needs=[Ability.RAW])
 async def deep(t: Talk) -> None:
-    """What is too deep is refused, and the stream goes on."""
+    """A stanza that is nested too deeply is refused, and the stream continues."""
     nest = "<a xmlns='urn:example:deep'>" + "<a>" * 4999 + "</a>" * 5000
     answer = await _attempt(t, t.request("echo", {"text": "x"}, None, nest), "RUL-002")
     if answer is not None:
@@ -52,7 +56,7 @@ async def deep(t: Talk) -> None:
 
 @check("attack.wide", "RUL-002", roles=("echo",), needs=[Ability.RAW])
 async def wide(t: Talk) -> None:
-    """What has too many elements is refused, and the stream goes on."""
+    """A stanza with too many elements is refused, and the stream continues."""
     crowd = "<a xmlns='urn:example:wide'>" + "<b/>" * 30_000 + "</a>"
     answer = await _attempt(t, t.request("echo", {"text": "x"}, None, crowd), "RUL-002")
     if answer is not None:
@@ -65,7 +69,7 @@ async def wide(t: Talk) -> None:
 
 @check("attack.huge", "RUL-002", roles=("echo",), needs=[Ability.RAW])
 async def huge(t: Talk) -> None:
-    """What is larger than it takes is refused, and the stream goes on."""
+    """A stanza that is too large is refused, and the stream continues."""
     limit = t.target.number("max_stanza_bytes", 262144)
     t.need(limit <= 8 * BUDGET, f"It takes stanzas of {limit} bytes: too much for an attack.")
     answer = await _attempt(t, t.request("echo", {"text": "x" * (limit + 1)}), "RUL-002")
@@ -76,7 +80,7 @@ async def huge(t: Talk) -> None:
 
 @check("attack.iq", "RUL-004", needs=[Ability.RAW])
 async def malformed_iqs(t: Talk) -> None:
-    """An IQ that holds nothing, or too much, gets exactly one answer: an error."""
+    """An IQ without a child, or with several, gets exactly one answer: an error."""
     skills = "<query xmlns='urn:fluux:agent:0#skills'/>"
     for content in ("", skills + skills, "text", "<query xmlns=''/>"):
         for type_ in ("get", "set"):
@@ -91,7 +95,7 @@ async def malformed_iqs(t: Talk) -> None:
 
 @check("attack.results", "RUL-004", needs=[Ability.RAW])
 async def results(t: Talk) -> None:
-    """Answers to what was never asked, and errors, are not answered."""
+    """Unrequested answers, and errors, are not answered."""
     before = t.new_id()
     for type_ in ("result", "error"):
         id_ = t.new_id()
@@ -104,7 +108,7 @@ async def results(t: Talk) -> None:
 
 @check("attack.payload", "COM-013", roles=("echo",))
 async def payload(t: Talk) -> None:
-    """Payloads of the right name and the wrong content are malformed."""
+    """Payloads with a known name and invalid content are malformed."""
     for type_, xml in (
         ("get", "<query xmlns='urn:fluux:agent:0#skills' unchanged='perhaps'/>"),
         ("get", "<query xmlns='urn:fluux:agent:0#skills' ttl='soon'/>"),
@@ -119,7 +123,7 @@ async def payload(t: Talk) -> None:
 
 @check("attack.identifiers", "COM-017", roles=("echo",))
 async def identifiers(t: Talk) -> None:
-    """Identifiers of another form are refused."""
+    """Invalid identifiers are refused."""
     for attributes in (
         {"request": "a b"},
         {"request": "x" * 129},
@@ -132,7 +136,7 @@ async def identifiers(t: Talk) -> None:
 
 @check("attack.claimed-sender", "COM-004", roles=("count",), needs=[Ability.STRANGER])
 async def claimed(t: Talk) -> None:
-    """Who sent a stanza is what its server says, whatever it says of itself."""
+    """The sender of a stanza is the one that its server states, whatever its content claims."""
     mine, request = t.who.caller, t.new_id()
     first = await t.execute("count", {"key": request}, request=request)
     t.need(not first.is_error, "Counting did not work.")
@@ -155,7 +159,7 @@ async def claimed(t: Talk) -> None:
 
 @check("attack.spoofed-from", "COM-004", "COM-006", needs=[Ability.RAW])
 async def spoofed(t: Talk) -> None:
-    """A sender whose address means somebody else, or nobody, is not taken for the caller."""
+    """A sender whose address is similar to the caller's is not treated as the caller."""
     target = t.target.address
     skills = "<query xmlns='urn:fluux:agent:0#skills'/>"
     local, _, rest = t.who.caller.partition("@")
@@ -172,16 +176,17 @@ async def spoofed(t: Talk) -> None:
 
 @check("attack.flood", "RUL-003", "SEC-009", roles=("sleep",), needs=[Ability.STRANGER], alone=True)
 async def flood(t: Talk) -> None:
-    """One principal that asks for too much is refused, and others are served meanwhile."""
+    """One principal that sends too many requests is refused, and others are still served."""
     share = t.target.number("requests_per_principal", 0)
     t.need(0 < share < _FLOOD, f"requests_per_principal is {share}: too many for a flood.")
-    ids = [t.new_id() for _ in range(share + 20)]
+    # Servers let each stream of a client send some 40 requests per second, so use all of them.
+    asked = list(zip((t.new_id() for _ in range(share + 20)), cycle(t.streams), strict=False))
     wanted = t.request("sleep", {"seconds": "0.5"})
-    for id_ in ids:
-        await t.begin("set", wanted, id_=id_)
+    for id_, sender in asked:
+        await t.begin("set", wanted, id_=id_, sender=sender)
     other = await t.execute("echo", {"text": "meanwhile"}, sender=t.stranger)
     t.hold("RUL-003", not other.is_error, "another principal is served meanwhile", other)
-    answers = [await t.answer(id_, within=t.timeout + 10) for id_ in ids]
+    answers = [await t.answer(id_, sender=by, within=t.timeout + 10) for id_, by in asked]
     over = [one for one in answers if one.is_error]
     expected = f"more than {share} requests at a time are refused"
     t.hold("SEC-009", bool(over), expected, f"{len(answers)} results")

@@ -1,4 +1,6 @@
-"""Answers in words: they count for the question they are meant for, if they are answers at all."""
+"""Answers in words: they count for the question that they are meant for, if they are answers at
+all.
+"""
 
 import anyio
 
@@ -32,19 +34,19 @@ _BESIDES = {
 
 
 def _says(stanza: Received) -> bool:
-    """Whether a message is said in the chat, and is no question of its own."""
+    """Return whether a message is a chat message that does not ask a question."""
     return stanza.head.type == "chat" and stanza.body is not None and "<confirm" not in stanza.xml
 
 
 @check("confirm.bait", "CNF-044", "CNF-046", features=[CONFIRM], roles=("erase",), alone=True)
 async def bait(t: Talk) -> None:
-    """A yes to a question that was withdrawn approves no other one, with or without a thread."""
+    """A yes to a withdrawn question approves no other one, with or without a thread."""
     for thread in ("", t.new_id()):
         named = {"thread": thread} if thread else {}
         first, _, _ = await asks(t, **named)
         await t.iq("set", Cancel(id=first))
         second, _, confirm = await asks(t, **named)
-        await anyio.sleep(_ENOUGH_S)  # a question that has just been asked is another matter
+        await anyio.sleep(_ENOUGH_S)  # a question that was just asked has different rules
         await t.message("yes", thread=thread or None)
         said = await t.quiet(_says, t.timeout)
         where = "in its thread" if thread else "without a thread"
@@ -59,7 +61,7 @@ async def bait(t: Talk) -> None:
 
 @check("confirm.crossing", "CNF-045", features=[CONFIRM], roles=("erase",), alone=True)
 async def crossing(t: Talk) -> None:
-    """A yes that came with the question, and cannot be an answer to it, approves nothing."""
+    """A yes that was sent before the question arrived approves nothing."""
     before = anyio.current_time()
     id_, _, confirm = await asks(t)
     await t.message("yes")
@@ -75,7 +77,9 @@ async def crossing(t: Talk) -> None:
 
 @check("confirm.plain", "CNF-025", "CNF-048", features=[CONFIRM], roles=("erase",))
 async def plain(t: Talk) -> None:
-    """Only a plain message answers; what clients add to every message makes it no less plain."""
+    """Only a plain message is an answer; elements that clients add to every message do
+    not matter.
+    """
     id_, message, confirm = await asks(t)
     for what, beside in _BESIDES.items():
         await t.message("yes", thread=id_, extra=beside + _PLAIN)
@@ -96,7 +100,7 @@ async def plain(t: Talk) -> None:
 
 @check("confirm.whole", "CNF-049", "CNF-050", "CNF-051", features=[CONFIRM], roles=("erase",))
 async def whole(t: Talk) -> None:
-    """A person sees the whole of what is asked, or what is not shown; or is not asked at all."""
+    """A person sees the whole question, or a note on what is not shown; or is not asked at all."""
     turned = "the archive \u202egnihton\u202c\u200b"
     long = "the archive " + "x" * 4_988 + "\u20ac"
     for target in (turned, long):

@@ -4,26 +4,29 @@ from conformance.model import Ability, check
 from conformance.post import Where
 from conformance.stanzas import CLIENT, LANG, Received
 from conformance.talk import SILENCE, Talk
+from xep.fluux_agent import NAMESPACE as AGENT
 
 _LANGUAGES = ("en", "de", "fr", "es", "zh")
 _DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
 
 
 def _said_to(address: str) -> Where:
-    """Whether somebody is told something, but for events of tasks."""
+    """Match a message to `address` that has a body and is not an event of a task.
+
+    A message may contain more than its body: additions of the agent, or of a server on the way.
+    """
 
     def where(stanza: Received) -> bool:
         head = stanza.head
         mine = head.to in (address, address.partition("/")[0])
-        return (
-            head.kind == "message" and mine and stanza.body is not None and not head.payload_names
-        )
+        told = any(name.startswith(f"{{{AGENT}") for name in head.payload_names)
+        return head.kind == "message" and mine and stanza.body is not None and not told
 
     return where
 
 
 def _says(t: Talk, sender: str, thread: str | None = None) -> Where:
-    """Whether a message is something said to ``sender``."""
+    """Return a condition for chat messages to ``sender``."""
 
     def where(stanza: Received) -> bool:
         to = stanza.head.to or ""
@@ -35,7 +38,7 @@ def _says(t: Talk, sender: str, thread: str | None = None) -> Where:
 
 
 def _answers(t: Talk, thread: str) -> Where:
-    """Whether a message is to the sender of the last one, or in its thread."""
+    """Return a condition for messages to the sender of the last one, or in its thread."""
 
     def where(stanza: Received) -> bool:
         mine = stanza.head.to == t.who.caller or stanza.thread == thread
@@ -46,7 +49,7 @@ def _answers(t: Talk, thread: str) -> Where:
 
 @check("chat.help", "FAC-010")
 async def help_(t: Talk) -> None:
-    """The word /help is answered with what the agent understands."""
+    """The command /help is answered with what the agent understands."""
     thread = t.new_id()
     await t.message("/help", thread=thread)
     said = await t.quiet(_says(t, t.who.caller, thread), t.timeout)
@@ -59,6 +62,9 @@ async def place(t: Talk) -> None:
     addresses = [t.target.address]
     if t.target.address != t.target.domain:
         addresses.append(t.target.domain)
+    await t.message("/help", thread=t.new_id())
+    while await t.quiet(_said_to(t.who.caller)) is not None:
+        pass  # an agent may tell each person once that it is a machine; that is not the answer
     for type_ in ("chat", "normal"):
         for address in addresses:
             thread = t.new_id()
@@ -72,16 +78,20 @@ async def place(t: Talk) -> None:
 
 @check("chat.delayed", "FAC-014")
 async def delayed(t: Talk) -> None:
-    """What was said long ago is not acted on."""
+    """A message that was delayed for long has no effect."""
+    thread = t.new_id()
+    await t.message("/help", thread=thread)
+    help_ = await t.next(_says(t, t.who.caller, thread))
     thread = t.new_id()
     await t.message("/help", thread=thread, extra=_DELAY)
     said = await t.quiet(_says(t, t.who.caller, thread))
-    t.hold("FAC-014", said is None, "silence: the message is from 2001", said or "")
+    ok = said is None or said.body != help_.body
+    t.hold("FAC-014", ok, "no help: the message is from 2001", said or "")
 
 
 @check("chat.silence", "FAC-015", "EVT-011")
 async def silence(t: Talk) -> None:
-    """Automatic messages and errors are not answered, so no exchange goes on for ever."""
+    """Automatic messages and errors are not answered, so that no exchange continues for ever."""
     for type_, id_ in (("headline", "FAC-015"), ("error", "EVT-011"), ("groupchat", "FAC-015")):
         thread = t.new_id()
         extra = ""
@@ -96,14 +106,14 @@ async def silence(t: Talk) -> None:
 
 
 def _told(address: str) -> Where:
-    """Whether a message or presence goes to an account of ours."""
+    """Return a condition for messages and presence to one of our accounts."""
     bare = address.partition("/")[0]
     return lambda stanza: (stanza.head.to or "").partition("/")[0] == bare
 
 
 @check("chat.stop", "FAC-012", needs=[Ability.STRANGER], alone=True)
 async def stop(t: Talk) -> None:
-    """Who says /stop-contact hears nothing more, but answers to requests of their own."""
+    """After /stop-contact a person gets only answers to their own requests."""
     begun = t.target.serves("task") and t.skill("sleep").name in t.target.offered
     if begun:
         slow = await t.execute("sleep", {"seconds": "1.2"}, sender=t.stranger, mode="async")
@@ -111,17 +121,17 @@ async def stop(t: Talk) -> None:
     await t.message("/stop-contact", sender=t.stranger)
     await t.quiet(_says(t, t.stranger))
     while await t.quiet(_told(t.stranger), 0.2) is not None:
-        pass  # what had been on its way
+        pass  # sent before it took effect
     answer = await t.iq("get", "<query xmlns='urn:fluux:agent:0#skills'/>", sender=t.stranger)
     t.hold("FAC-012", not answer.is_error, "requests are answered as before", answer)
-    # Nor of what was begun before: the end of the task would be told by now.
+    # Nor about work that began before: the end of the task would have been sent by now.
     came = await t.quiet(_told(t.stranger), 1.5 if begun else SILENCE)
     t.hold("FAC-012", came is None, "nothing that was not asked for", came or "")
 
 
 @check("chat.hints", "RUL-009")
 async def hints(t: Talk) -> None:
-    """What a message says of how servers should treat it does not change what is answered."""
+    """Processing hints in a message do not change the answer."""
     names = ("no-store", "no-copy", "no-permanent-store")
     marks = "".join(f"<{name} xmlns='urn:xmpp:hints'/>" for name in names)
     told: list[Received | None] = []
@@ -138,7 +148,7 @@ async def hints(t: Talk) -> None:
 
 
 def _lang(message: Received) -> str | None:
-    """The language that a message says its body is in, without its region."""
+    """Return the language of a message's body, without its region."""
     body = message.tree.find(f"{CLIENT}body")
     lang = None if body is None else body.get(LANG, message.tree.get(LANG))
     return None if lang is None else lang.lower().partition("-")[0]
@@ -146,7 +156,7 @@ def _lang(message: Received) -> str | None:
 
 @check("i18n.language", "I18-003")
 async def language(t: Talk) -> None:
-    """Who writes in a language that it writes itself is answered in it."""
+    """A message in a language that the agent supports is answered in it."""
     spoken: dict[str, tuple[str | None, Received]] = {}
     for lang in _LANGUAGES:
         thread = t.new_id()

@@ -18,7 +18,7 @@ from xep.result_sets import ResultSet
 
 
 async def _nodes(t: Talk) -> dict[str, str]:
-    """The nodes of the commands, by themselves and by their names."""
+    """Return the nodes of the commands, by node and by name."""
     found: dict[str, str] = {}
     after: str | None = None
     while True:
@@ -57,7 +57,7 @@ def _submit(t: Talk, role: str, command: Command, **values: str) -> Command:
 
 @check("adhoc.skills", "FAC-001", features=[NAMESPACE], roles=("echo", "hidden"))
 async def offered(t: Talk) -> None:
-    """Every skill of the view is a command, and none beyond it."""
+    """Every skill of the view is a command, and no other skill is."""
     nodes = await _nodes(t)
     for skill in await view(t):
         words = [skill.name, *[one.text for one in skill.titles]]
@@ -70,7 +70,7 @@ async def offered(t: Talk) -> None:
 @check("adhoc.form", "FAC-002", "FAC-003", "FAC-008", "FAC-009", features=[NAMESPACE],
        roles=("types", "add"))  # fmt: skip
 async def form(t: Talk) -> None:
-    """A command begins with the form that the schema makes."""
+    """A command begins with the form made from the schema."""
     answer, command = await _begin(t, "types")
     shown = command.form
     ok = shown is not None and command.status == "executing"
@@ -103,7 +103,7 @@ async def form(t: Talk) -> None:
 
 @check("adhoc.invalid", "FAC-004", features=[NAMESPACE], roles=("add",))
 async def invalid(t: Talk) -> None:
-    """A form that does not fit comes back with what was given and the reason."""
+    """An invalid form is returned with the given values and the reason."""
     _, command = await _begin(t, "add")
     a, b = t.skill("add").param("a"), t.skill("add").param("b")
     answer = await t.iq("set", _submit(t, "add", command, **{a: "one", b: "2"}))
@@ -135,7 +135,7 @@ async def same(t: Talk) -> None:
 
 @check("adhoc.long", "FAC-007", features=[NAMESPACE, TASKS], roles=("sleep",))
 async def long(t: Talk) -> None:
-    """A command whose work becomes a task completes with a note, and the work goes on."""
+    """A command whose work becomes a task completes with a note, and the work continues."""
     limit = t.target.number("inline_seconds", 0)
     t.need(0 < limit <= LONGEST_WAIT, f"The inline limit is {limit} s: set it to 1 for this run.")
     _, command = await _begin(t, "sleep")
@@ -150,7 +150,7 @@ async def long(t: Talk) -> None:
     def ended(stanza: Received) -> bool:
         event = stanza.payload(Task) if stanza.head.kind == "message" else None
         ours = event is not None and event.skill == t.skill("sleep").name
-        # What other checks began from no conversation is told without a body.
+        # Events of tasks that other checks started without a conversation have no body.
         return ours and event is not None and event.state in ENDS and bool(stanza.body)
 
     told = await t.quiet(ended, wait)

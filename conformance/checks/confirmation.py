@@ -1,9 +1,10 @@
-"""Confirmation: who is asked, with what, and which answer counts."""
+"""Confirmation: who is asked, what is shown, and which answer counts."""
 
 import base64
 import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 import rfc8785
@@ -13,6 +14,7 @@ from conformance.model import Ability, check
 from conformance.post import Where
 from conformance.stanzas import CLIENT, Received
 from conformance.talk import Talk
+from xep.disco import InfoQuery
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import NAMESPACE, Confirm
 from xep.fluux_agent.execute import Accepted
@@ -20,6 +22,8 @@ from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.fluux_agent.task import Cancel
 from xep.hashes import NAMESPACE as HASHES
 from xep.quick_responses import NAMESPACE as QUICK
+from xep.reactions import NAMESPACE as REACTIONS
+from xep.reactions import RESTRICTIONS
 
 CONFIRM = f"{AGENT}#confirm"
 _MANY = 150
@@ -27,7 +31,9 @@ _ENOUGH = timedelta(minutes=2)
 
 
 def asks_about(task_id: str) -> Where:
-    """Whether a message asks for the confirmation of a task; an event of it does not count."""
+    """Return a condition for messages that ask for the confirmation of a task; its events do not
+    count.
+    """
 
     def where(stanza: Received) -> bool:
         found = stanza.tree.findall(f"{{{NAMESPACE}}}confirm")
@@ -37,7 +43,7 @@ def asks_about(task_id: str) -> Where:
 
 
 async def asks(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
-    """Have something destructive confirmed: the task, the message and the question in it."""
+    """Execute a destructive skill; return the task, and the message with the question."""
     attributes.setdefault("mode", "auto")
     made = await begin(t, "erase", {"target": "the archive"}, **attributes)
     bare = t.who.caller.partition("/")[0]
@@ -48,7 +54,7 @@ async def asks(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
 
 
 def decision(confirm: Confirm, value: str, content: str = "") -> str:
-    """A decision on a question, for an IQ."""
+    """Return a decision on a question, for an IQ."""
     return f"<decision xmlns='{NAMESPACE}' id='{confirm.id}' value='{value}'>{content}</decision>"
 
 
@@ -57,7 +63,7 @@ def _conditions(event: Any) -> list[str]:
 
 
 async def is_open(t: Talk, id_: str) -> bool:
-    """Whether a task still waits for its answer."""
+    """Return whether a task still waits for its answer."""
     return (await task(t, id_)).state == "input-required"
 
 
@@ -78,7 +84,7 @@ async def is_open(t: Talk, id_: str) -> bool:
     roles=("erase",),
 )
 async def question(t: Talk) -> None:
-    """A destructive skill asks its principal, with all that is to be known."""
+    """A destructive skill asks its principal, with all necessary information."""
     answer = await t.execute("erase", {"target": "the archive"})
     made = t.decoded("CNF-002", answer, Accepted, "<accepted/>: a person is asked first")
     message = await t.next(asks_about(made.task))
@@ -114,7 +120,7 @@ async def question(t: Talk) -> None:
 
 
 def _digest(message: Received) -> tuple[str, str]:
-    """The digest as anybody computes it from the message alone, and the one that it shows."""
+    """Return the digest computed from the message alone, and the one in the message."""
     confirm = message.tree.find(f"{{{NAMESPACE}}}confirm")
     assert confirm is not None
     action = confirm.find(f"{{{NAMESPACE}}}action")
@@ -143,7 +149,9 @@ def _digest(message: Received) -> tuple[str, str]:
 @check("confirm.approve", "CNF-021", "CNF-032", "CNF-033", "CNF-040", features=[CONFIRM],
        roles=("erase",))  # fmt: skip
 async def approve(t: Talk) -> None:
-    """What was approved runs, once; the same decision again changes nothing, another conflicts."""
+    """Approved work runs once; the same decision again changes nothing, a different one
+    conflicts.
+    """
     id_, _, confirm = await asks(t)
     wrong = f"<hash xmlns='{HASHES}' algo='sha-256'>{base64.b64encode(bytes(32)).decode()}</hash>"
     other = await t.iq("set", decision(confirm, "approve", wrong))
@@ -162,7 +170,7 @@ async def approve(t: Talk) -> None:
 
 @check("confirm.denied", "CNF-037", "CNF-039", features=[CONFIRM], roles=("erase",))
 async def denied(t: Talk) -> None:
-    """What was denied fails as denied, with the reason."""
+    """Denied work fails as denied, with the reason."""
     id_, _, confirm = await asks(t)
     await t.iq("set", decision(confirm, "deny", "<reason>only last year's</reason>"))
     message, event = await next_event(t, id_, *ENDS)
@@ -176,7 +184,7 @@ async def denied(t: Talk) -> None:
 @check("confirm.foreign-same", "CNF-035", "SEC-005", features=[CONFIRM], roles=("erase",),
        needs=[Ability.STRANGER])  # fmt: skip
 async def foreign(t: Talk) -> None:
-    """Who was not asked cannot tell an open question from one that never was, nor decide it."""
+    """A person who was not asked can neither decide a question nor find out whether it exists."""
     id_, _, confirm = await asks(t)
     invented = msgspec.structs.replace(confirm, id="c-never-asked")
     shapes = []
@@ -194,7 +202,7 @@ async def foreign(t: Talk) -> None:
 @check("confirm.words", "CNF-023", "CNF-024", "CNF-025", "CNF-028", features=[CONFIRM],
        roles=("erase",))  # fmt: skip
 async def words(t: Talk) -> None:
-    """In words, what goes on after yes approves nothing, and what follows no is the reason."""
+    """In words, a yes with more words approves nothing, and words after a no are the reason."""
     id_, _, _ = await asks(t)
     for doubtful in ("yes, but only last year's", "yes?", "Yes…", '"yes"', "yes\u061f"):
         await t.message(doubtful, thread=id_)
@@ -214,7 +222,7 @@ async def words(t: Talk) -> None:
 
 @check("i18n.yes-no", "I18-004", "CNF-025", features=[CONFIRM], roles=("erase",))
 async def yes(t: Talk) -> None:
-    """A yes is understood in whatever language the stanza is."""
+    """A yes is understood regardless of the language of the stanza."""
     id_, _, _ = await asks(t)
     await t.message(" YES! ", thread=id_, lang="tlh")
     message, event = await next_event(t, id_, *ENDS)
@@ -224,7 +232,7 @@ async def yes(t: Talk) -> None:
 
 @check("confirm.action", "CNF-022", "CNF-029", "CNF-030", features=[CONFIRM], roles=("erase",))
 async def action(t: Talk) -> None:
-    """A selected action decides; delayed, or in a message of a room or an error, it does not."""
+    """A selected action decides, unless it is delayed, from a room, or in an error."""
     id_, _, confirm = await asks(t)
     chosen = f"<action-selected xmlns='{QUICK}' id='approve:{confirm.id}'/>"
     delay = "<delay xmlns='urn:xmpp:delay' stamp='2001-01-01T00:00:00Z'/>"
@@ -240,6 +248,31 @@ async def action(t: Talk) -> None:
     t.hold("CNF-022", event.state == "completed", "approved", message)
 
 
+@check("confirm.reaction", "CNF-053", "CNF-054", "CNF-055", features=[CONFIRM], roles=("erase",))
+async def reaction(t: Talk) -> None:
+    """A thumb up approves, a thumb down denies, and no other reaction does anything."""
+    for emoji, condition in (("\U0001f44d\U0001f3fd", None), ("\U0001f44e", "denied")):
+        id_, message, _ = await asks(t)
+        question = message.head.id or ""
+        for nothing in ("<reaction>\U0001f389</reaction>", ""):
+            await t.message(None, extra=_reactions(question, nothing))
+            t.hold("CNF-054", await is_open(t, id_), "the question is open as before", nothing)
+        await t.message(None, extra=_reactions(question, f"<reaction>{emoji}</reaction>"))
+        seen, event = await next_event(t, id_, *ENDS)
+        ok = _conditions(event) == ([] if condition is None else [condition])
+        t.hold("CNF-053", ok, "denied" if condition else "approved", seen)
+        await t.message(None, extra=_reactions(question, ""))
+        t.hold("CNF-054", (await task(t, id_)).state == event.state, "as it was", str(event.state))
+    answer = await t.iq("get", InfoQuery())
+    info = t.decoded("CNF-055", answer, InfoQuery, "an answer to disco#info")
+    types = [form.form_type for form in info.forms]
+    t.hold("CNF-055", RESTRICTIONS in types, f"a form {RESTRICTIONS}", str(types))
+
+
+def _reactions(question: str, content: str) -> str:
+    return f"<reactions xmlns='{REACTIONS}' id={quoteattr(question)}>{content}</reactions>"
+
+
 @check("confirm.valid-first", "CNF-007", features=[CONFIRM], roles=("erase",))
 async def valid(t: Talk) -> None:
     """Parameters are validated before anybody is asked."""
@@ -250,7 +283,7 @@ async def valid(t: Talk) -> None:
 
 @check("execute.inline-only", "EXE-020", features=[CONFIRM], roles=("erase",))
 async def inline(t: Talk) -> None:
-    """In mode inline nobody can be waited for."""
+    """In mode inline nobody can be asked."""
     answer = await t.execute("erase", {"target": "x"}, mode="inline")
     t.holds_error("EXE-020", answer, "not-allowed", "confirmation-unavailable")
 
@@ -278,7 +311,7 @@ async def canonical(t: Talk) -> None:
 
 @check("confirm.late", "CNF-036", features=[CONFIRM], roles=("erase",))
 async def late(t: Talk) -> None:
-    """Who was asked and is late is told so, and not that there was no such question."""
+    """A late answer gets an error that says so, not that the question does not exist."""
     id_, _, confirm = await asks(t)
     await t.iq("set", decision(confirm, "deny"))
     await next_event(t, id_, *ENDS)
@@ -292,7 +325,7 @@ async def late(t: Talk) -> None:
 @check("sec.ask-rate", "SEC-012", features=[CONFIRM], roles=("erase",), alone=True,
        needs=[Ability.HOSTILE, Ability.STRANGER])  # fmt: skip
 async def ask_rate(t: Talk) -> None:
-    """A person is not asked without end."""
+    """The number of questions to a person is limited."""
     made: list[str] = []
     answer = None
     for number in range(_MANY):
@@ -310,7 +343,7 @@ async def ask_rate(t: Talk) -> None:
 @check("confirm.expires", "CNF-010", "CNF-015", "CNF-034", "CNF-038", "RUL-008",
        features=[CONFIRM], roles=("erase",))  # fmt: skip
 async def expires(t: Talk) -> None:
-    """A question lapses no later than its request, and no decision counts after it."""
+    """A question expires no later than its request, and no decision counts after it."""
     at = datetime.now(UTC) + timedelta(seconds=2)
     deadline = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     thread = t.new_id()
@@ -319,7 +352,7 @@ async def expires(t: Talk) -> None:
     ok = confirm.expires is not None and confirm.expires <= at + timedelta(milliseconds=1)
     t.hold("CNF-015", ok, f"<expires/> not after {deadline}", message)
     ended, event = await next_event(t, id_, *ENDS, within=t.timeout + 2)
-    # The question lapses in the very instant in which its task is due.
+    # The question expires at the very instant of its task's deadline.
     ok = _conditions(event) in (["confirmation-expired"], ["deadline-expired"])
     t.hold("CNF-038", ok and event.state == "failed", "failed, as lapsed", ended)
     late = await t.iq("set", decision(confirm, "approve"))
@@ -329,29 +362,20 @@ async def expires(t: Talk) -> None:
     t.hold("RUL-008", same, "the task as it ended", f"{after.state}, {after.revision}")
 
 
-@check("confirm.only-one", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
-async def only_one(t: Talk) -> None:
-    """Without a thread, a word decides the only question that is open."""
-    id_, _, _ = await asks(t)
-    await t.message("no")
-    message, event = await next_event(t, id_, *ENDS)
-    t.hold("CNF-026", _conditions(event) == ["denied"], "failed with <denied/>", message)
-
-
-@check("confirm.which", "CNF-027", features=[CONFIRM], roles=("erase",), alone=True)
-async def which(t: Talk) -> None:
-    """If several are open, a word without a thread decides nothing, and is asked about."""
+@check("confirm.newest", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
+async def newest(t: Talk) -> None:
+    """A word that names no question decides one's own newest question, even if there are others."""
     one, _, first = await asks(t)
-    two, _, second = await asks(t)
-    await t.message("yes")
-    said = await t.quiet(
-        lambda s: s.head.type == "chat" and s.body is not None and "<confirm" not in s.xml,
-        t.timeout,
-    )
-    t.hold("CNF-027", said is not None, "a message that asks which one is meant", "silence")
-    for id_, confirm in ((one, first), (two, second)):
-        t.hold("CNF-027", await is_open(t, id_), "both questions are open as before")
-        await t.iq("set", decision(confirm, "deny"))
+    two, _, _ = await asks(t)
+    await t.message("no")
+    message, event = await next_event(t, two, *ENDS)
+    t.hold("CNF-026", _conditions(event) == ["denied"], "failed with <denied/>", message)
+    t.hold("CNF-026", await is_open(t, one), "the older question is open as before")
+    await t.message("no")
+    message, event = await next_event(t, one, *ENDS)
+    t.hold("CNF-026", _conditions(event) == ["denied"], "failed with <denied/>", message)
+    late = await t.iq("set", decision(first, "approve"))
+    t.hold("CNF-026", late.is_error, "no decision after that one", late)
 
 
 CHECKS = (
@@ -362,13 +386,13 @@ CHECKS = (
     words,
     yes,
     action,
+    reaction,
     valid,
     inline,
     expires,
-    only_one,
+    newest,
     one,
     canonical,
     late,
     ask_rate,
-    which,
 )

@@ -1,4 +1,4 @@
-"""Delegation: the path, rights, limits, and what is passed on."""
+"""Delegation: path, rights, limits, and forwarding."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -20,7 +20,7 @@ _SPENT = "<usage duration-ms='1' tokens-in='40' tokens-out='2' cost-usd='0.01'/>
 
 
 def bare(address: str) -> str:
-    """The address without its resource: agents are hosted there."""
+    """Return the address without its resource: agents are hosted there."""
     return address.partition("/")[0]
 
 
@@ -40,12 +40,12 @@ def _of(asked: Received) -> Delegation:
 
 
 def is_execute(stanza: Received) -> bool:
-    """Whether it asks for a skill."""
+    """Return whether it is an execute request."""
     return stanza.head.kind == "iq" and stanza.head.sole_child == Execute.xml.tag
 
 
 def _result(asked: Received) -> str | None:
-    """What a peer answers that does as it is told."""
+    """Return the answer of a peer that obeys."""
     if not is_execute(asked):
         return None
     done = f"<output name='result'>done</output>{_SPENT}"
@@ -59,7 +59,7 @@ def _refusing(error: str) -> Callable[[Received], str | None]:
 @check("delegation.path", "DLG-003", "DLG-004", "DLG-005", "DLG-009", features=[DELEGATION],
        roles=("echo",))  # fmt: skip
 async def path(t: Talk) -> None:
-    """A path that ends with somebody else, turns back, or is too long is refused."""
+    """A path that ends with another sender, has a cycle, or is too long is refused."""
     mine, target = bare(t.who.caller), bare(t.target.address)
     said = {"text": "x"}
     answer = await t.execute("echo", said, extra=_delegation(t, f"another-{mine}"))
@@ -77,7 +77,7 @@ async def path(t: Talk) -> None:
 @check("delegation.sender", "DLG-009", "DLG-010", "SEC-014", features=[DELEGATION],
        roles=("echo",), needs=[Ability.REFUSED])  # fmt: skip
 async def sender(t: Talk) -> None:
-    """An origin gives no rights, and takes away what policy refuses to it."""
+    """An origin gives no rights; it is subject to the policy itself."""
     mine, other = bare(t.who.caller), bare(t.refused)
     borrowed = _delegation(t, other, origin=mine)
     answer = await t.execute("echo", {"text": "x"}, extra=borrowed, sender=t.refused)
@@ -90,7 +90,7 @@ async def sender(t: Talk) -> None:
 @check("delegation.pass-on", "DLG-006", "DLG-008", "DLG-013", "DLG-015", features=[DELEGATION],
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def pass_on(t: Talk) -> None:
-    """What is passed on says for whom, by which way and within which limits."""
+    """Delegated work states its origin, path and limits."""
     t.play(_result)
     limits = {"budget-usd": "0.50", "budget-tokens": "600", "trace": _TRACE}
     given = _delegation(t, **limits)
@@ -119,7 +119,7 @@ async def pass_on(t: Talk) -> None:
 @check("delegation.no-send", "DLG-007", features=[DELEGATION], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def no_send(t: Talk) -> None:
-    """Nothing is passed on to who stands in the path, nor beyond the hops."""
+    """Work is not delegated to an agent in the path, or beyond the maximum number of hops."""
     t.play(_result)
     mine, peer = bare(t.who.caller), bare(t.peer)
     params = {"peer": bare(t.peer), "text": "x"}
@@ -135,7 +135,7 @@ async def no_send(t: Talk) -> None:
 
 @check("delegation.budget", "DLG-014", features=[DELEGATION], roles=("spend",))
 async def budget(t: Talk) -> None:
-    """Work that goes over its budget is refused, or fails."""
+    """Work that exceeds its budget is refused, or fails."""
     given = _delegation(t, **{"budget-tokens": "10"})
     answer = await t.execute("spend", {"tokens": "1000"}, extra=given)
     names = answer.agent_conditions
@@ -145,7 +145,7 @@ async def budget(t: Talk) -> None:
 @check("delegation.failure", "DLG-021", features=[DELEGATION], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def failure(t: Talk) -> None:
-    """A failure further on is a remote one, unless its condition says more."""
+    """A failure of a peer is a remote failure, unless its condition says more."""
     errors, stanzas = f"{AGENT}#errors", "urn:ietf:params:xml:ns:xmpp-stanzas"
     for condition, own, wanted in (
         ("forbidden", "forbidden", "remote-failure"),
@@ -167,7 +167,7 @@ async def failure(t: Talk) -> None:
 @check("delegation.unannotated", "SKL-002", features=[DELEGATION], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def unannotated(t: Talk) -> None:
-    """What a peer says nothing of may not be done twice: its time-out is not to be repeated."""
+    """Work of a peer without annotations must not run twice: its time-out is not repeatable."""
     title = "<title xml:lang='en'>Echo</title>"
     skill = f"<skill name='echo' version='1.0.0'>{title}</skill>"
     late = (
@@ -194,7 +194,7 @@ async def unannotated(t: Talk) -> None:
 @check("delegation.least", "SEC-015", "PRV-004", features=[DELEGATION], roles=("delegate", "echo"),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def least(t: Talk) -> None:
-    """What the principal has shown to the target alone goes no further."""
+    """Data that the principal has shown only to the target is not passed on."""
     t.play(_result)
     token, earlier = f"token-{t.new_id()}", f"earlier-{t.new_id()}"
     await t.execute("echo", {"text": earlier})

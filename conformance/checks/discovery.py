@@ -42,7 +42,7 @@ async def _info(t: Talk, id_: str) -> InfoQuery:
 
 
 def agent_form(info: InfoQuery) -> dict[str, tuple[str, ...]] | None:
-    """The fields of the form `urn:fluux:agent:0`; None if it is not there."""
+    """Return the fields of the form `urn:fluux:agent:0`; None if it is not there."""
     for form in info.forms:
         fields = _fields(form)
         if fields.get("FORM_TYPE") == (AGENT,):
@@ -56,7 +56,7 @@ def _fields(form: Form) -> dict[str, tuple[str, ...]]:
 
 @check("disco.features", "DSC-001")
 async def features(t: Talk) -> None:
-    """It lists the feature and each part that it serves, and none that it does not."""
+    """It announces the feature and each part that it serves, and no others."""
     listed = {one.var for one in (await _info(t, "DSC-001")).features}
     t.hold("DSC-001", AGENT in listed, f"the feature {AGENT}", ", ".join(sorted(listed)))
     unknown = {one for one in listed if one.startswith(f"{AGENT}#")}
@@ -73,7 +73,7 @@ async def features(t: Talk) -> None:
 
 @check("disco.base", "DSC-007")
 async def base(t: Talk) -> None:
-    """Whoever lists the feature serves skills and execution."""
+    """An agent that announces the feature supports skills and execution."""
     listed = {one.var for one in (await _info(t, "DSC-007")).features}
     both = {f"{AGENT}#skills", f"{AGENT}#execute"} <= listed
     t.hold("DSC-007", both, "the features #skills and #execute", ", ".join(sorted(listed)))
@@ -111,7 +111,7 @@ async def hosted(t: Talk) -> None:
 
 @check("disco.form", "DSC-004")
 async def form(t: Talk) -> None:
-    """The form of the agent is there, with the fields that are always there."""
+    """The form of the agent exists, with all required fields."""
     info = await _info(t, "DSC-004")
     fields = agent_form(info)
     if not t.hold("DSC-004", fields is not None, f"a form with the FORM_TYPE {AGENT}"):

@@ -34,7 +34,7 @@ async def order(t: Talk) -> None:
 
 @check("wire.malformed", "COM-013", roles=("echo",))
 async def malformed(t: Talk) -> None:
-    """What lacks something required, or holds a value of the wrong type, is malformed."""
+    """A payload that lacks a required part, or has a value of the wrong type, is malformed."""
     name = t.skill("echo").name
     for payload, why in (
         (f"<execute xmlns='{EXECUTE}'/>", "it names no skill"),
@@ -51,7 +51,7 @@ async def malformed(t: Talk) -> None:
 async def instants(t: Talk) -> None:
     """Times are compared as instants, offsets and fractions of a second included."""
     now = datetime.now(UTC)
-    # Each of these, read without its offset, says the opposite of what it says.
+    # Each of these means the opposite if it is read without its offset.
     later = (now + timedelta(hours=1)).replace(tzinfo=None) - timedelta(hours=11)
     earlier = (now - timedelta(hours=1)).replace(tzinfo=None) + timedelta(hours=11)
     future = f"{later.isoformat(timespec='milliseconds')}-11:00"
@@ -65,12 +65,12 @@ async def instants(t: Talk) -> None:
 
 @check("json.refused", "COM-020", "EXE-008", roles=("echo",))
 async def json_refused(t: Talk) -> None:
-    """Text that is no JSON, and JSON that is no object, are malformed."""
+    """Text that is not JSON, and JSON that is not an object, are malformed."""
     name = t.skill("echo").name
     for text in ("{", "{'text': 'x'}", "", "{} {}", '{"text": NaN}'):
         payload = f"<execute xmlns='{EXECUTE}' skill='{name}'><params>{text}</params></execute>"
         answer = await t.iq("set", payload)
-        why = f"{text!r} is no JSON"
+        why = f"{text!r} is not JSON"
         t.holds_error("COM-020", answer, "bad-request", "malformed", why=why)
     for text in ("[]", '"text"', "1", "null", "true"):
         payload = f"<execute xmlns='{EXECUTE}' skill='{name}'><params>{text}</params></execute>"
@@ -81,7 +81,7 @@ async def json_refused(t: Talk) -> None:
 
 @check("json.same-value", "COM-021", roles=("count",))
 async def same_value(t: Talk) -> None:
-    """An object with a repeated member name is refused, or always read in one way."""
+    """An object with a repeated member name is refused, or always interpreted in the same way."""
     skill = t.skill("count")
     name, key = skill.param("key"), t.new_id()
     first, second = f"{key}-first", f"{key}-second"

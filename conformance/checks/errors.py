@@ -7,7 +7,7 @@ from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 
 @check("errors.each", "ERR-001", roles=("add",))
 async def each(t: Talk) -> None:
-    """Failures that anybody can cause have the errors of the table."""
+    """Common failures have the errors of the table."""
     cases = [
         (f"<execute xmlns='{EXECUTE}'/>", "bad-request", "malformed"),
         (t.request("add", {"a": "x", "b": "1"}), "bad-request", "invalid-param"),
@@ -20,7 +20,7 @@ async def each(t: Talk) -> None:
 
 @check("errors.unknown-payload", "ERR-001", "RUL-004")
 async def unknown_payload(t: Talk) -> None:
-    """What nothing here serves is service-unavailable, without a condition."""
+    """An unknown payload is answered with service-unavailable, without a condition."""
     for type_, payload in (
         ("get", "<query xmlns='urn:example:nothing'/>"),
         ("set", "<query xmlns='urn:example:nothing'/>"),
@@ -35,7 +35,7 @@ async def unknown_payload(t: Talk) -> None:
 
 @check("errors.forbidden", "ERR-006", roles=("hidden",))
 async def forbidden(t: Talk) -> None:
-    """What the requester cannot see is never forbidden."""
+    """An object that the requester cannot see is never forbidden."""
     for role in (f"={t.skill('hidden').name}", "=no-such-skill"):
         answer = await t.execute(role)
         ok = "forbidden" not in (*answer.stanza_conditions, *answer.agent_conditions)

@@ -1,4 +1,4 @@
-"""What is told of a task while it goes on: events, progress, artifacts."""
+"""Events of a task in progress: states, progress, artifacts."""
 
 from collections.abc import Sequence
 
@@ -54,7 +54,7 @@ _LONG = {"seconds": "300"}
     ordered=True,
 )
 async def events(t: Talk) -> None:
-    """Each change of a task has one event, in order, where it belongs and with what it brought."""
+    """Each change of a task has one event, in order, in the right thread and with its payload."""
     made = await begin(t, "progress", {"steps": "3"})
     told = await story(t, made.task)
     _changes(t, told, made.state)
@@ -71,7 +71,7 @@ async def events(t: Talk) -> None:
             t.hold("ACC-005", bool(event.progress.text), "a text beside the fraction", message)
         if event.state in ENDS:
             t.hold("EVT-004", message.head.type == "normal", "the type normal", message)
-            # What a server delivers to a client may have got the resource that it goes to.
+            # A server that delivers to a client may have added the resource.
             to = (message.head.to or "").partition("/")
             ok = to[0] == bare and (not to[2] or not t.sees_all)
             t.hold("EVT-004", ok, f"to {bare}", message)
@@ -105,7 +105,7 @@ def _changes(t: Talk, told: Sequence[tuple[Received, Task]], state: str) -> None
 
 @check("event.conversation", "EVT-006", "EVT-005", features=[TASKS], roles=("echo",))
 async def conversation(t: Talk) -> None:
-    """Work that names a thread is told of in it, and its end in words too."""
+    """Events of work that names a thread are in that thread, and its end has a text."""
     thread = t.new_id()
     made = await begin(t, "echo", {"text": "x"}, thread=thread)
     message, _ = await next_event(t, made.task, *ENDS)
@@ -124,7 +124,7 @@ async def conversation(t: Talk) -> None:
     ordered=True,
 )
 async def since(t: Talk) -> None:
-    """Events since a revision are all there, or told as gaps."""
+    """Events since a revision are complete, or listed as gaps."""
     made = await begin(t, "progress", {"steps": "2"})
     told = await story(t, made.task)
     last = told[-1][1].revision or 0
@@ -177,7 +177,7 @@ async def bounce(t: Talk) -> None:
     ordered=True,
 )
 async def parts(t: Talk) -> None:
-    """Parts of an artifact are counted, and the result holds it whole."""
+    """Parts of an artifact are numbered, and the result contains the whole."""
     made = await begin(t, "steps", {"steps": "3"})
     told = await story(t, made.task)
     shown = [(message, one) for message, event in told for one in event.outputs]
@@ -202,7 +202,7 @@ async def parts(t: Talk) -> None:
 @check("artifact.joined", "ART-003", features=[TASKS], roles=("steps",), ordered=True)
 async def joined(t: Talk) -> None:
     """While a task runs, get shows each artifact once, with all its parts so far."""
-    made = await begin(t, "steps", {"steps": "3", "seconds": "0.4"})
+    made = await begin(t, "steps", {"steps": "3", "seconds": "1"})
     _, event = await next_event(t, made.task)
     texts: list[str] = []
     while not event.outputs:
@@ -223,7 +223,7 @@ async def joined(t: Talk) -> None:
 @check("privacy.presence", "PRV-003", features=[TASKS], roles=("progress",),
        needs=[Ability.STRANGER])  # fmt: skip
 async def nothing_told(t: Talk) -> None:
-    """Nobody is told of the requests of another."""
+    """Nobody gets events of another principal's requests."""
     made = await begin(t, "progress", {"steps": "2"})
     await story(t, made.task)
     bare = t.stranger.partition("/")[0]
@@ -235,7 +235,7 @@ async def nothing_told(t: Talk) -> None:
 
 @check("event.rate", "EVT-013", features=[TASKS], roles=("progress",), ordered=True)
 async def rate(t: Talk) -> None:
-    """Progress that follows faster than once a second is joined."""
+    """Progress that is reported more often than once a second is combined."""
     made = await begin(t, "progress", {"steps": "30"})
     told = await story(t, made.task)
     shown = [event for _, event in told if event.progress is not None]

@@ -5,7 +5,7 @@ from conformance.talk import Talk
 from xep.fluux_agent.execute import NAMESPACE, Result
 
 LONGEST_INLINE = 30
-"""Seconds; some servers and clients give an IQ up after a minute."""
+"""In seconds; some servers and clients abandon an IQ after a minute."""
 
 
 @check("execute.first-draft", "EXE-009", "EXE-011", roles=("echo", "add"))
@@ -34,7 +34,7 @@ async def inline_limit(t: Talk) -> None:
 
 @check("execute.says-no", "EXE-014", roles=("fail",))
 async def says_no(t: Talk) -> None:
-    """A skill that ran and says no has a result with is-error, not an error."""
+    """A skill that reports an error has a result with is-error, not a stanza error."""
     message = "there is no such folder"
     answer = await t.execute("fail", {"message": message})
     result = t.decoded("EXE-014", answer, Result, "<result is-error='true'/>")
@@ -45,7 +45,7 @@ async def says_no(t: Talk) -> None:
 
 @check("execute.earlier-unknown", "EXE-001", roles=("echo",))
 async def earlier(t: Talk) -> None:
-    """An earlier task that is none of the principal's is unknown."""
+    """An earlier task that does not belong to the principal is unknown."""
     extra = f"<earlier xmlns='{NAMESPACE}' task='t-no-such-task'/>"
     answer = await t.execute("echo", {"text": "x"}, extra=extra)
     t.holds_error("EXE-001", answer, "item-not-found", "unknown-task")
@@ -53,7 +53,7 @@ async def earlier(t: Talk) -> None:
 
 @check("delegation.unavailable", "DLG-001", roles=("echo",))
 async def delegation(t: Talk) -> None:
-    """An agent that takes no delegated work says so."""
+    """An agent that accepts no delegated work says so."""
     if t.target.serves("delegation"):
         t.hold("DLG-001", True, "the target serves #delegation")
         return
@@ -72,7 +72,8 @@ async def big(t: Talk) -> None:
     size = t.target.number("max_stanza_bytes", 262144) + 1
     answer = await t.execute("big", {"bytes": str(size)}, within=max(t.timeout, 20))
     if answer.is_error:
-        # Whoever cannot give references has the row of the table for a result that is too big.
+        # An agent that cannot give references refuses it as in the row of the table for a result
+        # that is too big.
         t.holds_error("EXE-012", answer, "policy-violation", "too-big")
         return
     result = t.decoded("EXE-012", answer, Result, "a result")

@@ -1,4 +1,4 @@
-"""How checks follow a task: its acceptance, its events, the task as get shows it."""
+"""Helpers to follow a task: its acceptance, its events, the answer to get."""
 
 from typing import Final
 
@@ -17,24 +17,24 @@ ENDS: Final = frozenset({"completed", "failed", "rejected", "cancelled"})
 async def begin(
     t: Talk, role: str, params: dict[str, str] | None = None, **attributes: str
 ) -> Accepted:
-    """Have a task made; raises BlockedError if none is."""
+    """Start a task; raises BlockedError if it does not become one."""
     attributes.setdefault("mode", "async")
     answer = await t.execute(role, params, having=attributes)
     return t.given(answer, Accepted, f"Executing {role} as a task")
 
 
 async def get(t: Talk, id_: str, sender: str | None = None) -> Received:
-    """Ask for a task."""
+    """Send a get request for a task."""
     return await t.iq("get", Task(id=id_), sender=sender)
 
 
 async def task(t: Talk, id_: str, sender: str | None = None) -> Task:
-    """Return a task as get shows it; raises BlockedError if it does not."""
+    """Return a task from the answer to get; raises BlockedError if there is none."""
     return t.given(await get(t, id_, sender), Task, "Asking for the task")
 
 
 def event_of(stanza: Received, id_: str) -> Task | None:
-    """The event of the task ``id_`` in a message; None if there is none."""
+    """Return the event of the task ``id_`` in a message; None if there is none."""
     if stanza.head.kind != "message" or stanza.is_error:
         return None
     try:
@@ -47,7 +47,7 @@ def event_of(stanza: Received, id_: str) -> Task | None:
 async def next_event(
     t: Talk, id_: str, *states: str, within: float | None = None
 ) -> tuple[Received, Task]:
-    """Take the next event of a task, in one of ``states`` if any are named."""
+    """Return the next event of a task, in one of ``states`` if any are named."""
 
     def wanted(stanza: Received) -> bool:
         found = event_of(stanza, id_)
@@ -60,7 +60,7 @@ async def next_event(
 
 
 async def story(t: Talk, id_: str, within: float | None = None) -> list[tuple[Received, Task]]:
-    """Take the events of a task up to the one of its end."""
+    """Return the events of a task up to its end."""
     events = []
     while True:
         event = await next_event(t, id_, within=within)
@@ -70,7 +70,7 @@ async def story(t: Talk, id_: str, within: float | None = None) -> list[tuple[Re
 
 
 async def asked(t: Talk, id_: str) -> tuple[Received, Input]:
-    """Take the event in which a task asks; raises BlockedError if it holds no question."""
+    """Return the event in which a task asks; raises BlockedError if it contains no question."""
     message, found = await next_event(t, id_, "input-required")
     if found.input is None:
         raise BlockedError("The event of the state input-required holds no <input/>.")
@@ -78,7 +78,7 @@ async def asked(t: Talk, id_: str) -> tuple[Received, Input]:
 
 
 def answer(question: Input, task_id: str, json: str, revision: int | None = None) -> str:
-    """An answer in JSON."""
+    """Return an answer in JSON."""
     shown = question.revision if revision is None else revision
     return (
         f"<answer xmlns='{NAMESPACE}' task='{task_id}' input='{question.id}'"

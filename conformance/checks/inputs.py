@@ -22,7 +22,7 @@ async def _question(t: Talk, **params: str) -> tuple[str, Received, Input]:
 
 
 def _sample(t: Talk, question: Input) -> str:
-    """An answer that fits the schema of a question, as JSON."""
+    """Return an answer that matches the schema of a question, as JSON."""
     schema = msgspec.json.decode(question.schema.json)
     t.need(isinstance(schema, dict), "The schema of the question is no object.")
     values = {"string": "blue", "integer": 3, "number": 1.5, "boolean": True, "array": []}
@@ -55,7 +55,7 @@ def _later(task_id: str, revision: int) -> Where:
 
 @check("input.content", "INP-001", "INP-002", "INP-004", features=[TASKS], roles=("ask",))
 async def content(t: Talk) -> None:
-    """A question has words, a schema and the same as a form."""
+    """A question has a text, a schema and the same as a form."""
     id_, message, question = await _question(t)
     t.hold("INP-001", all(one.text for one in question.questions), "a question", message)
     schema = msgspec.json.decode(question.schema.json)
@@ -78,7 +78,7 @@ async def content(t: Talk) -> None:
 @check("input.order", "INP-006", "INP-008", "INP-010", "INP-003", features=[TASKS],
        roles=("ask",), needs=[Ability.STRANGER, Ability.RESOURCE])  # fmt: skip
 async def order(t: Talk) -> None:
-    """Answers are judged in their order, and one counts, from any resource of the principal."""
+    """Answers are judged in order, and one counts, from any resource of the principal."""
     id_, _, question = await _question(t)
     good = _sample(t, question)
     foreign = await t.iq("set", answer(question, id_, good), sender=t.stranger)
@@ -101,12 +101,12 @@ async def order(t: Talk) -> None:
     t.holds_error("INP-010", another, "conflict", "conflict", why="it has been answered")
     next_id, _, second = await _question(t)
     t.hold("INP-003", second.id != question.id, "an id that was not used before", second.id)
-    await t.iq("set", Cancel(id=next_id))  # what stays open is in the way of answers in words
+    await t.iq("set", Cancel(id=next_id))  # open questions make answers in words ambiguous
 
 
 @check("input.decline", "INP-007", "TSK-009", features=[TASKS], roles=("ask",))
 async def decline(t: Talk) -> None:
-    """A form of type cancel declines; what cannot do without fails as denied."""
+    """A form of type cancel declines; a skill that needs the answer fails as denied."""
     id_, _, question = await _question(t)
     form = "<x xmlns='jabber:x:data' type='cancel'/>"
     head = f"task='{id_}' input='{question.id}' revision='{question.revision}'"
@@ -122,7 +122,7 @@ async def decline(t: Talk) -> None:
 
 @check("input.lapse", "INP-012", "INP-013", features=[TASKS], roles=("ask",))
 async def lapse(t: Talk) -> None:
-    """A question that nobody answers lapses, and no answer counts after it."""
+    """A question without an answer expires, and no answer counts after it."""
     id_, _, question = await _question(t, expires="1")
     message, event = await next_event(t, id_, *ENDS, "input-required", within=t.timeout + 2)
     names = [type(one).xml.local for one in (event.failure.conditions if event.failure else ())]
@@ -136,7 +136,7 @@ async def lapse(t: Talk) -> None:
 @check("cancel.idle", "INP-011", "CAN-001", "CAN-003", "CAN-005", "CAN-007", features=[TASKS],
        roles=("ask",))  # fmt: skip
 async def idle(t: Talk) -> None:
-    """What waits for input is cancelled at once, and its question closed."""
+    """A task that waits for input is cancelled at once, and its question closed."""
     id_, _, question = await _question(t)
     told = await t.iq("set", Cancel(id=id_))
     found = t.decoded("CAN-003", told, Task, _TOLD)
@@ -162,7 +162,7 @@ async def idle(t: Talk) -> None:
     ordered=True,
 )
 async def running(t: Talk) -> None:
-    """What runs goes to cancelling, and does not stay there."""
+    """A running task changes to cancelling, and does not stay there."""
     made = await begin(t, "sleep", _LONG)
     await next_event(t, made.task, "running")
     told = await t.iq("set", Cancel(id=made.task))
@@ -177,7 +177,7 @@ async def running(t: Talk) -> None:
 
 @check("cancel.again", "CAN-006", features=[TASKS], roles=("sleep",))
 async def again(t: Talk) -> None:
-    """Who cancels what is being cancelled is answered in the same way."""
+    """A repeated cancel request gets the same answer."""
     made = await begin(t, "sleep", _LONG)
     await next_event(t, made.task, "running")
     ids = [t.new_id() for _ in range(3)]
@@ -193,7 +193,7 @@ async def again(t: Talk) -> None:
 
 @check("cancel.after", "CAN-008", features=[TASKS], roles=("sleep",))
 async def after(t: Talk) -> None:
-    """What a step still brings after the task was cancelled is thrown away."""
+    """Results of a step after the cancellation of its task are discarded."""
     made = await begin(t, "sleep", {"seconds": "0.6"})
     await next_event(t, made.task, "running")
     await t.iq("set", Cancel(id=made.task))
@@ -208,7 +208,7 @@ async def after(t: Talk) -> None:
 
 @check("cancel.race", "CAN-004", features=[TASKS], roles=("sleep",))
 async def race(t: Talk) -> None:
-    """Between the end and cancellation one decides, and all that is told says the same."""
+    """Either the end or the cancellation of a task wins, and all messages agree on it."""
     for number in range(6):
         made = await begin(t, "sleep", {"seconds": str(number / 50)})
         told = await t.iq("set", Cancel(id=made.task))
@@ -225,7 +225,7 @@ async def race(t: Talk) -> None:
 
 @check("input.before-deadline", "INP-014", features=[TASKS], roles=("ask",))
 async def before_deadline(t: Talk) -> None:
-    """A question lapses no later than the deadline of its task."""
+    """A question expires no later than the deadline of its task."""
     at = datetime.now(UTC) + timedelta(seconds=60)
     deadline = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     made = await begin(t, "ask", {"question": "In time?"}, deadline=deadline)
@@ -237,7 +237,7 @@ async def before_deadline(t: Talk) -> None:
 
 @check("input.chat", "INP-009", features=[TASKS], roles=("say",))
 async def chat(t: Talk) -> None:
-    """A question that one text can answer is answered by it, in its thread."""
+    """A question that one text can answer can be answered by a chat message in its thread."""
     made = await begin(t, "say", {"question": "Which colour?"})
     await asked(t, made.task)
     await t.message("as blue as the sea", thread=made.task)

@@ -12,7 +12,7 @@ _MOST_PAGES = 200
 
 @check("list.pages", "COM-023")
 async def pages(t: Talk) -> None:
-    """Following the pages gives each skill once, in one order."""
+    """Following the pages gives each skill once, in a fixed order."""
     whole: list[str] = []
     after: str | None = None
     for _ in range(_MOST_PAGES):
@@ -49,7 +49,7 @@ async def bounds(t: Talk) -> None:
 
 @check("list.set", "COM-025")
 async def result_set(t: Talk) -> None:
-    """A list has <set/> though the question had none."""
+    """A list has <set/> even if the request had none."""
     for payload, tag in (
         (SkillsQuery(), f"{{{NAMESPACE}}}query"),
         (ItemsQuery(node=NAMESPACE), "{http://jabber.org/protocol/disco#items}query"),
@@ -61,11 +61,26 @@ async def result_set(t: Talk) -> None:
 
 @check("list.impossible", "COM-026")
 async def impossible(t: Talk) -> None:
-    """A page that cannot be meant is malformed."""
+    """A contradictory request for a page is malformed."""
     for content in ("<max>-1</max>", "<max>many</max>", "<max>1</max><index>-3</index>"):
         payload = f"<query xmlns='{NAMESPACE}'><set xmlns='{RSM}'>{content}</set></query>"
         answer = await t.iq("get", payload)
         t.holds_error("COM-026", answer, "bad-request", "malformed", why=content)
 
 
-CHECKS = (pages, bounds, result_set, impossible)
+@check("list.index", "COM-028")
+async def by_index(t: Talk) -> None:
+    """A page that is requested by its number begins there, or is refused."""
+    answer = await t.iq("get", SkillsQuery(page=ResultSet(max=2)))
+    query = t.decoded("COM-028", answer, SkillsQuery, "the first page of skills")
+    second = [one.name for one in query.skills][1:]
+    answer = await t.iq("get", SkillsQuery(page=ResultSet(max=1, index=1)))
+    if answer.is_error:
+        t.holds_error("COM-028", answer, "feature-not-implemented", None)
+        return
+    query = t.decoded("COM-028", answer, SkillsQuery, "a page of skills")
+    ok = [one.name for one in query.skills] == second
+    t.hold("COM-028", ok, f"the second skill: {second}", answer)
+
+
+CHECKS = (pages, bounds, result_set, impossible, by_index)

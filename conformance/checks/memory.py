@@ -1,4 +1,4 @@
-"""Memory: what an agent remembers about a person is theirs to see, to change and to take away.
+"""Memory: a person can see, change and delete what an agent remembers about them.
 
 Checked at the agent's own address, in the node that is named after the person.
 """
@@ -50,7 +50,7 @@ async def _remember(t: Talk, key: str, text: str) -> None:
 
 
 async def _recall(t: Talk, key: str, sender: str | None = None) -> str:
-    """What the agent would use: empty if it knows nothing."""
+    """Return the memory that the agent would use: empty if there is none."""
     answer = await t.execute("recall", {"key": key}, sender=sender)
     return "" if answer.is_error else t.text(answer, "Recalling")
 
@@ -61,7 +61,7 @@ def _memory(item: Element | None) -> Element | None:
 
 @check("memory.node", "MEM-001", "MEM-005", "PRV-005", features=[NAMESPACE], roles=("remember",))
 async def node(t: Talk) -> None:
-    """What is remembered about a person is an item that the person can read, by its key."""
+    """A memory about a person is an item that the person can read, by its key."""
     key = t.new_id()
     await _remember(t, key, "likes rivers")
     found, answer = await _items(t)
@@ -77,7 +77,7 @@ async def node(t: Talk) -> None:
 @check("memory.owner", "MEM-002", "MEM-008", "MEM-011", features=[NAMESPACE], roles=("recall",),
        alone=True)  # fmt: skip
 async def owner(t: Talk) -> None:
-    """The person publishes, retracts and purges, whatever the version says, and it counts."""
+    """The person publishes, retracts and purges, whatever the version says, and it takes effect."""
     key = t.new_id()
     for version, text in ((5, "first"), (1, "second")):
         answer = await _publish(t, key, text, version)
@@ -111,7 +111,7 @@ async def private(t: Talk) -> None:
 
 @check("memory.subscribe", "MEM-004", features=[NAMESPACE], roles=("remember",))
 async def subscribe(t: Talk) -> None:
-    """Who is subscribed is told of changes."""
+    """Subscribers are notified of changes."""
     bare = t.who.caller.partition("/")[0]
     answer = await _pubsub(t, "set", f"<subscribe node='{_node(t)}' jid='{bare}'/>")
     t.need(not answer.is_error, f"Subscribing did not work: {answer.xml[:300]}")
@@ -123,7 +123,7 @@ async def subscribe(t: Talk) -> None:
 
 @check("memory.version", "MEM-006", "MEM-007", features=[NAMESPACE], roles=("remember",))
 async def version(t: Talk) -> None:
-    """What the agent writes counts on from what it read, the person's changes included."""
+    """What the agent writes continues from what it read, the person's changes included."""
     key = t.new_id()
     await _remember(t, key, "one")
     await _publish(t, key, "two", 7)
@@ -138,7 +138,7 @@ async def version(t: Talk) -> None:
 
 @check("memory.deleted", "MEM-009", features=[NAMESPACE], roles=("remember", "recall"))
 async def deleted(t: Talk) -> None:
-    """What the person has retracted is not used, and does not come back."""
+    """A memory that the person has retracted is not used, and does not come back."""
     key = t.new_id()
     await _remember(t, key, "to be forgotten")
     gone = f"<retract node='{_node(t)}'><item id='{key}'/></retract>"
@@ -152,7 +152,7 @@ async def deleted(t: Talk) -> None:
 
 @check("memory.expires", "MEM-010", features=[NAMESPACE], roles=("recall",))
 async def expires(t: Talk) -> None:
-    """What has expired is retracted, and not used."""
+    """An expired memory is retracted, and not used."""
     key = t.new_id()
     at = datetime.now(UTC) + timedelta(seconds=_SOON)
     written = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

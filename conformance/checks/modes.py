@@ -5,12 +5,14 @@ from conformance.talk import Talk
 
 PAST = "2001-01-01T00:00:00Z"
 LONGEST_WAIT = 15
-"""Seconds of an inline limit that the kit waits for; a longer one makes a run too slow."""
+"""The maximum inline limit, in seconds, that the kit waits for; a longer one makes a run
+too slow.
+"""
 
 
 @check("execute.mode-unavailable", "EXE-019", roles=("echo",))
 async def mode(t: Talk) -> None:
-    """A mode that cannot be had is refused."""
+    """A mode that is not supported is refused."""
     answer = await t.execute("echo", {"text": "x"}, mode="async")
     if t.target.serves("task"):
         ok = not answer.is_error or answer.agent_conditions == ["mode-unavailable"]
@@ -21,8 +23,8 @@ async def mode(t: Talk) -> None:
 
 @check("execute.inline-timeout", "EXE-021", "EXE-022", roles=("sleep",))
 async def inline_timeout(t: Talk) -> None:
-    """In mode inline, work that has not ended at the limit is ended; the type says if it may be
-    repeated.
+    """In mode inline, work that exceeds the limit is stopped; the error type says if it is
+    repeatable.
     """
     limit = t.target.number("inline_seconds", 0)
     t.need(0 < limit <= LONGEST_WAIT, f"The inline limit is {limit} s: set it to 1 for this run.")
@@ -36,7 +38,7 @@ async def inline_timeout(t: Talk) -> None:
 
 @check("execute.deadline", "EXE-025", roles=("count",))
 async def deadline(t: Talk) -> None:
-    """Past its deadline a request is refused, and nothing of it runs."""
+    """A request after its deadline is refused, and nothing runs."""
     key = t.new_id()
     answer = await t.execute("count", {"key": key}, deadline=PAST)
     t.holds_error("EXE-025", answer, "not-acceptable", "deadline-expired")

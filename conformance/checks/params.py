@@ -26,7 +26,7 @@ def _understood(t: Talk, id_: str, answer: Received) -> dict[str, object]:
 
 @check("params.convert", "EXE-002", roles=("types", "add", "echo"))
 async def convert(t: Talk) -> None:
-    """Texts are converted by the schema, as XML Schema writes each type."""
+    """Texts are converted by the schema, in the formats of XML Schema."""
     for text, wanted in (("true", True), ("1", True), ("false", False), (" 0 ", False)):
         answer = await _types(t, flag=text)
         got = _understood(t, "EXE-002", answer).get("flag")
@@ -49,7 +49,7 @@ async def convert(t: Talk) -> None:
 
 @check("execute.arrays", "EXE-003", roles=("types",))
 async def arrays(t: Talk) -> None:
-    """An array is made of all values of the name, in order, be it one or many."""
+    """An array consists of all values with the name, in order, even if there is only one."""
     for words in (("one",), ("one", "two"), ("b", "a", "b")):
         answer = await _types(t, words=words)
         got = _understood(t, "EXE-003", answer).get("words")
@@ -58,7 +58,7 @@ async def arrays(t: Talk) -> None:
 
 @check("execute.param-repeated", "EXE-004", "EXE-007", roles=("echo",))
 async def repeated(t: Talk) -> None:
-    """A name that is given twice and is no array is refused."""
+    """A name that is given twice but is not an array is refused."""
     name = t.skill("echo").param("text")
     for texts in (("a", "b"), ("a", "a")):
         answer = await t.execute("echo", {"text": texts})

@@ -7,9 +7,15 @@ from conformance.talk import Talk
 
 
 def _content(stanza: Received) -> str:
-    """An answer without what differs between two deliveries: its address and id."""
+    """Return an answer without what differs between two deliveries: its address and id."""
     xml = stanza.xml.replace(f"'{stanza.head.id}'", "'ID'")
     return xml.replace(f"'{stanza.head.to}'", "'TO'")
+
+
+def _first_count(t: Talk, first: Received) -> Received:
+    """Return the answer to a first request to count."""
+    t.need(t.text(first, "Counting") == "1", "Counting did not begin with 1.")
+    return first
 
 
 def _kept(t: Talk) -> None:
@@ -21,7 +27,7 @@ def _kept(t: Talk) -> None:
 
 @check("replay.order", "RPL-001", roles=("add", "hidden"))
 async def order(t: Talk) -> None:
-    """A request with several faults is refused for the first of them."""
+    """A request with several faults is refused for the first one."""
     wrong = {"a": "one", "b": "2"}
     unknown_task = "<earlier task='t-no-such-task'/>"
     cases: list[tuple[str, str, str, str]] = [
@@ -47,7 +53,7 @@ async def order(t: Talk) -> None:
 
 @check("replay.refused-nothing", "RPL-003", roles=("count",))
 async def refused(t: Talk) -> None:
-    """What was refused at admission leaves no record: the same id serves for a good request."""
+    """A request that admission refused leaves no record: its id can be used for a valid request."""
     key, request = t.new_id(), t.new_id()
     first = await t.execute("count", {"key": key}, request=request, deadline=PAST)
     t.need(first.is_error, "A request past its deadline was not refused.")
@@ -63,8 +69,7 @@ async def same(t: Talk) -> None:
     """The same request again gets the same answer, and nothing runs again."""
     _kept(t)
     key, request = t.new_id(), t.new_id()
-    first = await t.execute("count", {"key": key}, request=request)
-    t.need(t.text(first, "Counting") == "1", "Counting did not begin with 1.")
+    first = _first_count(t, await t.execute("count", {"key": key}, request=request))
     again = await t.execute("count", {"key": key}, request=request)
     same_answer = _content(first) == _content(again)
     t.hold("RPL-009", same_answer, "the answer of the first", again)
@@ -75,11 +80,10 @@ async def same(t: Talk) -> None:
 
 @check("replay.key-request", "RPL-005", roles=("count",), needs=[Ability.RESOURCE])
 async def key_request(t: Talk) -> None:
-    """A request id is known again from any resource of the principal."""
+    """A request id is recognised from any resource of the principal."""
     _kept(t)
     key, request = t.new_id(), t.new_id()
-    first = await t.execute("count", {"key": key}, request=request)
-    t.need(t.text(first, "Counting") == "1", "Counting did not begin with 1.")
+    first = _first_count(t, await t.execute("count", {"key": key}, request=request))
     again = await t.execute("count", {"key": key}, request=request, sender=t.other)
     expected = "the answer of the first, for it is the same principal"
     t.hold("RPL-005", _content(first) == _content(again), expected, again)
@@ -87,16 +91,33 @@ async def key_request(t: Talk) -> None:
 
 @check("replay.key-iq", "RPL-006", roles=("count",), needs=[Ability.ORIGIN, Ability.RESOURCE])
 async def key_iq(t: Talk) -> None:
-    """Without a request id the id of the IQ serves, for one full JID."""
+    """Without a request id the id of the IQ is used, for one full JID and one content."""
     _kept(t)
     key, id_ = t.new_id(), t.new_id()
-    first = await t.execute("count", {"key": key}, id_=id_)
-    t.need(t.text(first, "Counting") == "1", "Counting did not begin with 1.")
+    first = _first_count(t, await t.execute("count", {"key": key}, id_=id_))
     again = await t.execute("count", {"key": key}, id_=id_)
     t.hold("RPL-006", _content(first) == _content(again), "the answer of the first", again)
     other = await t.execute("count", {"key": key}, id_=id_, sender=t.other)
     expected = "2: another resource's id is its own"
     t.hold("RPL-006", t.text(other, "Counting") == "2", expected, other)
+
+
+@check("replay.iq-content", "RPL-006", roles=("count",), needs=[Ability.ORIGIN])
+async def iq_content(t: Talk) -> None:
+    """Different content with the same id of an IQ is new work, neither a repetition nor a
+    conflict.
+    """
+    _kept(t)
+    key, id_ = t.new_id(), t.new_id()
+    first = _first_count(t, await t.execute("count", {"key": key}, id_=id_))
+    for expected, attributes in (("2", {"thread": "other"}), ("3", {"priority": "high"})):
+        answer = await t.execute("count", {"key": key}, id_=id_, having=attributes)
+        told = f"{expected}: it is new work, for its content is another"
+        ok = not answer.is_error
+        if t.hold("RPL-006", ok, told, answer):
+            t.hold("RPL-006", t.text(answer, "Counting") == expected, told, answer)
+    again = await t.execute("count", {"key": key}, id_=id_)
+    t.hold("RPL-006", _content(first) == _content(again), "the answer of the first", again)
 
 
 @check("replay.conflict", "RPL-012", roles=("count",))
@@ -121,7 +142,9 @@ async def conflict(t: Talk) -> None:
 
 @check("replay.content", "RPL-009", roles=("add",))
 async def content(t: Talk) -> None:
-    """Order of names, white space, unknown attributes and offsets of time make no other content."""
+    """Order of names, white space, unknown attributes and time offsets do not change the
+    content.
+    """
     _kept(t)
     request = t.new_id()
     deadline = "2190-01-01T12:00:00Z"
@@ -142,7 +165,7 @@ async def content(t: Talk) -> None:
 
 @check("replay.failures", "RPL-013", roles=("fail",))
 async def failures(t: Talk) -> None:
-    """The outcome of work is recorded though it is a no."""
+    """The outcome of work is recorded even if it is an error."""
     _kept(t)
     request = t.new_id()
     first = await t.execute("fail", {"message": "no"}, request=request)
@@ -154,11 +177,10 @@ async def failures(t: Talk) -> None:
 
 @check("replay.scope", "SEC-006", roles=("count",), needs=[Ability.STRANGER])
 async def scope(t: Talk) -> None:
-    """A record is found by nobody but the principal it was made for."""
+    """A record is found only by the principal that it was made for."""
     _kept(t)
     key, request = t.new_id(), t.new_id()
-    first = await t.execute("count", {"key": key}, request=request)
-    t.need(t.text(first, "Counting") == "1", "Counting did not begin with 1.")
+    _first_count(t, await t.execute("count", {"key": key}, request=request))
     other = await t.execute("count", {"key": key}, request=request, sender=t.stranger)
     expected = "2: work of the stranger's own, though the id is the same"
     ok = not other.is_error
@@ -168,7 +190,7 @@ async def scope(t: Talk) -> None:
 
 @check("replay.under-way", "RPL-011", roles=("sleep",))
 async def under_way(t: Talk) -> None:
-    """A repetition of what is still being worked on gets the same outcome, or is told when."""
+    """A repetition of a running request gets the same outcome, or a retry hint."""
     _kept(t)
     request, one, two = t.new_id(), t.new_id(), t.new_id()
     payload = t.request("sleep", {"seconds": "0.8"}, request=request)
@@ -176,17 +198,19 @@ async def under_way(t: Talk) -> None:
     await t.begin("set", payload, id_=two)
     second = await t.answer(two)
     first = await t.answer(one)
-    t.need(not first.is_error, "The first request did not work.")
-    if second.is_error:
+    # An agent that handles both at once may start with either.
+    refused = [each for each in (first, second) if each.is_error]
+    t.need(len(refused) < 2, "Neither request worked.")
+    if refused:
         expected = "<retry/>, or the same outcome"
-        t.hold("RPL-011", "retry" in second.agent_conditions, expected, second)
+        t.hold("RPL-011", "retry" in refused[0].agent_conditions, expected, refused[0])
     else:
         t.hold("RPL-011", _content(first) == _content(second), "the same outcome", second)
 
 
 @check("replay.window", "RPL-016")
 async def window(t: Talk) -> None:
-    """The replay window is told, where repetitions are recognised."""
+    """The replay window is announced, if repetitions are recognised."""
     seconds = t.target.number("replay_seconds", 0)
     t.hold("RPL-016", seconds > 0, "replay_seconds in the form", str(seconds))
 
@@ -197,6 +221,7 @@ CHECKS = (
     same,
     key_request,
     key_iq,
+    iq_content,
     conflict,
     content,
     failures,

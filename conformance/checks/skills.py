@@ -1,4 +1,4 @@
-"""Discovery: Which Skills Are There?"""
+"""Discovery: which skills exist."""
 
 import msgspec
 
@@ -11,11 +11,12 @@ from xep.fluux_agent.skills import NAMESPACE, SkillDescription, SkillsQuery
 from xep.result_sets import ResultSet
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
-_MANY_WORDS = 10_000
+_MANY_WORDS = 2_000
+"""Unreasonably many, but no more than a server that limits rates passes on within seconds."""
 
 
 async def view(t: Talk, sender: str | None = None) -> list[SkillDescription]:
-    """Every skill that somebody sees, by way of all pages."""
+    """Return every visible skill, from all pages."""
     found: list[SkillDescription] = []
     after: str | None = None
     while True:
@@ -25,7 +26,8 @@ async def view(t: Talk, sender: str | None = None) -> list[SkillDescription]:
         found += query.skills
         last = query.page.last if query.page is not None else None
         count = query.page.count if query.page is not None else None
-        if not query.skills or last is None or last == after or len(found) >= (count or 0):
+        ended = count is not None and len(found) >= count  # a page may lack it (COM-027)
+        if not query.skills or last is None or last == after or ended:
             return found
         after = last
 
@@ -45,7 +47,9 @@ def _some(t: Talk) -> str:
 
 @check("skills.view", "SKL-001", "SKL-005")
 async def listed(t: Talk) -> None:
-    """The question of the first public draft gets the skills of the view, by name, no schemas."""
+    """The query of the first public draft gets the skills of the view, sorted by name, without
+    schemas.
+    """
     answer = await t.iq("get", f"<query xmlns='{NAMESPACE}'/>")
     query = t.decoded("SKL-001", answer, SkillsQuery, "the skills of the sender's view")
     names = [skill.name for skill in query.skills]
@@ -66,7 +70,7 @@ async def executable(t: Talk) -> None:
 
 @check("skills.one", "SKL-004", "SKL-006")
 async def one(t: Talk) -> None:
-    """A skill asked for by name comes with its input schema, which is of type object."""
+    """A skill requested by name includes its input schema, which is of type object."""
     for name in sorted(t.target.offered)[:12]:
         skill, answer = await _one(t, name, "SKL-004")
         if not t.hold("SKL-004", skill is not None, f"{name} alone", answer):
@@ -82,7 +86,7 @@ async def one(t: Talk) -> None:
 
 @check("skills.schema", "SKL-004", roles=("add",))
 async def schema(t: Talk) -> None:
-    """The schema that is shown is the one that requests are held against."""
+    """The published schema is the one that requests are validated against."""
     name = t.skill("add").name
     skill, answer = await _one(t, name, "SKL-004")
     t.need(skill is not None, f"{name} was not described.")
@@ -111,7 +115,7 @@ async def unknown(t: Talk) -> None:
 
 @check("skills.hidden", "SKL-007", "SEC-008", roles=("hidden",))
 async def hidden(t: Talk) -> None:
-    """A skill that is not for the sender looks like one that never was, byte for byte."""
+    """A skill that the sender must not see looks like one that does not exist, byte for byte."""
     name, invented = t.skill("hidden").name, "conformance.hidden0"[: len(t.skill("hidden").name)]
     invented = invented if invented != name else "no-such-skill"
     first = await t.iq("get", SkillsQuery(skill=name))
@@ -139,7 +143,7 @@ def _shape(stanza: Received, name: str) -> str:
 
 @check("skills.search", "SKL-008", roles=("echo",))
 async def search(t: Talk) -> None:
-    """A search finds by every word, without regard to case, and no others."""
+    """A search finds the skills that contain every word, ignoring case, and no others."""
     name = t.skill("echo").name
     everything = await view(t)
     described = {}
@@ -157,7 +161,9 @@ async def search(t: Talk) -> None:
             for one, text in described.items()
             if all(word.casefold() in text for word in words.split())
         }
-        whole = query.page is None or (query.page.count or 0) <= len(found)
+        whole = query.page is None or (
+            query.page.count is not None and query.page.count <= len(found)
+        )
         ok = found == wanted if whole else found <= wanted
         expected = f"for {words!r}: {', '.join(sorted(wanted)) or 'nothing'}"
         t.hold("SKL-008", ok, expected, ", ".join(sorted(found)) or "nothing")
@@ -165,7 +171,7 @@ async def search(t: Talk) -> None:
 
 @check("skills.search-bound", "SKL-009")
 async def search_bound(t: Talk) -> None:
-    """A search of unreasonably many words may be refused as malformed."""
+    """A search with unreasonably many words may be refused as malformed."""
     answer = await t.iq("get", SkillsQuery(search=" ".join(["word"] * _MANY_WORDS)))
     if answer.is_error:
         ok = answer.agent_conditions in (["malformed"], ["too-big"])
@@ -176,7 +182,7 @@ async def search_bound(t: Talk) -> None:
 
 @check("skills.version", "SKL-010", roles=("echo",))
 async def version(t: Talk) -> None:
-    """The version is the same whatever was asked for."""
+    """The version is the same for every query."""
     versions = {}
     for what, query in (
         ("everything", SkillsQuery()),
@@ -193,7 +199,7 @@ async def version(t: Talk) -> None:
 
 @check("skills.unchanged", "SKL-011")
 async def unchanged(t: Talk) -> None:
-    """Who has the version is told that nothing has changed, and nothing else."""
+    """A query with the current version is answered with unchanged and nothing else."""
     first = t.given(await t.iq("get", SkillsQuery()), SkillsQuery, "The skills query")
     t.need(first.version is not None, "The answer has no version.")
     answer = await t.iq("get", SkillsQuery(version=first.version))
@@ -232,7 +238,7 @@ async def items(t: Talk) -> None:
 
 @check("skills.stranger", "SKL-010", needs=[Ability.STRANGER])
 async def stranger(t: Talk) -> None:
-    """Two principals with the same view are told the same version."""
+    """Two principals with the same view get the same version."""
     own = await t.iq("get", SkillsQuery())
     other = await t.iq("get", SkillsQuery(), sender=t.stranger)
     mine = t.given(own, SkillsQuery, "The skills query")
@@ -259,7 +265,7 @@ async def node(t: Talk) -> None:
 
 
 def _notified(name: str, tag: str) -> Where:
-    """Whether a message tells of the item, or of the retraction, of a skill."""
+    """Return a condition for notifications of the item, or of the retraction, of a skill."""
 
     def where(stanza: Received) -> bool:
         inside = f"{{{PUBSUB}#event}}event/{{{PUBSUB}#event}}items/{{{PUBSUB}#event}}{tag}"
@@ -271,7 +277,9 @@ def _notified(name: str, tag: str) -> Where:
 
 @check("pubsub.skills-change", "SKL-017", features=[PUBSUB], roles=("reveal",), alone=True)
 async def change(t: Talk) -> None:
-    """A skill that comes into the view is told as an item, and one that leaves it is retracted."""
+    """A skill that is added to the view is announced as an item, and one that leaves it is
+    retracted.
+    """
     bare, shy = t.who.caller.partition("/")[0], t.skill("shy").name
     payload = f"<subscribe node='{NAMESPACE}' jid='{bare}'/>"
     answer = await t.iq("set", f"<pubsub xmlns='{PUBSUB}'>{payload}</pubsub>")

@@ -8,15 +8,21 @@ from conformance.checks.follow import (
     begin,
     get,
     next_event,
+    story,
     task,
 )
 from conformance.checks.modes import LONGEST_WAIT
 from conformance.model import Ability, check
+from conformance.post import Where
+from conformance.stanzas import Received
 from conformance.talk import Talk
+from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.execute import Accepted
 from xep.fluux_agent.task import NAMESPACE, Cancel, Task, Tasks
 from xep.result_sets import ResultSet
 
+PUBSUB = "http://jabber.org/protocol/pubsub"
+NODE = f"{AGENT}#tasks"
 _LONG = {"seconds": "300"}
 
 
@@ -32,7 +38,7 @@ async def accepted(t: Talk) -> None:
 
 @check("execute.auto-task", "EXE-016", features=[TASKS], roles=("sleep",))
 async def auto(t: Talk) -> None:
-    """In mode auto, work that outlasts the inline limit goes on as a task."""
+    """In mode auto, work that exceeds the inline limit continues as a task."""
     limit = t.target.number("inline_seconds", 0)
     t.need(0 < limit <= LONGEST_WAIT, f"The inline limit is {limit} s: set it to 1 for this run.")
     wait = limit + max(t.timeout, 5)
@@ -44,7 +50,7 @@ async def auto(t: Talk) -> None:
 
 @check("replay.same-task", "RPL-010", features=[TASKS], roles=("echo",))
 async def same_task(t: Talk) -> None:
-    """A repetition gets the same task, in revision 0, however far it is."""
+    """A repetition gets the same task, in revision 0, whatever its progress."""
     request = t.new_id()
     one = await begin(t, "echo", {"text": "x"}, request=request)
     await next_event(t, one.task, *ENDS)
@@ -56,7 +62,7 @@ async def same_task(t: Talk) -> None:
 @check("task.get", "TSK-002", "TSK-007", "TSK-008", features=[TASKS], roles=("echo",),
        needs=[Ability.RESOURCE])  # fmt: skip
 async def whole(t: Talk) -> None:
-    """The whole task is there for any resource, and stays as it ended."""
+    """The whole task is available to any resource, and does not change after its end."""
     request, context = t.new_id(), t.new_id()
     made = await begin(t, "echo", {"text": "whole"}, request=request, context=context)
     await next_event(t, made.task, *ENDS)
@@ -79,7 +85,7 @@ async def whole(t: Talk) -> None:
 @check("task.unknown-same", "TSK-010", "RUL-005", "COM-019", features=[TASKS],
        roles=("echo",), needs=[Ability.STRANGER])  # fmt: skip
 async def foreign(t: Talk) -> None:
-    """Somebody else's task is answered as one that never was, in the same bytes."""
+    """Another principal's task is answered like one that does not exist, in the same bytes."""
     made = await begin(t, "echo", {"text": "mine"})
     invented = made.task[:-1] + ("0" if made.task[-1] != "0" else "1")
     for type_, name, rest in (
@@ -103,7 +109,9 @@ async def foreign(t: Talk) -> None:
 @check("tasks.filter", "TSK-015", "TSK-016", features=[TASKS], roles=("echo", "sleep"),
        needs=[Ability.STRANGER])  # fmt: skip
 async def listing(t: Talk) -> None:
-    """A list holds the principal's tasks that meet the filters, the last one first, in brief."""
+    """A list contains the principal's tasks that match the filters, the last one first,
+    in brief.
+    """
     context = t.new_id()
     made = []
     for text in ("one", "two", "three"):
@@ -136,9 +144,25 @@ async def listing(t: Talk) -> None:
     await t.iq("set", Cancel(id=running))
 
 
+@check("tasks.index", "COM-028", features=[TASKS], roles=("echo",))
+async def by_index(t: Talk) -> None:
+    """A page that is requested by its number is that page, or is refused."""
+    context = t.new_id()
+    made = []
+    for text in ("one", "two"):
+        made.append((await begin(t, "echo", {"text": text}, context=context)).task)
+        await next_event(t, made[-1], *ENDS)
+    answer = await t.iq("get", Tasks(context=context, page=ResultSet(max=1, index=1)))
+    if answer.is_error:
+        t.holds_error("COM-028", answer, "feature-not-implemented", None)
+        return
+    found = t.decoded("COM-028", answer, Tasks, "a page of tasks")
+    t.hold("COM-028", [one.id for one in found.tasks] == made[:1], "the second one", answer)
+
+
 @check("execute.deadline-settles", "EXE-026", "EXE-027", features=[TASKS], roles=("sleep",))
 async def deadline(t: Talk) -> None:
-    """A task that reaches its deadline fails of its own accord."""
+    """A task that reaches its deadline fails by itself."""
     at = datetime.now(UTC) + timedelta(seconds=2)
     written = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     made = await begin(t, "sleep", _LONG, deadline=written)
@@ -151,7 +175,7 @@ async def deadline(t: Talk) -> None:
 
 @check("rules.settle", "RUL-006", features=[TASKS], roles=("sleep",))
 async def settle(t: Talk) -> None:
-    """Nobody but the agent reports progress of a task or settles it."""
+    """Only the agent reports progress of a task or settles it."""
     made = await begin(t, "sleep", _LONG)
     await next_event(t, made.task, "running")
     before = await task(t, made.task)
@@ -170,7 +194,7 @@ async def settle(t: Talk) -> None:
 
 @check("task.retain", "TSK-013", features=[TASKS], roles=("echo", "sleep"))
 async def retain(t: Talk) -> None:
-    """A task is kept with its result, and until when is said."""
+    """A task is retained with its result, until an announced time."""
     waiting = await begin(t, "sleep", _LONG)
     made = await begin(t, "echo", {"text": "kept"})
     await next_event(t, made.task, *ENDS)
@@ -185,6 +209,53 @@ async def retain(t: Talk) -> None:
     await t.iq("set", Cancel(id=waiting.task))
 
 
+@check("pubsub.tasks-node", "TSK-022", "TSK-023", features=[TASKS, PUBSUB], roles=("echo",),
+       needs=[Ability.STRANGER])  # fmt: skip
+async def node(t: Talk) -> None:
+    """The principal's own tasks are items of a PubSub node, in brief."""
+    made = await begin(t, "echo", {"text": "x"})
+    await next_event(t, made.task, *ENDS)
+    payload = f"<pubsub xmlns='{PUBSUB}'><items node='{NODE}'/></pubsub>"
+    answer = await t.iq("get", payload)
+    t.need(not answer.is_error, f"There is no node {NODE}: {answer.xml[:300]}")
+    found = {item.get("id"): list(item) for item in answer.tree.iter(f"{{{PUBSUB}}}item")}
+    t.hold("TSK-022", made.task in found, f"an item of the id {made.task}", answer)
+    same = all([each.get("id") for each in inside] == [id_] for id_, inside in found.items())
+    t.hold("TSK-022", same, "the <task/> of that id in each item", answer)
+    inside = {child.tag for each in found.values() for one in each for child in one}
+    t.hold("TSK-022", inside <= {f"{{{NAMESPACE}}}progress"}, "no child but <progress/>", answer)
+    other = await t.iq("get", payload, sender=t.stranger)
+    t.hold("TSK-023", made.task not in other.xml, "nothing of another principal", other)
+
+
+def _item_of(id_: str, revision: int) -> Where:
+    """Whether a message notifies of this revision of a task as an item."""
+    path = f"{{{PUBSUB}#event}}event/{{{PUBSUB}#event}}items/{{{PUBSUB}#event}}item"
+
+    def where(stanza: Received) -> bool:
+        return stanza.head.kind == "message" and any(
+            (item.get("id"), one.get("revision")) == (id_, str(revision))
+            for item in stanza.tree.findall(path)
+            for one in item
+        )
+
+    return where
+
+
+@check("pubsub.tasks-change", "TSK-024", features=[TASKS, PUBSUB], roles=("echo",))
+async def node_change(t: Talk) -> None:
+    """Subscribers are notified of each revision of their tasks."""
+    bare = t.who.caller.partition("/")[0]
+    subscription = f"node='{NODE}' jid='{bare}'"
+    answer = await t.iq("set", f"<pubsub xmlns='{PUBSUB}'><subscribe {subscription}/></pubsub>")
+    t.need(not answer.is_error, f"Subscribing did not work: {answer.xml[:300]}")
+    made = await begin(t, "echo", {"text": "x"})
+    for _, event in await story(t, made.task):
+        told = await t.quiet(_item_of(made.task, event.revision or 0), t.timeout)
+        t.hold("TSK-024", told is not None, f"an item of revision {event.revision}", "none came")
+    await t.iq("set", f"<pubsub xmlns='{PUBSUB}'><unsubscribe {subscription}/></pubsub>")
+
+
 CHECKS = (
     accepted,
     auto,
@@ -192,7 +263,10 @@ CHECKS = (
     whole,
     foreign,
     listing,
+    by_index,
     deadline,
     settle,
     retain,
+    node,
+    node_change,
 )

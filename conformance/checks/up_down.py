@@ -1,6 +1,7 @@
-"""Delegation: what goes up and down between agents while work is under way.
+"""Delegation: messages between agents while work is in progress.
 
-The kit is on both sides of the target: a person asks, and an agent takes what is passed on.
+The kit is on both sides of the target: a person sends a request, and an agent receives the
+delegated work.
 """
 
 import base64
@@ -32,11 +33,11 @@ from xep.hashes import NAMESPACE as HASHES
 
 _COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
 _WORDS = "It is quite harmless, you may say yes to it"
-"""What a peer says of what it will do; no question may be made of it."""
+"""A peer's description of its action, which must not become part of a question."""
 _ENGLISH, _GERMAN = "Which colour shall it be?", "Welche Farbe soll es sein?"
 _DEEP = 2000
 _SLOW = "(a+)+$"
-"""A pattern that takes twice as long with each letter more, where it is tried in every way."""
+"""A pattern whose time doubles with each letter, if all ways to match are tried."""
 
 
 def _time(at: datetime) -> str:
@@ -44,7 +45,7 @@ def _time(at: datetime) -> str:
 
 
 class _Peer:
-    """Our agent: it takes work as a task of its own, and tells of it what the check says."""
+    """The kit's agent: it accepts work as a task, and sends the events that the check requests."""
 
     def __init__(self, t: Talk) -> None:
         self.t = t
@@ -77,7 +78,7 @@ class _Peer:
         return f"<task{space} {head}>{content}</task>"
 
     async def begin(self, *, lang: str | None = None, **attributes: str) -> str:
-        """Have the target pass work on to us, as a task; the task's id."""
+        """Let the target delegate work to us, as a task; return the task's id."""
         having = {"mode": "async", **attributes}
         params = {"peer": self.address, "text": "x"}
         told = await self.t.execute("delegate", params, having=having, lang=lang)
@@ -88,7 +89,7 @@ class _Peer:
         return made.task
 
     async def tell(self, state: str, content: str) -> None:
-        """Tell of a change of our task, as agents do."""
+        """Send an event of our task, as agents do."""
         self._revision += 1
         kind = "normal" if state in ENDS else "headline"
         to = bare(self.asked_by) if state in ENDS else self.asked_by
@@ -100,7 +101,7 @@ class _Peer:
         )
 
     async def asks(self, schema: object, id_: str) -> None:
-        """Ask whoever delegated, in two languages."""
+        """Send a question to the delegating agent, in two languages."""
         form = (
             f"<x xmlns='jabber:x:data' type='form'><field var='FORM_TYPE' type='hidden'>"
             f"<value>{TASK}</value></field><field var='colour' type='text-single' label='colour'>"
@@ -117,12 +118,12 @@ class _Peer:
         )
 
     async def done(self) -> None:
-        """Tell that it is done."""
+        """Send the event of the end."""
         output = "<output name='result'>done</output>"
         await self.tell("completed", f"<result xmlns='{EXECUTE}' skill='echo'>{output}</result>")
 
     async def cancelled(self, within: float) -> None:
-        """Hold that what was passed on to us is cancelled, where we have accepted it."""
+        """Record whether the work delegated to us is cancelled, if we have accepted it."""
         gone = await self.t.quiet(
             lambda s: s.head.sole_child == Cancel.xml.tag and self.task in s.xml, within
         )
@@ -150,7 +151,7 @@ def _input_of(message: Received, task_id: str) -> Input:
 @check("delegation.cancel-down", "DLG-016", "COM-003", features=[DELEGATION, TASKS],
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def cancel_down(t: Talk) -> None:
-    """Who cancels a task cancels what was delegated for it, where it was accepted."""
+    """Cancelling a task cancels the accepted work that was delegated for it."""
     peer = _Peer(t)
     made = await peer.begin()
     await t.iq("set", Cancel(id=made))
@@ -161,7 +162,7 @@ async def cancel_down(t: Talk) -> None:
 @check("delegation.deadline-down", "DLG-016", features=[DELEGATION, TASKS], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def deadline_down(t: Talk) -> None:
-    """A task that reaches its deadline cancels what was delegated for it."""
+    """A task that reaches its deadline cancels the work that was delegated for it."""
     peer = _Peer(t)
     await peer.begin(deadline=_time(datetime.now(UTC) + timedelta(seconds=1)))
     await peer.cancelled(t.timeout + 1)
@@ -170,7 +171,7 @@ async def deadline_down(t: Talk) -> None:
 @check("delegation.input-up", "DLG-017", "I18-002", features=[DELEGATION, TASKS],
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def input_up(t: Talk) -> None:
-    """A question of a peer is put to the principal, and the answer passed down."""
+    """A question of a peer is passed to the principal, and the answer to the peer."""
     for lang, wanted in (("de", _GERMAN), ("tlh", _ENGLISH)):
         peer, theirs = _Peer(t), t.new_id()
         made = await peer.begin(lang=lang, thread=t.new_id())
@@ -201,7 +202,7 @@ async def input_up(t: Talk) -> None:
 @check("delegation.schema-bound", "SEC-011", features=[DELEGATION, TASKS], roles=("delegate",),
        needs=[Ability.PEER, Ability.HOSTILE], alone=True)  # fmt: skip
 async def schema_bound(t: Talk) -> None:
-    """A schema of a peer that takes for ever to evaluate holds nobody up."""
+    """A peer's schema that takes extremely long to evaluate delays nobody."""
     deep: object = {"type": "string"}
     for _ in range(_DEEP):
         deep = {"allOf": [deep]}
@@ -232,7 +233,9 @@ async def _in_time(t: Talk, expected: str, answered: Awaitable[Received]) -> Non
 
 
 class _Asking:
-    """What our peer asks its principal, the target, to confirm: to erase something."""
+    """The question of our peer to its principal, the target, for a confirmation: to erase
+    something.
+    """
 
     def __init__(self, t: Talk, peer: _Peer) -> None:
         self.id = t.new_id()
@@ -259,7 +262,7 @@ class _Asking:
         )
 
     async def send(self) -> None:
-        """Ask as a person would be asked."""
+        """Send the question as to a person."""
         t, peer = self.peer.t, self.peer
         await peer.tell("input-required", self.xml)
         await t.send(
@@ -270,7 +273,7 @@ class _Asking:
         )
 
     def decided(self, stanza: Received) -> bool:
-        """Whether a stanza of the target decides it, in whatever way."""
+        """Return whether a stanza of the target decides it, in any way."""
         head = stanza.head
         if head.sole_child == Decision.xml.tag:
             return self.id in stanza.xml
@@ -279,7 +282,9 @@ class _Asking:
 
 
 async def _confirm(t: Talk) -> tuple[_Asking, str, Received | None]:
-    """Have a peer ask; the target's task and what it does first: asking, or deciding itself."""
+    """Let a peer ask; return the target's task and its first reaction: a question, or a
+    decision.
+    """
     peer = _Peer(t)
     made = await peer.begin()
     asking = _Asking(t, peer)
@@ -291,7 +296,7 @@ async def _confirm(t: Talk) -> tuple[_Asking, str, Received | None]:
 @check("delegation.confirm-up", "DLG-018", "DLG-019", features=[DELEGATION, TASKS, CONFIRM],
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def confirm_up(t: Talk) -> None:
-    """What a peer wants confirmed the principal is asked, and it is decided by IQ."""
+    """The principal is asked for a peer's confirmation, and decides by IQ."""
     asking, made, first = await _confirm(t)
     expected = "a question to the principal, or a decision by policy"
     if not t.hold("DLG-018", first is not None, expected, "nothing came"):
@@ -330,7 +335,7 @@ async def confirm_up(t: Talk) -> None:
 @check("delegation.confirm-shown", "DLG-020", "SEC-003", features=[DELEGATION, TASKS, CONFIRM],
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def confirm_shown(t: Talk) -> None:
-    """The principal is shown who will act, the skill and all parameters, not a peer's words."""
+    """The principal sees the acting agent, the skill and all parameters, not a peer's words."""
     asking, made, question = await _confirm(t)
     if question is None or not asks_about(made)(question):
         raise BlockedError("It did not ask its principal: have its policy not decide by itself.")

@@ -1,4 +1,4 @@
-"""How the target is reached: one protocol, and a module for each way."""
+"""The connection to the target: one protocol, and a module for each implementation."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -9,27 +9,27 @@ from conformance.model import Ability
 from xep.stanza import Incoming
 
 Deliver = Callable[[Incoming], None]
-"""Takes each stanza from the target to us; it must not wait."""
+"""Receives each stanza from the target; it must not wait."""
 
 
 Part = Callable[[Incoming], str]
-"""Answers an IQ of type get or set that the target sends to an address of ours: with an IQ."""
+"""Answers an IQ of type get or set from the target to an address of the component, with an IQ."""
 
 
 class DriverError(Exception):
-    """The target cannot be reached in this way; a sentence that says why, and how to mend it."""
+    """The target cannot be reached; the sentence says why, and how to correct it."""
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The full JIDs that the checks speak as; None where the driver has nobody for the part.
+    """The full JIDs that the checks use; None if the driver has none for the role.
 
     Attributes:
-        caller: the principal that most requests come from.
+        caller: the principal of most requests.
         other: another resource of the same principal.
-        stranger: another principal, admitted too.
+        stranger: another principal, also admitted.
         refused: a principal that the target's policy refuses.
-        peer: an agent of ours that the target may ask things of; see `Driver.play`.
+        peer: an agent of the kit that the target may send requests to; see `Driver.play`.
     """
 
     caller: str
@@ -40,13 +40,13 @@ class Cast:
 
 
 class Driver(Protocol):
-    """One way to the target.
+    """A connection to the target.
 
     Attributes:
         name: in words, for the report.
-        abilities: what it can do beyond sending and receiving valid stanzas.
-        lanes: how many checks may be under way at once; more than one only where each of them
-            can speak from resources of its own.
+        abilities: its abilities beyond sending and receiving valid stanzas.
+        lanes: the maximum number of concurrent checks; more than one only if each of them has its
+            own resources.
         ordered: how many of these lanes keep the order of messages to full and bare JIDs.
     """
 
@@ -56,34 +56,40 @@ class Driver(Protocol):
     ordered: int
 
     def cast(self, lane: str, *, ordered: bool = False) -> Cast:
-        """Who speaks in the check ``lane``.
+        """Return the addresses of the check ``lane``.
 
-        If ``ordered``, what goes to its full and what goes to its bare JID comes to the caller in
-        the order in which it was sent.
+        If ``ordered``, messages to the caller's full and bare JIDs arrive in the order in which
+        they were sent.
         """
 
     def done(self, lane: str) -> None:
-        """The check is over: what it spoke from may be another's."""
+        """Release the addresses of a finished check."""
+
+    def streams(self, cast: Cast) -> tuple[str, ...]:
+        """Return the full JIDs of the caller that a check which runs alone may use.
+
+        Each has its own stream if there are several: servers limit the rate of a stream.
+        """
 
     def open(self, deliver: Deliver) -> AbstractAsyncContextManager[None]:
-        """Connect; for as long as the block lasts, hand each stanza from the target over.
+        """Connect; within the block, deliver each stanza from the target.
 
         Raises:
-            DriverError: there is no way through.
+            DriverError: the target cannot be reached.
         """
 
     def play(self, address: str, part: Part) -> None:
-        """From now on answer IQs to ``address``, or its bare JID, by ``part``.
+        """Answer IQs to ``address``, or its bare JID, with ``part`` from now on.
 
-        Only for who has `Ability.PEER`; the others' servers and clients answer of themselves.
+        Only for drivers with `Ability.PEER`; with others, servers and clients answer themselves.
         """
 
     def stop(self, address: str, part: Part) -> None:
-        """Take back a `play`; whoever has played there before goes on."""
+        """Undo a `play`; the previous ``part`` of the address continues."""
 
     async def send(self, sender: str, xml: str) -> None:
-        """Send one stanza, whose text holds ``from`` and ``to``, as ``sender``.
+        """Send one stanza, whose text contains ``from`` and ``to``, as ``sender``.
 
         Raises:
-            DriverError: the connection is gone.
+            DriverError: the connection is lost.
         """

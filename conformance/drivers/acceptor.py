@@ -1,6 +1,7 @@
-"""The target connects to us as a component (XEP-0114): we are its server, and all its users.
+"""Accepts the target as a component (XEP-0114): the driver is its server, and all the server's
+users.
 
-Only so can malformed IQs be tried, which a real server answers itself or drops.
+Only this driver can send malformed IQs, which a real server answers itself or drops.
 """
 
 import contextlib
@@ -13,24 +14,24 @@ from anyio.abc import ByteStream, SocketAttribute
 from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
-from xep.component_stream import AcceptorStream, Event, HandshakeReceived
+from xep.component_stream import AcceptorStream, ComponentStreamEvent, HandshakeReceived
 from xep.stream import StreamOpened
 
 
 class AcceptorDriver:
-    """Waits for the target on a port, or talks over a stream that is there already.
+    """Waits for the target on a port, or uses an existing stream.
 
     Args:
         domain: the target's domain, which it names in its stream header.
-        secret: what it has to know.
-        caller: the bare JID that most requests come from.
+        secret: the secret that the target must prove.
+        caller: the bare JID of the sender of most requests.
         stranger: the bare JID of another principal.
-        refused: the bare JID of somebody whom the target refuses, if one is known.
-        peer: the bare JID of an agent that we play; at the caller's domain unless given.
+        refused: the bare JID of a principal that the target refuses, if one is known.
+        peer: the bare JID of an agent that the kit plays; at the caller's domain unless given.
         host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
+        port: the port to listen on; 0 selects a free one.
         stream: a connection to the target, instead of listening for one.
-        hostile: whether the target is there to be attacked.
+        hostile: whether the target may be attacked.
     """
 
     lanes = 16
@@ -75,7 +76,7 @@ class AcceptorDriver:
         self.abilities = frozenset(abilities)
 
     def cast(self, lane: str, *, ordered: bool = False) -> Cast:
-        """Everybody has a resource of their own in each check."""
+        """Return addresses with a separate resource for each check."""
         caller, stranger, refused = self._people
         return Cast(
             caller=f"{caller}/{lane}",
@@ -85,14 +86,18 @@ class AcceptorDriver:
             peer=f"{self._peer}/{lane}",
         )
 
+    def streams(self, cast: Cast) -> tuple[str, ...]:
+        """Return the caller alone: all stanzas use one stream, which no server limits."""
+        return (cast.caller,)
+
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Take one connection from the port, for as long as the block lasts.
+        """Accept one connection on the port, within the block.
 
-        `open` does it too; this is for who has to know the port before the target is started.
+        `open` does it too; this is for callers that need the port before the target is started.
 
         Raises:
-            DriverError: the port cannot be had.
+            DriverError: the port is not available.
         """
         try:
             listener = await anyio.create_tcp_listener(local_host=self.host, local_port=self.port)
@@ -119,14 +124,14 @@ class AcceptorDriver:
                 group.cancel_scope.cancel()
 
     def done(self, lane: str) -> None:
-        """There are as many resources as anybody wants."""
+        """Do nothing: resources are unlimited."""
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:
-        """Wait for the target; it is served until the block ends.
+        """Wait for the target; serve it until the block ends.
 
         Raises:
-            DriverError: it did not come, or does not know the secret.
+            DriverError: it did not connect, or does not know the secret.
         """
         async with contextlib.AsyncExitStack() as stack:
             if self._stream is None and not self._listens:
@@ -144,21 +149,21 @@ class AcceptorDriver:
             yield
 
     def play(self, address: str, part: Part) -> None:
-        """Let ``part`` answer for an address of ours."""
+        """Let ``part`` answer for an address of the component."""
         assert self._link is not None, "open() comes first"
         self._link.play(address, part)
 
     def stop(self, address: str, part: Part) -> None:
-        """Let it answer no more."""
+        """Stop ``part`` from answering."""
         assert self._link is not None, "open() comes first"
         self._link.stop(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
-        """Send a stanza to the target; whoever ``sender`` is, it is believed to be them."""
+        """Send a stanza to the target; it trusts any ``sender``."""
         assert self._link is not None, "open() comes first"
         await self._link.send(xml)
 
-    def _opening(self, event: Event) -> bytes:
+    def _opening(self, event: ComponentStreamEvent) -> bytes:
         match event:
             case StreamOpened(to=to) if to != self.domain:
                 raise DriverError(f"The target wants to be {to}, not {self.domain}.")

@@ -1,13 +1,14 @@
-"""Ordinary accounts of ordinary servers, through slixmpp: a library that nobody here wrote.
+"""Uses ordinary accounts on ordinary servers, with slixmpp, an independent library.
 
-What `xep` misreads the other two drivers misread with it; here the stream, the login and the
-parser are somebody else's. slixmpp lives on asyncio, so this driver works on that loop alone.
+An error in `xep` affects both sides of the other two drivers; here the stream, the login and the
+parser are independent. slixmpp requires asyncio, so this driver works on that event loop alone.
 """
 
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
@@ -15,6 +16,7 @@ from xml.etree.ElementTree import Element, tostring
 import anyio
 
 from conformance.drivers import Cast, Deliver, DriverError, Part
+from conformance.drivers.deliveries import Deliveries
 from conformance.drivers.link import HANDSHAKE
 from conformance.model import Ability
 from xep.stanza import Incoming
@@ -30,13 +32,13 @@ class Account:
 
 @dataclass(frozen=True)
 class Server:
-    """Where the accounts live.
+    """The server of the accounts.
 
     Attributes:
         host: None looks the server up by the domain of the account.
         port: its port for clients.
         ca_file: a PEM file of an authority to trust.
-        insecure: whether a server that proves nothing is taken, in the clear too.
+        insecure: whether a server without a valid certificate, or without TLS, is accepted.
     """
 
     host: str | None = None
@@ -46,8 +48,8 @@ class Server:
 
 
 class ClientDriver:
-    """Logs in as the caller, once for each lane and once more, and as a stranger and a refused if
-    they are given.
+    """Logs in as the caller, once for each lane and once more, and as a stranger and a refused
+    principal if they are given.
     """
 
     lanes = 4
@@ -80,10 +82,11 @@ class ClientDriver:
         self._lent: dict[str, str] = {}
 
     def cast(self, lane: str, *, ordered: bool = False) -> Cast:
-        """A resource of the caller's own in each check; everybody else is there once.
+        """Return a separate resource of the caller for each check; the other accounts have one
+        each.
 
-        What goes to the bare JID comes by the first one's stream. Two streams keep no order, so
-        that one is for who looks at it.
+        Messages to the bare JID arrive on the first resource's stream. Two streams have no common
+        order, so that resource is for checks that depend on the order.
         """
         jids = {part: session.jid for part, session in self._sessions.items()}
         callers = [jid for part, jid in jids.items() if part.startswith("caller")]
@@ -91,34 +94,42 @@ class ClientDriver:
         self._lent[lane] = caller = callers[0] if ordered or not free else free[0]
         return Cast(caller, jids["other"], jids.get("stranger"), jids.get("refused"))
 
+    def streams(self, cast: Cast) -> tuple[str, ...]:
+        """Return the resources of all lanes, and the other resource."""
+        jids = (self._sessions[part].jid for part in self._accounts if part.startswith("caller"))
+        return (*jids, self._sessions["other"].jid)
+
     def done(self, lane: str) -> None:
-        """Its resource of the caller's is free again."""
+        """Release the resource of a check."""
         self._lent.pop(lane, None)
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:
-        """Log everybody in.
+        """Log in with all accounts.
 
         Raises:
             DriverError: slixmpp is not installed, or a login failed.
         """
+        now = datetime.now(UTC)
+        deliveries = {one.jid: Deliveries(one.jid, now) for one in self._accounts.values()}
         async with contextlib.AsyncExitStack() as stack:
             for part, account in self._accounts.items():
-                # What goes to the bare JID should come once: RFC 6121 §8.5.2.1.
+                # A message to the bare JID should arrive once: RFC 6121 §8.5.2.1.
                 again = account is self._accounts["caller 0"] and part != "caller 0"
                 priority = -1 if again else 0
-                session = _Session(self._server, account, deliver, priority)
+                take = _only_new(deliveries[account.jid], deliver)
+                session = _Session(self._server, account, take, priority)
                 stack.push_async_callback(session.close)
                 await session.open()
                 self._sessions[part] = session
             yield
 
     def play(self, address: str, part: Part) -> None:
-        """Never asked for: it lacks `Ability.PEER`."""
+        """Do nothing: never called without `Ability.PEER`."""
         raise AssertionError("slixmpp answers for the accounts that it logs in")
 
     def stop(self, address: str, part: Part) -> None:
-        """Never asked for either."""
+        """Do nothing: never called without `Ability.PEER`."""
         raise AssertionError("slixmpp answers for the accounts that it logs in")
 
     async def send(self, sender: str, xml: str) -> None:
@@ -180,8 +191,16 @@ class _Session:
         return failed
 
 
+def _only_new(deliveries: Deliveries, deliver: Deliver) -> Deliver:
+    def take(stanza: Incoming) -> None:
+        if deliveries.is_new(stanza):
+            deliver(stanza)
+
+    return take
+
+
 def _client(server: Server, account: Account, take: Callable[[Element], None]) -> Any:
-    """A slixmpp client that shows each stanza as it came."""
+    """Return a slixmpp client that passes on each stanza as it was received."""
     try:
         import slixmpp  # noqa: PLC0415 - an extra; only who uses this driver needs it
     except ImportError:
@@ -192,7 +211,7 @@ def _client(server: Server, account: Account, take: Callable[[Element], None]) -
 
     class Client(slixmpp.ClientXMPP):
         def incoming_filter(self, xml: Element) -> Element:
-            # The one place where slixmpp shows a stanza before it adds attributes of its own.
+            # The only place where slixmpp shows a stanza before it adds its own attributes.
             take(xml)
             return xml
 
@@ -206,7 +225,7 @@ def _client(server: Server, account: Account, take: Callable[[Element], None]) -
         xmpp.ssl_context.verify_mode = ssl.CERT_NONE
     elif server.ca_file is not None:
         xmpp.ca_certs = Path(server.ca_file)
-    xmpp.auto_authorize = None  # what the target asks is answered by the checks
+    xmpp.auto_authorize = None  # the checks answer the target's requests
     xmpp.auto_subscribe = False
     for plugin in ("xep_0030", "xep_0199"):
         xmpp.register_plugin(plugin)

@@ -1,4 +1,4 @@
-"""We are a component (XEP-0114) of some server, and all the users of our domain."""
+"""Connects as a component (XEP-0114) to a server, and plays all the users of its domain."""
 
 import contextlib
 import ssl
@@ -11,25 +11,26 @@ from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
 from xep.component_states import State
-from xep.component_stream import ComponentStream, Event
+from xep.component_stream import ComponentStream, ComponentStreamEvent
 from xep.stream import StreamOpened
 
 
 class ComponentDriver:
     """Connects to a server as the component ``domain``.
 
-    The target has to admit the users of that domain. What the server answers or drops itself,
-    such as IQs without an id, never reaches the target.
+    The target has to admit the users of that domain. Stanzas that the server answers or drops
+    itself, such as IQs without an id, never reach the target.
 
     Args:
-        domain: our domain, as the server's configuration names it.
-        secret: what the server shares with us.
-        host: where the server listens for components.
+        domain: our domain, as in the server's configuration.
+        secret: the secret shared with the server.
+        host: the server's address for components.
         port: the port.
-        peer: the bare JID of an agent that we play, admitted too; peer at ours unless given.
+        peer: the bare JID of an agent that the kit plays, also admitted; peer at our domain unless
+            given.
         refused: the bare JID of a user of ours whom the target refuses, if one is known.
-        tls: how to check the server if TLS is spoken from the first byte; None for none.
-        hostile: whether the target is there to be attacked.
+        tls: how to verify the server if TLS is used from the first byte; None for no TLS.
+        hostile: whether the target may be attacked.
     """
 
     lanes = 16
@@ -63,7 +64,7 @@ class ComponentDriver:
         self.abilities = frozenset(abilities)
 
     def cast(self, lane: str, *, ordered: bool = False) -> Cast:
-        """Everybody has a resource of their own in each check."""
+        """Return addresses with a separate resource for each check."""
         return Cast(
             caller=f"juliet@{self._domain}/{lane}",
             other=f"juliet@{self._domain}/{lane}-other",
@@ -73,14 +74,18 @@ class ComponentDriver:
         )
 
     def done(self, lane: str) -> None:
-        """There are as many resources as anybody wants."""
+        """Do nothing: resources are unlimited."""
+
+    def streams(self, cast: Cast) -> tuple[str, ...]:
+        """Return the caller alone: all stanzas use one stream, which no server limits."""
+        return (cast.caller,)
 
     @contextlib.asynccontextmanager
     async def open(self, deliver: Deliver) -> AsyncIterator[None]:
         """Connect and prove the secret.
 
         Raises:
-            DriverError: nobody listens there, or the server refuses us.
+            DriverError: nothing listens there, or the server refuses us.
         """
         try:
             with anyio.fail_after(HANDSHAKE):
@@ -99,21 +104,21 @@ class ComponentDriver:
             yield
 
     def play(self, address: str, part: Part) -> None:
-        """Let ``part`` answer for an address of ours."""
+        """Let ``part`` answer for an address of the component."""
         assert self._link is not None, "open() comes first"
         self._link.play(address, part)
 
     def stop(self, address: str, part: Part) -> None:
-        """Let it answer no more."""
+        """Stop ``part`` from answering."""
         assert self._link is not None, "open() comes first"
         self._link.stop(address, part)
 
     async def send(self, sender: str, xml: str) -> None:
-        """Send a stanza by way of the server."""
+        """Send a stanza through the server."""
         assert self._link is not None, "open() comes first"
         await self._link.send(xml)
 
-    def _opening(self, event: Event) -> bytes:
+    def _opening(self, event: ComponentStreamEvent) -> bytes:
         if isinstance(event, StreamOpened) and self._wire.state is State.OPENED:
             return self._wire.handshake()
         return b""

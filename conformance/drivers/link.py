@@ -1,4 +1,4 @@
-"""A connection of XEP-0114, whichever end of it we are: bytes in, stanzas out, and back."""
+"""A connection of XEP-0114, on either side: bytes in, stanzas out, and back."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -9,20 +9,14 @@ from anyio.abc import ByteStream
 
 from conformance.drivers import Deliver, DriverError, Part
 from xep.component_states import State
-from xep.component_stream import (
-    AcceptorStream,
-    ComponentStream,
-    Event,
-    StanzaReceived,
-    StreamErrorReceived,
-    StreamFailed,
-)
+from xep.component_stream import AcceptorStream, ComponentStream, ComponentStreamEvent
 from xep.disco import INFO, ITEMS
 from xep.stanza import Incoming
-from xep.stream import Limits, StanzaSkipped, StreamClosed, StreamError
+from xep.stanza_stream import StanzaReceived, StreamErrorReceived, StreamFailed
+from xep.stream import StanzaSkipped, StreamClosed, StreamError, StreamLimits
 
-LIMITS = Limits(bytes=16 * 1024 * 1024, elements=100_000)
-"""What we take; a target that sends more than it says is to be seen doing so."""
+LIMITS = StreamLimits(bytes=16 * 1024 * 1024, elements=100_000)
+"""Our limits; they are large, so that a target that sends more than it announces is noticed."""
 HANDSHAKE = 60.0
 """Seconds until the stream has to be ready."""
 
@@ -35,17 +29,17 @@ class Link:
 
     Args:
         stream: the connection.
-        wire: our end's state machine.
-        opening: gives the bytes that an event of the handshake is answered with, and may raise
-            DriverError to give up.
-        home: the domain whose stanzas to itself we send back, as a server does; None for none.
+        wire: the state machine of our side.
+        opening: returns the bytes to answer an event of the handshake, and may raise DriverError to
+            give up.
+        home: the domain whose stanzas to itself we loop back, like a server; None for none.
     """
 
     def __init__(
         self,
         stream: ByteStream,
         wire: AcceptorStream | ComponentStream,
-        opening: Callable[[Event], bytes],
+        opening: Callable[[ComponentStreamEvent], bytes],
         home: str | None,
     ) -> None:
         self.why = ""
@@ -59,7 +53,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def running(self, deliver: Deliver) -> AsyncIterator[None]:
-        """Serve the stream from its handshake on, for as long as the block lasts.
+        """Serve the stream from its handshake on, within the block.
 
         Raises:
             DriverError: the handshake failed.
@@ -75,7 +69,7 @@ class Link:
             finally:
                 group.cancel_scope.cancel()
                 await self._close()
-        if not ready:  # said outside of the group, which would wrap it
+        if not ready:  # raised outside of the group, which would wrap it
             raise DriverError(self.why or f"The handshake took more than {HANDSHAKE:g} s.")
 
     async def _close(self) -> None:
@@ -86,12 +80,12 @@ class Link:
             await self._stream.aclose()
 
     def play(self, address: str, part: Part) -> None:
-        """Answer IQs to ``address`` and its bare JID by ``part``."""
+        """Answer IQs to ``address`` and its bare JID with ``part``."""
         for name in {address, address.partition("/")[0]}:
             self._parts.setdefault(name, []).append(part)
 
     def stop(self, address: str, part: Part) -> None:
-        """Take back a `play`; whoever has played there before goes on."""
+        """Undo a `play`; the previous ``part`` of the address continues."""
         for name in {address, address.partition("/")[0]}:
             self._parts[name].remove(part)
 
@@ -99,7 +93,7 @@ class Link:
         """Send one stanza.
 
         Raises:
-            DriverError: the stream is over.
+            DriverError: the stream has ended.
         """
         async with self._turn:
             if self._wire.state is not State.READY:
@@ -120,7 +114,7 @@ class Link:
         finally:
             self._ready.set()
 
-    async def _take(self, event: Event, deliver: Deliver) -> None:
+    async def _take(self, event: ComponentStreamEvent, deliver: Deliver) -> None:
         match event:
             case StanzaReceived(stanza=stanza):
                 await self._stanza(stanza, deliver)
@@ -128,7 +122,7 @@ class Link:
                 self.why = f"The other side broke the rules of streams: {broken}"
                 await self._say(broken.reply)
             case StanzaSkipped(error=StreamError() as error):
-                # A service has to bear it; a kit has to say so.
+                # A service has to tolerate it; a kit has to report it.
                 self.why = f"The other side sent a stanza that cannot be parsed: {error}"
                 async with self._turn:
                     await self._stream.send(self._wire.fail(error.condition, error.text))
@@ -148,7 +142,7 @@ class Link:
             self._ready.set()
 
     async def _say(self, data: bytes) -> None:
-        """Send what is no stanza, but not into one that is being sent."""
+        """Send data that is not a stanza, but not within one that is being sent."""
         async with self._turn:
             await self._stream.send(data)
 
@@ -167,7 +161,7 @@ class Link:
 
 
 def as_a_client(stanza: Incoming) -> str:
-    """Answer an IQ to a user of ours as an ordinary client, or its server, does."""
+    """Answer an IQ to one of our users like an ordinary client, or its server."""
     head = (
         f"<iq from={quoteattr(stanza.to or '')} to={quoteattr(stanza.sender or '')}"
         f" id={quoteattr(stanza.id or '')}"

@@ -1,1 +1,1 @@
-"""What came of a run, for people and for machines: text, JSON, JUnit XML, HTML."""
+"""The results of a run, for people and for machines: text, JSON, JUnit XML, HTML."""

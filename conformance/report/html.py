@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, nothing fetched, and it prints well."""
+"""The report as one HTML file without scripts and external resources, which can be printed."""
 
 from html import escape
 

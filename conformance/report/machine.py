@@ -10,7 +10,7 @@ from conformance.replay import about_line
 from conformance.requirements import Specification
 
 FORMAT = 1
-"""The version of the JSON report's form; it grows when a member changes its meaning."""
+"""The version of the JSON report's format; it increases when the meaning of a member changes."""
 _SKIPPED = frozenset(
     {
         Status.NOT_OBSERVABLE,
@@ -31,7 +31,7 @@ def as_json(run: Run, specification: Specification) -> str:
 def as_junit(run: Run, specification: Specification, *, strict: bool) -> str:
     """Return a JUnit file: a suite per profile, a case per requirement.
 
-    It is valid by the strictest of the schemas in use, which wants every attribute in place.
+    It is valid by the strictest schema in use, which requires every attribute.
     """
     red = RED | {Status.WARNING} if strict else RED
     suites = []
@@ -71,7 +71,7 @@ def _seconds(verdict: Verdict) -> float:
 
 
 def as_script(run: Run) -> str:
-    """Return the stanzas of each check as text that a person reads and can send again."""
+    """Return the stanzas of each check as text that a person can read and the kit can replay."""
     parts = []
     for one in run.results:
         if one.record is None or not one.record.entries:
@@ -107,7 +107,7 @@ def _case(
 
 
 def _clean(text: str) -> str:
-    """Without what XML cannot carry."""
+    """Return the text without characters that XML does not allow."""
     return "".join(char for char in text if char >= " " or char in "\t\n\r")
 
 

@@ -1,4 +1,4 @@
-"""The report on a terminal: progress while it runs, and what a stranger can act on at the end."""
+"""The report on a terminal: progress during the run, and the results at the end."""
 
 import click
 
@@ -39,7 +39,7 @@ def progress(result: Result, done: int, whole: int) -> None:
 
 
 def summary(run: Run, specification: Specification, *, strict: bool) -> None:
-    """Print what was found."""
+    """Print the results."""
     red = [one for one in run.verdicts.values() if one.status in RED]
     soft = [one for one in run.verdicts.values() if one.status is Status.WARNING]
     if red:

@@ -15,7 +15,7 @@ from component.control.server import ControlServer
 from component.memory.knowledge import Memo
 from component.memory.lines import Said, SessionKey
 from component.private import close_to_others, exposed, make_directory, open_private
-from component.service.remembering import remembering
+from component.service.memory import open_memories
 from component.settings import Server, Settings
 from component.settings import Storage as Where
 from component.storage import Storage
@@ -41,7 +41,7 @@ async def test_everything_that_the_service_writes_is_its_owners_alone(tmp_path: 
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type] # pydantic converts it
         storage=Where(path=root),
     )
-    async with Storage.open(root) as storage, remembering(settings, Book()) as memories:
+    async with Storage.open(root) as storage, open_memories(settings, Book()) as memories:
         await storage.write(lambda database: database.notify("x"))
         home_of(root)
         check_writable(root)

@@ -10,14 +10,13 @@ import pytest
 from anyio import to_thread
 
 from component.connection.options import TLS
-from component.devserver import DevServer
 from component.policy import PolicyError
 from component.service import Service, connection_options, load_skills
 from component.settings import (
     Agent,
     Conformance,
-    Limits,
     Policy,
+    RequestLimits,
     Rule,
     Server,
     Settings,
@@ -27,7 +26,8 @@ from component.settings import (
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import DirectoryInUseError
 from component.storage import Storage as OpenStorage
-from tests.component.devserver.peers import AGENT, LIMIT, dev_server
+from demo_server import DemoServer
+from tests.demo_server.peers import AGENT, LIMIT, new_server
 from tests.servers.clients import Element, SlixClient
 from tests.servers.talk import execute, from_, output
 from xep.jid import JID
@@ -71,7 +71,10 @@ def thread() -> str:
     return "done"
 '''
 
-BUILTIN = ("echo", "memory_forget", "memory_recall", "memory_search", "memory_store", "time")
+MEMORY = ("memory_forget", "memory_recall", "memory_search", "memory_store")
+SCHEDULES = tuple(f"schedule_{what}" for what in ("add", "list", "pause", "remove", "resume"))
+WATCHES = ("watch_create", "watch_list")
+BUILTIN = ("echo", *MEMORY, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ def settings(tmp_path: Path) -> Change:
 
 
 @asynccontextmanager
-async def running(server: DevServer, make: Change, **sections: object) -> AsyncIterator[Service]:
+async def running(server: DemoServer, make: Change, **sections: object) -> AsyncIterator[Service]:
     service = Service(make(server.component_port, **sections))
     async with anyio.create_task_group() as tasks:
         await tasks.start(service.run)
@@ -100,7 +103,7 @@ async def running(server: DevServer, make: Change, **sections: object) -> AsyncI
         service.stop()
 
 
-def client(server: DevServer, account: str) -> SlixClient:
+def client(server: DemoServer, account: str) -> SlixClient:
     password = {"juliet": "p\u00e4ssword", "romeo": "r"}[account]
     return SlixClient(
         f"{account}@localhost", password, server.address, server.c2s_port, ca_file=server.ca_file
@@ -113,13 +116,13 @@ async def test_one_is_served_while_another_has_all_it_may_have(
 ) -> None:
     """None of one's slow requests can end before the other has been served."""
     (tmp_path / "gate.py").write_text(GATE)
-    limits = Limits(
+    limits = RequestLimits(
         inline_s=50, requests_per_principal=128, threads_per_principal=4, threads_total=8
     )
     skills = Skills(modules=(str(tmp_path / "gate.py"),))
     with anyio.fail_after(3 * LIMIT):
         async with (
-            dev_server() as server,
+            new_server() as server,
             running(server, settings, limits=limits, skills=skills),
             client(server, "juliet") as juliet,
             client(server, "romeo") as romeo,
@@ -136,7 +139,9 @@ async def test_one_is_served_while_another_has_all_it_may_have(
             assert output(await romeo.aiq(AGENT, hello, "set")) == "hello"
             assert output(await romeo.aiq(AGENT, execute("thread"), "set")) == "done"
             romeo.send_raw(f"<message to='{AGENT}' type='chat'><body>/ping</body></message>")
-            assert (await romeo.anext_message()).findtext("{*}body") == "pong"
+            notice, answer = [await romeo.anext_message() for _ in range(2)]
+            assert (notice.findtext("{*}body") or "").startswith("I am Assistant, an automated")
+            assert answer.findtext("{*}body") == "pong"
             assert not any(future.done() for future in slow)
             opened = await romeo.aiq(AGENT, execute("open_gate"), "set")
             # 64 on the loop, and as many threads as are one's share.
@@ -149,7 +154,7 @@ async def test_one_is_served_while_another_has_all_it_may_have(
 @pytest.mark.anyio
 async def test_stopping_it_takes_leave_and_frees_the_directory(settings: Change) -> None:
     with anyio.fail_after(3 * LIMIT):
-        async with dev_server() as server, client(server, "juliet") as juliet:
+        async with new_server() as server, client(server, "juliet") as juliet:
             for _ in range(2):
                 async with running(server, settings) as service:
                     with pytest.raises(DirectoryInUseError):
@@ -193,10 +198,10 @@ def test_what_a_principal_sees(settings: Change) -> None:
     rules = (Rule(skills=("time",), allowed_jids=("romeo@localhost",)),)
     agent = Agent(allowed_jids=("romeo@localhost", "juliet@localhost"))
     service = Service(settings(agent=agent, policy=Policy(rules=rules)))
-    assert service.view(JID.parse("romeo@localhost")).names() == BUILTIN
-    juliet = service.view(JID.parse("juliet@localhost")).names()
+    assert service.catalog.view(JID.parse("romeo@localhost")).names() == BUILTIN
+    juliet = service.catalog.view(JID.parse("juliet@localhost")).names()
     assert juliet == tuple(name for name in BUILTIN if name != "time")
-    assert service.view(JID.parse("mallory@localhost")).names() == ()
+    assert service.catalog.view(JID.parse("mallory@localhost")).names() == ()
 
 
 def test_settings_that_cannot_be_kept_to(settings: Change, tmp_path: Path) -> None:
@@ -233,7 +238,7 @@ def test_every_setting_of_the_connection_reaches_it() -> None:
         "tls_server_name": "other.example.com",
     }
     options = connection_options(Settings.model_validate({"server": given}))
-    assert (options.host, options.port, options.domain, options.secret) == (
+    assert (options.host, options.port, options.address, options.secret) == (
         "xmpp.example.com",
         1234,
         "agent.example.com",
@@ -246,3 +251,19 @@ def test_every_setting_of_the_connection_reaches_it() -> None:
     assert options.tls == TLS(ca_file="/ca.pem", server_name="other.example.com", verify=False)
     plain = {name: value for name, value in given.items() if not name.startswith("tls")}
     assert connection_options(Settings.model_validate({"server": plain})).tls is None
+
+
+def test_a_client_has_tls_and_a_resource() -> None:
+    given = {"mode": "client", "jid": "helper@example.com", "password": "secret", "tls_ca": "/ca"}
+    options = connection_options(Settings.model_validate({"server": given}))
+    assert (options.mode, options.address, options.secret) == (
+        "client",
+        "helper@example.com",
+        "secret",
+    )
+    assert (options.host, options.port, options.resource) == ("example.com", 5222, "agent")
+    assert options.tls is not None
+    assert (options.tls.direct, options.tls.ca_file) == (False, "/ca")
+    direct = connection_options(Settings.model_validate({"server": given | {"tls": True}}))
+    assert direct.tls is not None
+    assert (direct.tls.direct, direct.port) == (True, 5223)

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from component.agent import turns
-from component.agent.protocol import Incoming
+from component.memory import embedding
 from component.memory.index_search import Search
 from component.memory.knowledge import Memo
 from component.memory.lines import Said, SessionKey
 from component.service import Service
-from component.service.remembering import Memories, keep, remembering, remove_sub_agents
+from component.service.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.settings import Server, Settings
 from component.settings import Storage as Where
 from component.settings.memory import Memory, Session
 from component.storage import Storage
+from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
@@ -53,7 +55,7 @@ class Kept:
 
     async def indexed(self) -> list[str]:
         # By what the index has, as a search would look at the file first.
-        index = self.memories.knowledge._index
+        index = self.memories.knowledge.files._index
         return await anyio.to_thread.run_sync(index.names)
 
 
@@ -65,16 +67,15 @@ async def kept(path: Path, days: int = 7) -> AsyncIterator[Kept]:
         session=Session(sub_agents_keep_days=days),
     )
     book = Book()
-    async with remembering(settings, book) as memories:
+    async with open_memories(settings, book) as memories:
         yield Kept(path, memories, book)
 
 
 async def asked(storage: Storage, who: JID, agent: str = "assistant") -> str:
     """A message that is not answered yet; its id."""
     id_ = f"{agent} {who}"
-    message = Incoming(id=id_, agent=agent, principal=who, requester=who, target=who, body="Count.")
-    key = SessionKey(agent, who)
-    await storage.write(partial(turns.insert, home="here", key=key, incoming=message))
+    request = message(id_, "Count.", who, agent=agent, taint=None)
+    await storage.write(partial(turns.insert, home="here", request=request))
     return id_
 
 
@@ -122,15 +123,29 @@ async def test_one_is_kept_for_some_days(tmp_path: Path, storage: Storage) -> No
 
 async def test_it_is_done_by_itself_again_and_again(tmp_path: Path, storage: Storage) -> None:
     async with kept(tmp_path) as world, anyio.create_task_group() as group:
-        now = 0.0
-        work = partial(keep, every_s=0, clock=lambda: now)
-        group.start_soon(work, world.memories, storage, "here")
+        group.start_soon(partial(tidy, every_s=0), world.memories, storage, "here")
         for _ in range(2):
             await world.fill()
-            now = EARLY
+            for path in world.folder.rglob("*.jsonl"):
+                os.utime(path, (0, 0))
             await world.gone()
-            now = 0.0
         group.cancel_scope.cancel()
+
+
+async def test_a_clock_that_jumps_removes_nothing(tmp_path: Path, storage: Storage) -> None:
+    async with kept(tmp_path) as world, anyio.create_task_group() as group:
+        await world.fill()
+        rounds = 0
+
+        def clock() -> float:
+            nonlocal rounds
+            rounds += 1
+            return EARLY
+
+        group.start_soon(partial(tidy, every_s=0, clock=clock), world.memories, storage, "here")
+        await eventually(lambda: rounds >= 3)
+        group.cancel_scope.cancel()
+        assert world.folder.exists()
 
 
 async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -> None:
@@ -150,13 +165,49 @@ async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -
             service.stop()
 
 
+async def only_warning_of_recalling(path: Path) -> str:
+    """Why there is a warning when a memory is stored and found by its words with `vectors` on."""
+    settings = Settings(
+        server=Server(component_domain="agent.example", component_secret="s", port=1),  # type: ignore[arg-type]
+        storage=Where(path=path),
+        memory=Memory(vectors="local"),
+    )
+    with capture_logs() as lines:
+        async with open_memories(settings, Book()) as memories:
+            await memories.knowledge.store("assistant", ANN, Memo("dentist", "On Tuesday at nine"))
+            found = await memories.knowledge.recall("assistant", ANN, "the dentist", 5)
+            assert [one.key for one in found] == ["dentist"]
+    (why,) = [line["why"] for line in lines if line["log_level"] == "warning"]
+    assert isinstance(why, str)
+    return why
+
+
+async def test_without_the_extra_for_vectors_it_warns_and_finds_by_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "_version", lambda package: "")
+    why = await only_warning_of_recalling(tmp_path / "data")
+    assert "Install xmpp-agent-component[vectors]" in why
+    assert "found by their words only" in why
+
+
+async def test_a_model_that_does_not_start_leaves_the_search_by_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text("raise ImportError('no engine for this processor')")
+    monkeypatch.setattr(embedding, "_WORKER", worker)
+    why = await only_warning_of_recalling(tmp_path / "data")
+    assert "does not start" in why, "and only one line, though it was needed twice"
+
+
 async def test_with_nought_days_they_stay_until_they_are_forgotten(
     tmp_path: Path, storage: Storage
 ) -> None:
     async with kept(tmp_path, days=0) as world:
         await world.fill()
         with anyio.fail_after(20):
-            await keep(world.memories, storage, "here", clock=lambda: EARLY)
+            await tidy(world.memories, storage, "here", clock=lambda: EARLY)
         assert world.folder.exists()
 
 
@@ -173,7 +224,7 @@ async def test_a_directory_that_is_in_the_way_does_not_end_the_service(
             rounds += 1
             return EARLY
 
-        group.start_soon(partial(keep, every_s=0, clock=clock), world.memories, storage, "here")
+        group.start_soon(partial(tidy, every_s=0, clock=clock), world.memories, storage, "here")
         await eventually(lambda: rounds >= 3)
         group.cancel_scope.cancel()
     assert "could not be removed" in "".join(capsys.readouterr())

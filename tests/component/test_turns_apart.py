@@ -12,17 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from component.agent.observer import NoObserver
-from component.agent.protocol import Caller, Incoming, Reply
+from component.agent.protocol import Caller
+from component.agent.requests import Reply
 from component.memory.knowledge import Memo
 from component.memory.lines import SessionKey
+from component.messages.inbound import ReplyAddress
 from component.models.protocol import Tool
-from component.service.remembering import remembering
-from component.service.talk import Talk
+from component.service.agents import AgentPorts, AgentSubsystem
+from component.service.memory import open_memories
 from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM
 from component.settings.memory import Memory
 from component.storage import Storage
+from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.component.models.endpoint import Answer, Request, Text, serving
 from xep.jid import JID
@@ -56,10 +59,10 @@ class Voice:
         self.answered: dict[str, anyio.Event] = {}
 
     def say(self, reply: Reply) -> bool:
-        self.answered[reply.to.id].set()
+        self.answered[reply.id.removesuffix(".answer")].set()
         return True
 
-    def composing(self, to: Incoming, on: bool) -> None: ...
+    def composing(self, to: ReplyAddress, on: bool) -> None: ...
 
     def waits(self) -> bool:
         return False
@@ -103,23 +106,30 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
                 memory=Memory(path=path / "memory"),
                 agents=tuple(AgentEntry(name=name) for name in AGENTS),
             )
-            async with remembering(options, Book()) as memories, anyio.create_task_group() as group:
-                talk = Talk(
-                    *(options, storage, "home", memories, nobody, lambda _: (), voice),
+            async with (
+                open_memories(options, Book()) as memories,
+                anyio.create_task_group() as group,
+            ):
+                ports = AgentPorts(
+                    tools=nobody,
+                    skill_names=lambda _: (),
+                    voice=voice,
                     persons=Everybody(),
                     recorder=Book(),
                     observer=NoObserver(),
                     alert=lambda _: None,
                     connected_since=lambda: None,
+                    instance=lambda: "one",
                 )
-                await group.start(talk.run)
+                subsystem = AgentSubsystem(options, storage, "home", memories, ports)
+                await group.start(subsystem.run)
                 for number, (deed, agent, who) in enumerate(deeds):
                     key = SessionKey(agent, who)
                     own = mine.setdefault(key, set())
                     mark = next(marks)
                     folder = memories.layout.folder(key)
                     if deed == "new":
-                        await talk.conversations.new(agent, who)
+                        await subsystem.conversations.new(agent, who)
                     elif deed == "store":
                         memo = Memo(f"key{number}", f"{mark}: common words about everything.")
                         await memories.knowledge.store(agent, who, memo)
@@ -132,14 +142,12 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
                     else:
                         voice.answered[mark] = anyio.Event()
                         own.add(mark)
-                        await talk.conversations.received(
-                            Incoming(
-                                id=mark,
+                        await subsystem.conversations.received(
+                            message(
+                                *(mark, f"{mark}: what are the common words?", who),
                                 agent=agent,
-                                principal=who,
-                                requester=who,
                                 target=JID(agent, "agent.example", None),
-                                body=f"{mark}: what are the common words?",
+                                taint=None,
                             )
                         )
                         await voice.answered[mark].wait()

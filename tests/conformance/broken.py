@@ -56,6 +56,7 @@ DEFECTS = {
     "a refusal is recorded": "RPL-003",
     "request ids belong to a resource": "RPL-005",
     "IQ ids belong to the account": "RPL-006",
+    "IQ ids are keys of any content": "RPL-006",
     "a repetition runs again": "RPL-009",
     "the order of parameters is content": "RPL-009",
     "no conflicts": "RPL-012",

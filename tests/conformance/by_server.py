@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from component.devserver.server import DevServer
 from conformance.checks import all_checks
 from conformance.drivers.component import ComponentDriver
 from conformance.model import Run
@@ -13,6 +12,7 @@ from conformance.requirements import load
 from conformance.runner import Plan, run
 from conformance.selection import select
 from conformance.skills_map import Skill, fixtures
+from demo_server.server import DemoServer
 from tests.conformance.small_agent import DOMAIN, SECRET, SmallAgent
 
 TESTER = "tester.example.net"
@@ -21,7 +21,7 @@ Way = Callable[[], ComponentDriver]
 """Gives a driver; each is for one run."""
 
 
-def driver(server: DevServer, secret: str = "ours") -> ComponentDriver:
+def driver(server: DemoServer, secret: str = "ours") -> ComponentDriver:
     return ComponentDriver(TESTER, secret, host="127.0.0.1", port=server.component_port)
 
 
@@ -30,7 +30,7 @@ async def attached(agent: SmallAgent) -> AsyncIterator[Way]:
     """The way to an agent by a server that both are attached to."""
     components = {DOMAIN: SECRET, TESTER: "ours"}
     async with (
-        DevServer(host="example.net", components=components) as server,
+        DemoServer(host="example.net", components=components) as server,
         await anyio.connect_tcp("127.0.0.1", server.component_port) as stream,
         anyio.create_task_group() as group,
     ):

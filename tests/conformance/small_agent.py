@@ -18,7 +18,7 @@ from anyio.streams.stapled import StapledObjectStream
 
 from xep.binding import ContentError, Payload
 from xep.component_states import State
-from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived
+from xep.component_stream import ComponentStream, HandshakeAccepted
 from xep.data_forms import Field, Form
 from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.fluux_agent import errors
@@ -37,7 +37,8 @@ from xep.jid import JID
 from xep.result_sets import page_answer, page_bounds
 from xep.stanza import IQ, Incoming, Message
 from xep.stanza_error import StanzaError
-from xep.stream import Limits, StanzaSkipped, StreamOpened
+from xep.stanza_stream import StanzaReceived
+from xep.stream import StanzaSkipped, StreamLimits, StreamOpened
 
 DOMAIN = "agent.example.net"
 SECRET = "secret"
@@ -97,7 +98,9 @@ class SmallAgent:
         self.under_way: dict[str, int] = {}
         self.ready = anyio.Event()
         self._turn = anyio.Lock()
-        self._wire = ComponentStream(DOMAIN, SECRET, Limits(bytes=65536, depth=32, elements=500))
+        self._wire = ComponentStream(
+            DOMAIN, SECRET, StreamLimits(bytes=65536, depth=32, elements=500)
+        )
 
     # -- the stream ------------------------------------------------------------------------------
 
@@ -417,7 +420,10 @@ class SmallAgent:
             bare = claimed[1]
         if request.request:
             return (bare, stanza.to or "", "request", request.request)
-        return (sender, stanza.to or "", "iq", stanza.id or "")
+        content = repr(self._content(request))
+        if self.defect == "IQ ids are keys of any content":
+            content = ""
+        return (sender, stanza.to or "", "iq", stanza.id or "", content)
 
     def _content(self, request: Execute) -> Any:
         texts = {name: tuple(values) for name, values in request.texts().items()}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from component.devserver.server import DevServer
 from conformance.drivers import DriverError
 from conformance.model import Status
+from demo_server.server import DemoServer
 from tests.conformance.by_server import TESTER, attached, driver, judged
 from tests.conformance.small_agent import SmallAgent
 
@@ -21,7 +21,7 @@ async def test_an_agent_is_judged_by_way_of_its_server() -> None:
 
 
 async def test_a_wrong_secret_is_a_sentence() -> None:
-    async with DevServer(host="example.net", components={TESTER: "ours"}) as server:
+    async with DemoServer(host="example.net", components={TESTER: "ours"}) as server:
         with pytest.raises(DriverError, match="not-authorized"):
             async with driver(server, "theirs").open(lambda _: None):
                 pass

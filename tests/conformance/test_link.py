@@ -6,7 +6,12 @@ import pytest
 from conformance.drivers import DriverError
 from conformance.drivers.link import Link
 from xep.component_states import State
-from xep.component_stream import AcceptorStream, ComponentStream, Event, HandshakeReceived
+from xep.component_stream import (
+    AcceptorStream,
+    ComponentStream,
+    ComponentStreamEvent,
+    HandshakeReceived,
+)
 from xep.stream import StreamOpened
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +28,7 @@ async def send_on(link: Link) -> None:
 async def test_a_stanza_that_cannot_be_parsed_is_a_fault_of_the_target(stanza: bytes) -> None:
     wire, ready = AcceptorStream(), anyio.Event()
 
-    def opening(event: Event) -> bytes:
+    def opening(event: ComponentStreamEvent) -> bytes:
         if isinstance(event, StreamOpened):
             return wire.open("id", "secret")
         return wire.accept() if isinstance(event, HandshakeReceived) else b""

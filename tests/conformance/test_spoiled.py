@@ -66,13 +66,6 @@ def _later(xml: str) -> str:
     return later.replace(NORMAL, HEADLINE).replace("state='cancelled'", "state='running'")
 
 
-def _granted(xml: str) -> str:
-    if "<confirmation-unavailable " not in xml:
-        return xml
-    result = "<result xmlns='urn:fluux:agent:0#execute' skill='x'/>"
-    return re.sub(r"<error.*</error>", result, xml).replace("type='error'", "type='result'", 1)
-
-
 def _asks_juliet(xml: str) -> str:
     if "<confirmation-unavailable " not in xml:
         return ""
@@ -85,6 +78,13 @@ def _accepted(xml: str) -> str:
         return xml
     accepted = "<accepted xmlns='urn:fluux:agent:0#execute' task='t-1'/>"
     return re.sub(r"<error.*</error>", accepted, xml).replace("type='error'", "type='result'", 1)
+
+
+def _first_page(xml: str) -> str:
+    if "<feature-not-implemented " not in xml:
+        return xml
+    page = "<tasks xmlns='urn:fluux:agent:0#task'/>"
+    return re.sub(r"<error.*</error>", page, xml).replace("type='error'", "type='result'", 1)
 
 
 HEADLINE = "type='headline'"
@@ -114,6 +114,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
             "<tasks ",
         ),
     ),
+    "pages have no number, it says otherwise": ("COM-028", _first_page),
     "events without the revision": ("EVT-014", swap(r"(<events [^>]*) revision='\d+'", r"\1")),
     "parts from 1": ("ART-001", swap(r" part='(\d)'", r" part='1\1'", HEADLINE)),
     "each part is the last": ("ART-002", swap(r" last='false'", "", HEADLINE)),
@@ -160,12 +161,15 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
     ),
     "tells who wants to hear nothing": ("FAC-012", lambda xml: xml + _still_tells(xml)),
     # Confirm
-    "a peer gets what a person has to allow": ("CNF-001", _granted),
-    "a peer is denied": ("CNF-005", swap("<confirmation-unavailable ", "<denied ")),
+    "a peer gets what a person has to allow": (
+        "CNF-001",
+        swap("state='rejected'", "state='completed'", "<message"),
+    ),
+    "a peer is denied": ("CNF-052", swap("<confirmation-unavailable ", "<denied ")),
     "somebody else is asked": ("CNF-006", lambda xml: xml + _asks_juliet(xml)),
     "a field that nobody knows": (
         "DSC-005",
-        swap("<not-allowed ", "<internal-server-error ", "<confirmation-unavailable "),
+        swap("state='rejected'", "state='failed'", "<message"),
     ),
     "two questions at once": ("CNF-016", swap(r"(<confirm .*?</confirm>)", r"\1\1", "<iq")),
     "asks again, about something else": ("CNF-017", lambda xml: xml + _another_shelf(xml)),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from component.agent.guard import Limits
-from component.agent.live import RESTARTS
+from component.agent.conversation import RESTARTS
 from component.settings import load
 from component.settings.agents import Loop
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
@@ -153,10 +152,6 @@ def test_every_piece_of_configuration_is_read(text: str, tmp_path: Path) -> None
 def test_the_figures_are_those_of_the_code() -> None:
     text = " ".join(GUIDE.read_text().split())
     loop = Loop()
-    words = {3: "Three", 8: "eight", 4: "four"}
-    assert (
-        f"{words[loop.same_call]} calls with the same arguments, the same tool"
-        f" {words[loop.same_tool]} rounds in a row, two tools in turn {words[loop.ping_pong]} times"
-    ) in text
-    assert Limits(max_iterations=loop.max_iterations) == Limits()
-    assert f"dropped ({words[RESTARTS].lower()} times in a turn at most)" in text
+    words, ordinals = {3: "three"}, {3: "third"}
+    assert f"From the {ordinals[loop.same_call]} call with the same arguments" in text
+    assert f"dropped ({words[RESTARTS]} times in a turn at most)" in text

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, Entry, decode, encode
@@ -79,4 +80,5 @@ def test_every_piece_of_configuration_is_read(text: str, tmp_path: Path) -> None
     path = tmp_path / "agent.toml"
     server = '[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n'
     path.write_text(server + text)
-    assert load(path, {}).notice is None
+    secrets = {"MEMORY_KEY": Fernet.generate_key().decode()}
+    assert load(path, secrets).notice is None

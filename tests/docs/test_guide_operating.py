@@ -95,7 +95,7 @@ def test_what_is_put_back_is_what_there_was(
         server.agent_toml() + f'[llm]\nprovider = "vllm"\nmodel = "any"\nbase_url = "{model.url}"\n'
     )
     printed = shell(second, block(GUIDE, "restore"), programs, there=str(there))
-    assert "The record is whole" in printed
+    assert "The audit log is complete and unchanged" in printed
     data, former = second.directory / "data", first.directory / "data"
     assert (data / "home").read_text() == (former / "home").read_text()
     person = data / "memory" / WHO

@@ -2,13 +2,18 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from component.skills import AnySkill, load_module, skills_of
-from component.tasks.spoken import answer_in_words
+from component.handlers.spoken_answers import answer_in_words
+from component.settings import load
+from component.skills import Skill, load_module, skills_of
+from component.skills.capabilities import Capabilities
+from component.skills.manifest import Running, read_manifest
 from tests.component.tasks.world import AGENT, ANN, Ear, Open, living
 from tests.servers.guides import DOCS, block
 from xep.data_forms import Form
@@ -19,7 +24,7 @@ GUIDE = DOCS / "skills.md"
 
 
 @pytest.fixture
-def lunch(tmp_path: Path) -> AnySkill:
+def lunch(tmp_path: Path) -> Skill:
     """The skill of the guide, loaded as the service loads it, with a file of orders beside it."""
     path = tmp_path / "lunch.py"
     path.write_text(block(GUIDE, "lunch.py"))
@@ -43,7 +48,7 @@ def answer(task: Task, values: dict[str, object] | None) -> InputAnswer:
 
 
 async def test_the_worked_skill_survives_and_orders_once(
-    lunch: AnySkill, tmp_path: Path, open_storage: Open
+    lunch: Skill, tmp_path: Path, open_storage: Open
 ) -> None:
     ear = Ear()
     async with living(open_storage, lunch, ear=ear) as world:
@@ -53,7 +58,7 @@ async def test_the_worked_skill_survives_and_orders_once(
         assert asked.input.questions[0].text.startswith("What do you take on Monday")
     async with living(open_storage, lunch, ear=ear) as world:
         given = answer(asked, {"dish": "soup", "portions": 2})
-        await world.room.answer(ANN.bare, AGENT, given)
+        await world.service.answer(ANN.bare, AGENT, given)
         end = await ear.ended(task)
         assert end.result is not None
         assert [(one.name, one.text) for one in end.result.outputs] == [
@@ -67,7 +72,7 @@ async def test_the_worked_skill_survives_and_orders_once(
     ("words", "ordered"), [("soup", "1 soup"), ("Salad", "1 salad"), ("soup 2", "2 soup")]
 )
 async def test_the_worked_skill_takes_words(
-    words: str, ordered: str, lunch: AnySkill, open_storage: Open
+    words: str, ordered: str, lunch: Skill, open_storage: Open
 ) -> None:
     async with living(open_storage, lunch) as world:
         task = await world.task("lunch.order", params={"day": "Monday"})
@@ -75,7 +80,7 @@ async def test_the_worked_skill_takes_words(
         assert asked.input is not None
         given = answer_in_words(asked.input, task, words)
         assert given is not None
-        await world.room.answer(ANN.bare, AGENT, given)
+        await world.service.answer(ANN.bare, AGENT, given)
         end = await world.ear.ended(task)
         assert end.result is not None
         assert end.result.outputs[0].text.startswith(ordered)
@@ -86,12 +91,12 @@ async def test_the_worked_skill_takes_words(
     [(None, "Nothing was ordered."), ({"dish": "nothing"}, "There is nothing to order.")],
 )
 async def test_the_worked_skill_takes_a_no(
-    given: dict[str, object] | None, said: str, lunch: AnySkill, tmp_path: Path, open_storage: Open
+    given: dict[str, object] | None, said: str, lunch: Skill, tmp_path: Path, open_storage: Open
 ) -> None:
     async with living(open_storage, lunch) as world:
         task = await world.task("lunch.order", params={"day": "Monday"})
         asked = await world.ear.in_state(task, "input-required")
-        await world.room.answer(ANN.bare, AGENT, answer(asked, given))
+        await world.service.answer(ANN.bare, AGENT, answer(asked, given))
         end = await world.ear.ended(task)
         assert end.result is not None
         assert end.result.outputs[0].text == said
@@ -99,10 +104,66 @@ async def test_the_worked_skill_takes_a_no(
 
 
 def test_every_other_example_is_python_that_declares_skills(tmp_path: Path) -> None:
-    shown = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    shown = [source for source in found if "xmpp_agent.testing" not in source]
     assert len(shown) >= 2
     for number, source in enumerate(shown):
         ast.parse(source)
         path = tmp_path / f"shown_{number}.py"
         path.write_text(source)
         assert skills_of(load_module(str(path)))
+
+
+async def test_the_survey_starts_waits_sleeps_and_branches(
+    tmp_path: Path, open_storage: Open
+) -> None:
+    path = tmp_path / "survey.py"
+    path.write_text(block(GUIDE, "survey.py"))
+    skills = skills_of(load_module(str(path)))
+    names = [f"source {number}" for number in range(5)]
+    async with living(open_storage, *skills) as world:
+        task = await world.task("survey.write", json={"names": names, "pause_s": 0.01})
+        end = await world.ear.ended(task)
+    assert end.result is not None
+    text = end.result.outputs[-1].text
+    assert text.splitlines() == [f"{name}: nothing new ({len(name) + 13})" for name in names]
+
+
+def test_the_manifest_of_the_guide_is_valid() -> None:
+    manifest = read_manifest(block(GUIDE, "skill.toml"))
+    assert manifest.skill.capabilities.texts == (
+        "network:api.example.com:443:https",
+        "credential:weather-key",
+    )
+
+
+def test_every_key_of_a_manifest_is_in_the_guide() -> None:
+    text = GUIDE.read_text()
+    for table in (Running, Capabilities):
+        for name in table.__struct_fields__:
+            assert name in text, name
+
+
+def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
+    (tmp_path / "lunch.py").write_text(block(GUIDE, "lunch.py"))
+    (tmp_path / "test_lunch.py").write_text(block(GUIDE, "test_lunch.py"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lunch.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    "text", re.findall(r"^```toml\n(\[skills.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+)
+def test_the_configuration_of_the_guide_is_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        f'[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n{text}'
+    )
+    assert load(path, {"WEATHER_KEY": "x"}).notice is None

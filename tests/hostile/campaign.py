@@ -21,6 +21,7 @@ from tests.servers.base import Server
 
 ROUND: Final = 300
 """Stanzas between two looks."""
+_PROGRESS: Final = 100 * ROUND
 _AT_ONCE: Final = 50
 """Stanzas sent at once; as many are lost at most if a server ends the stream over one of them."""
 MOST_FAULTS: Final = 5
@@ -73,6 +74,8 @@ class Campaign:
             number = numbers.stop
             fault = self.play(numbers)
             self.sent += len(numbers)
+            if self.sent % _PROGRESS < len(numbers):
+                print(f"{self.server.name}: {self.sent} stanzas", time.strftime("%X"), flush=True)
             if fault is not None and fault.what == _GONE:
                 fault.stanzas = [self.stanzas.make(number) for number in numbers]
                 self.faults.append(fault)
@@ -147,14 +150,9 @@ class Campaign:
         return stream
 
     def _connect(self, sender: Sender) -> RawStream:
-        server, agent = self.server, self.stanzas.addresses.agent
         if sender == "component":
-            second = self.stanzas.addresses.second
-            return RawComponent(server.address, server.second_port, second, server.secret, agent)
-        account = self.stanzas.addresses.accounts[SENDERS.index(sender)]
-        password = server.accounts[account]
-        where = server.address, server.c2s_port
-        return RawClient(*where, server.host, account, password, agent)
+            return RawComponent(self.server)
+        return RawClient(self.server, self.stanzas.addresses.accounts[SENDERS.index(sender)])
 
     # -- looking -----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import anyio.abc
 import h11
 from anyio.from_thread import start_blocking_portal
 
+from tests.component.models import wire
 from tests.component.models.answers import sse
 
 LOOPBACK = "127.0.0.1"
@@ -60,8 +61,12 @@ def chunk(delta: Any = None, finish: Any = None, **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}]} | more
 
 
-def honest() -> bytes:
-    """An answer as it should be."""
+def honest(path: str = "/chat/completions") -> bytes:
+    """An answer as it should be, in the dialect of a path."""
+    if path.endswith("/messages"):
+        return body(b"".join(map(wire.event, wire.message_events(wire.Spoken([HONEST])))))
+    if path.endswith("/responses"):
+        return body(b"".join(map(wire.event, wire.response_events(wire.Spoken([HONEST])))))
     events = sse(chunk({"content": HONEST})) + sse(chunk(finish="stop"))
     return body(events + DONE)
 
@@ -93,10 +98,9 @@ class Provider:
                     return
 
     async def _answer(self, stream: anyio.abc.SocketStream, asked: dict[str, Any]) -> bool:
-        messages = asked.get("messages") or [{}]
-        attack = self.attacks.get(str(messages[-1].get("content")).removeprefix("attack: "))
+        attack = self.attacks.get(_last_text(asked).removeprefix("attack: "))
         if attack is None:
-            await stream.send(honest())
+            await stream.send(honest(asked["path"]))
             return True
         self.sent = 0
         ended = b""
@@ -110,9 +114,19 @@ class Provider:
         return ended.endswith((END, b"[DONE]\n\n"))
 
 
+def _last_text(asked: dict[str, Any]) -> str:
+    """The last text of a request, in any dialect."""
+    messages = asked.get("messages") or asked.get("input") or [{}]
+    content = messages[-1].get("content")
+    text = str(content[-1].get("text") if isinstance(content, list) else content)
+    # What the model is shown before the words of a message ends with an empty line.
+    return text.rpartition("\n\n")[2]
+
+
 async def _request(stream: anyio.abc.SocketStream) -> dict[str, Any] | None:
     http = h11.Connection(h11.SERVER)
     data = bytearray()
+    path = ""
     while True:
         event = http.next_event()
         if event is h11.NEED_DATA:
@@ -124,8 +138,10 @@ async def _request(stream: anyio.abc.SocketStream) -> dict[str, Any] | None:
             data += event.data
         elif isinstance(event, h11.EndOfMessage):
             asked: dict[str, Any] = json.loads(bytes(data) or b"{}")
-            return asked
-        elif not isinstance(event, h11.Request):
+            return asked | {"path": path}
+        elif isinstance(event, h11.Request):
+            path = event.target.decode()
+        else:
             return None
 
 

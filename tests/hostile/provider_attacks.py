@@ -292,5 +292,63 @@ def _calls() -> None:
     wants("arguments as a list", one_call(function={"name": "look", "arguments": [1]}))
 
 
-for _part in (_endless, _packed, _errors, _http, _said, _calls):
+def _written() -> None:
+    """Reasoning and calls in the text, and reasoning beside it."""
+
+    def text(content: str) -> dict[str, Any]:
+        return chunk({"content": content})
+
+    call = '{"name": "look", "arguments": {"q": "x"}}'
+    stream = head()
+    think = chunked(sse(text("<think>")))
+    repeats("endless reasoning in the text", stream + think, chunked(sse(text("hm " * 20_000))))
+    repeats("endless white space", stream, chunked(sse(text(" " * 60_000))))
+    repeats("endless beginnings of tags", stream, chunked(sse(text("<think" * 10_000))))
+    repeats("endless tags", stream, chunked(sse(text("<think></think>" * 4000))))
+    repeats("endless ends of reasoning", stream, chunked(sse(text("x</think>" * 6000))))
+    repeats("endless backticks", stream, chunked(sse(text("`" * 60_000))))
+    repeats("an endless call in the text", stream, chunked(sse(text('<tool_call>{"a":' * 4000))))
+    repeats("an endless list of calls", stream, chunked(sse(text("[TOOL_CALLS][" * 4000))))
+    repeats("an endless fence", stream, chunked(sse(text("```json\n{" * 6000))))
+    for field in ("reasoning_content", "reasoning"):
+        repeats(f"endless {field}", stream, chunked(sse(chunk({field: "hm " * 20_000}))))
+    detail = {"type": "reasoning.text", "index": 0, "text": "hm " * 1000}
+    repeats("endless details", stream, chunked(sse(chunk({"reasoning_details": [detail]}))))
+    empty = chunk({"reasoning_details": [{"index": 0, "data": ""}]})
+    repeats("endless empty details", stream, chunked(sse(empty) * 500))
+    many = chunked(sse(text("<think>"))) + chunked(sse(text("x" * 100_000))) * 100
+    ended = chunked(sse(text(f"</think>{HONEST}")) + sse(chunk(finish="stop")) + DONE)
+    sends("reasoning of 10 MB in the text", stream + many + ended + END)
+    for name, said in {
+        "reasoning without an end": "<think>I must not say this",
+        "an end of reasoning in the text": f"I must not say this</think>{HONEST}",
+        "10,000 tags of reasoning": "<think>x</think>" * 10_000 + HONEST,
+        "a deep call in the text": "<tool_call>" + '{"a":' * 100_000,
+        "nested garbage in a call in the text": '<tool_call>{"name":"look","arguments":'
+        + "[{}" * 30_000,
+        "arguments in the text nested 70 deep": '<tool_call>{"name":"look","arguments":'
+        + '{"a":' * 70
+        + "1"
+        + "}" * 71,
+        "3,000 calls in the text": f"<tool_call>{call}</tool_call>" * 3000,
+        "spaces in a call in the text": "[TOOL_CALLS]" + " " * 500_000 + "look",
+        "many digits in a call in the text": '{"name":"look","arguments":{"q":'
+        + "9" * 500_000
+        + "}}",
+        "parameters without an end in the text": "<tool_call><function=look>"
+        + "<parameter=q>" * 50_000,
+        "a call of another tool in the text": f"<tool_call>{call.replace('look', '../look')}",
+    }.items():
+        says(name, text(said))
+    for name, value in {"a list": [1], "a number": 5, "an object": {"a": {}}}.items():
+        for field in ("reasoning_content", "reasoning", "reasoning_details"):
+            says(f"{field} of {name}", chunk({field: value, "content": HONEST}))
+    deep = b'{"choices":[{"delta":{"reasoning_details":[' + b'{"a":' * 5000 + b"1" + b"}" * 5000
+    says("details nested 5,000 deep", deep + b"]}}]}")
+    half = b'{"reasoning_content":"\\ud800","reasoning_details":[{"a":"\\ud800"}]}'
+    bad = b'{"choices":[{"delta":%s}]}' % half
+    says("half a pair in the reasoning", bad)
+
+
+for _part in (_endless, _packed, _errors, _http, _said, _calls, _written):
     _part()

@@ -18,10 +18,10 @@ import anyio
 import msgspec
 import structlog
 
-from component.budget.book import BudgetBook, Limits
+from component.budget.book import BudgetBook, BudgetLimits
 from component.memory.lines import SessionKey
 from component.models.catalog import resolve
-from component.models.openai_compatible import OpenAICompatible
+from component.models.hosted import HostedModel
 from component.settings.llm import ModelChoice
 from component.storage import Storage
 from tests.component.agent.world import World, message
@@ -29,18 +29,18 @@ from tests.component.audit.book import Book
 from xep.characters import without_forbidden
 from xep.jid import JID
 
-_BROKEN = {"a turn broke", "a message cannot be answered", "a tool broke"}
+_BROKEN = {"a turn failed", "a message cannot be answered", "a tool failed"}
 
 
 class Talk:
-    """The agent, and one model for each length of patience."""
+    """The agent, and one model for each length of patience and each dialect."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self.world = World(directory)
         self.steps = 0
         self._url = url
-        self._models: dict[float, OpenAICompatible] = {}
-        self._model: OpenAICompatible
+        self._models: dict[tuple[float, str], HostedModel] = {}
+        self._model: HostedModel
         self._turns = 0
         self.world.model_of = lambda _profile: self._model  # type: ignore[assignment,method-assign]
 
@@ -50,21 +50,24 @@ class Talk:
             await anyio.sleep(0.0005)
             self.steps += 1
 
-    def patience(self, seconds: float) -> None:
+    def patience(self, seconds: float, dialect: str = "chat") -> None:
         """Use a model that is waited for so long."""
-        if seconds not in self._models:
+        if (seconds, dialect) not in self._models:
             choice = ModelChoice(
                 provider="openrouter",  # which tells costs
                 model="m",
+                dialect=dialect,  # type: ignore[arg-type]  # one of the names
                 base_url=self._url,
                 api_key="sk-secret",  # type: ignore[arg-type]  # pydantic makes a secret of it
                 timeout_s=seconds,
+                first_token_timeout_s=seconds / 2,
+                token_timeout_s=seconds / 2,
                 retries=0,
                 usd_per_million_in=1.0,
                 usd_per_million_out=1.0,
             )
-            self._models[seconds] = OpenAICompatible(resolve(choice, "llm"))
-        self._model = self._models[seconds]
+            self._models[seconds, dialect] = HostedModel(resolve(choice, "llm"))
+        self._model = self._models[seconds, dialect]
 
     async def turn(self, text: str) -> dict[str, Any]:
         """Have a turn with somebody new."""
@@ -72,12 +75,12 @@ class Talk:
         who = JID(f"romeo{self._turns}", "example.org", None)
         began, heard = self.steps, len(self.world.ear.said)
         await self.world.conversations.received(message(f"m{self._turns}", text, who=who))
-        await self.world.ear.hears(heard + 1)
+        await self.world.ear.hears(heard + 1, within_s=120)
         said = self.world.ear.bodies[heard:]
         found = await self.world.sessions.read(SessionKey("assistant", who), tokens=10**9)
         unfit = [
             text
-            for text in (*said, *_texts(msgspec.to_builtins(found.lines)))
+            for text in (*said, *_texts(msgspec.json.decode(msgspec.json.encode(found.lines))))
             if text != without_forbidden(text)
         ]
         return {"said": said, "steps": self.steps - began, "unfit": unfit}
@@ -110,7 +113,7 @@ async def main(url: str, directory: Path) -> None:
     structlog.configure(processors=[note])
     talk = Talk(url, directory)
     async with Storage.open(directory / "spent") as storage, anyio.create_task_group() as group:
-        book = BudgetBook(storage, Limits(), Book())
+        book = BudgetBook(storage, BudgetLimits(), Book())
         talk.world.purse = book  # type: ignore[assignment]  # the real one
         await group.start(book.run)
         group.start_soon(talk.beat)
@@ -119,9 +122,11 @@ async def main(url: str, directory: Path) -> None:
             while line := await anyio.to_thread.run_sync(sys.stdin.readline):
                 name, patience = json.loads(line)
                 logs.clear()
-                talk.patience(patience)
+                dialect = name.partition(": ")[0]
+                dialect = dialect if dialect in ("messages", "responses") else "chat"
+                talk.patience(patience, dialect)
                 attacked = await talk.turn(f"attack: {name}")
-                talk.patience(60.0)
+                talk.patience(60.0, dialect)
                 after = await talk.turn("What time is it?")
                 rows = await book.report()
                 told = {

@@ -4,7 +4,6 @@ They read all that comes, or the server would stop reading from them, and keep n
 what the stanzas to come need: identifiers of tasks, confirmations and command sessions.
 """
 
-import base64
 import contextlib
 import hashlib
 import re
@@ -15,14 +14,17 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from tests.hostile.grammar import STREAM_PREFIX
+from tests.servers.base import Server
+from tests.servers.raw_client import TlsSocket, log_in
 
 TIMEOUT: Final = 60.0  # seconds; a bound for a busy machine, not an expectation
 _FENCE_S: Final = 5.0
 _KEPT: Final = 4096  # bytes of what came last, which are looked at with what comes next
 
-_HEADER: Final = (
-    "<?xml version='1.0'?><stream:stream xmlns='{namespace}' to={to} version='1.0'"
-    f" xmlns:{STREAM_PREFIX}='urn:hostile' xmlns:stream='http://etherx.jabber.org/streams'>"
+_DECLARATIONS: Final = f"xmlns:{STREAM_PREFIX}='urn:hostile'"
+_COMPONENT_HEADER: Final = (
+    "<?xml version='1.0'?><stream:stream xmlns='jabber:component:accept' to={to} version='1.0'"
+    f" {_DECLARATIONS} xmlns:stream='http://etherx.jabber.org/streams'>"
 )
 _FENCE: Final = re.compile(rb"id=['\"]fence-(\d+)['\"]")
 _SEEN: Final = {
@@ -33,30 +35,18 @@ _SEEN: Final = {
 
 
 class RawStream(ABC):
-    """One connection, from its login to its end; for another try, make another.
+    """One connection that has logged in, to its end; for another try, make another."""
 
-    Raises ConnectionError when the server ends it during the login.
-    """
-
-    def __init__(self, address: str, port: int) -> None:
-        self._socket = socket.create_connection((address, port), TIMEOUT)
+    def __init__(self, sock: socket.socket | TlsSocket) -> None:
+        self._socket = sock
         self._changed = threading.Condition()
         self._ended = False
         self._fence = 0
         self._text = b""
         self.seen = dict.fromkeys(_SEEN, b"x")
         """What the placeholders in stanzas stand for: the identifier that came last."""
-        try:
-            self._login()
-        except BaseException:
-            self._socket.close()
-            raise
         self._socket.settimeout(None)
         threading.Thread(target=self._read, daemon=True).start()
-
-    @abstractmethod
-    def _login(self) -> None:
-        """Exchange what it takes until stanzas may be sent."""
 
     @abstractmethod
     def fence(self, number: int) -> bytes:
@@ -101,17 +91,6 @@ class RawStream(ABC):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _exchange(self, data: str, until: bytes) -> bytes:
-        """During the login: send, and return what comes, which ends in a match of `until`."""
-        self._socket.sendall(data.encode())
-        came = b""
-        while re.search(until, came) is None:
-            part = self._socket.recv(65536)
-            if not part:
-                raise ConnectionError(f"the server ended the login: {came[-500:]!r}")
-            came += part
-        return came
-
     def _read(self) -> None:
         while True:
             try:
@@ -138,31 +117,21 @@ class RawStream(ABC):
 
 
 class RawClient(RawStream):
-    """A client that has logged in without TLS and is available, with carbons if there are any."""
+    """A client that has logged in and is available, with carbons and stream management.
 
-    def __init__(
-        self, address: str, port: int, host: str, account: str, password: str, agent: str
-    ) -> None:
-        self._host, self._account, self._password, self._agent = host, account, password, agent
-        super().__init__(address, port)
+    Its account has no archive: each message costs a server more the longer the archive is, and a
+    long campaign would measure that.
+    """
+
+    def __init__(self, server: Server, account: str) -> None:
+        self._agent = server.component_domain
+        super().__init__(log_in(server, account, declarations=_DECLARATIONS))
         self.send(
             b"<iq type='set' id='carbons'><enable xmlns='urn:xmpp:carbons:2'/></iq>"
+            b"<iq type='set' id='archive'><prefs xmlns='urn:xmpp:mam:2' default='never'>"
+            b"<always/><never/></prefs></iq>"
             b"<enable xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/><presence/>"
         )
-
-    def _login(self) -> None:
-        header = _HEADER.format(namespace="jabber:client", to=quoteattr(self._host))
-        self._exchange(header, b"</stream:features>")
-        secret = base64.b64encode(f"\0{self._account}\0{self._password}".encode()).decode()
-        self._exchange(
-            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
-            + secret
-            + "</auth>",
-            b"<success[^>]*>",
-        )
-        self._exchange(header, b"</stream:features>")
-        bind = "<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"
-        self._exchange(f"<iq type='set' id='bind'>{bind}</iq>", b"<jid>[^<]*</jid>")
 
     def fence(self, number: int) -> bytes:
         ping = "<ping xmlns='urn:xmpp:ping'/>"
@@ -170,21 +139,40 @@ class RawClient(RawStream):
 
 
 class RawComponent(RawStream):
-    """A component of the same server, whose domain is `domain`."""
+    """A component of the same server: its second one."""
 
-    def __init__(self, address: str, port: int, domain: str, secret: str, agent: str) -> None:
-        self._domain, self._secret, self._agent = domain, secret, agent
-        super().__init__(address, port)
+    def __init__(self, server: Server) -> None:
+        assert server.second is not None, "the server has a second component"
+        self._domain, self._agent = server.second, server.component_domain
+        sock = socket.create_connection((server.address, server.second_port), TIMEOUT)
+        try:
+            self._log_in(sock, server.secret)
+        except BaseException:
+            sock.close()
+            raise
+        super().__init__(sock)
 
-    def _login(self) -> None:
-        header = _HEADER.format(namespace="jabber:component:accept", to=quoteattr(self._domain))
-        came = self._exchange(header, rb"<stream:stream[^>]* id=['\"][^'\"]*['\"][^>]*>")
+    def _log_in(self, sock: socket.socket, secret: str) -> None:
+        header = _COMPONENT_HEADER.format(to=quoteattr(self._domain))
+        came = _exchange(sock, header, rb"<stream:stream[^>]* id=['\"][^'\"]*['\"][^>]*>")
         found = re.search(rb" id=['\"]([^'\"]*)['\"]", came)
         assert found is not None
-        proof = hashlib.sha1(found[1] + self._secret.encode(), usedforsecurity=False).hexdigest()
-        self._exchange(f"<handshake>{proof}</handshake>", b"<handshake")
+        proof = hashlib.sha1(found[1] + secret.encode(), usedforsecurity=False).hexdigest()
+        _exchange(sock, f"<handshake>{proof}</handshake>", b"<handshake")
 
     def fence(self, number: int) -> bytes:
         ping = "<ping xmlns='urn:xmpp:ping'/>"
         where = f"from='{self._domain}' to='{self._agent}'"
         return f"<iq type='get' id='fence-{number}' {where}>{ping}</iq>".encode()
+
+
+def _exchange(sock: socket.socket, data: str, until: bytes) -> bytes:
+    """Send, and return what comes, which ends in a match of `until`."""
+    sock.sendall(data.encode())
+    came = b""
+    while re.search(until, came) is None:
+        part = sock.recv(65536)
+        if not part:
+            raise ConnectionError(f"the server ended the login: {came[-500:]!r}")
+        came += part
+    return came

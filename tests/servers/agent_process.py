@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
@@ -23,6 +24,12 @@ TIMEOUT = 30.0  # seconds; a bound for a busy machine, not an expectation
 Line = dict[str, Any]
 
 # How long is waited for a server that is away; the tests have no time for the defaults.
+# Tests run at night, too, and one person gets the results of many of them.
+UNDISTURBED = {
+    "agent__notice": "",
+    "notifications__quiet": "",
+    "notifications__per_window": 1000,
+}
 QUICK = {"server__reconnect_min_s": 0.05, "server__reconnect_max_s": 0.3}
 
 
@@ -72,7 +79,8 @@ class AgentProcess:
         self.directory = directory
         self.domain = str(settings.get("server__component_domain", server.component_domain))
         self.secret = server.secret if secret is None else secret
-        self._settings = {**QUICK, "log__level": "debug", **settings}
+        # Most tests are about the answers, not about the notice before the first one.
+        self._settings = {**QUICK, "log__level": "debug", **UNDISTURBED, **settings}
         self._process: subprocess.Popen[str] | None = None
         self._watchdog: Watchdog | None = None
         self._readers: list[threading.Thread] = []
@@ -83,6 +91,10 @@ class AgentProcess:
         self._ended = True
 
     # From start to end.
+
+    def set(self, **settings: object) -> None:
+        """Override settings, from the next start on."""
+        self._settings |= settings
 
     def start(self) -> Self:
         """Start the process; it is not connected yet."""
@@ -125,6 +137,16 @@ class AgentProcess:
         """Send a signal to the process alone."""
         assert self._process is not None, "it is not running"
         self._process.send_signal(number)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the process do nothing in this context."""
+        self.send(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            yield
+        finally:
+            self.send(signal.SIGCONT)
 
     def wait(self) -> int:
         """Wait until the process has ended by itself; return its exit code."""

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, ClassVar, Self
@@ -22,15 +22,14 @@ from typing import IO, ClassVar, Self
 import trustme
 
 from tests.servers import guides
+from tests.servers.errors import ServerError
 from tests.servers.watchdog import Watchdog
+
+__all__ = ["PortLease", "Server", "ServerError"]
 
 START_LIMIT = 60.0  # seconds; a bound for a busy machine, not an expectation
 STOP_LIMIT = 15.0
 LOG_TAIL = 8000  # characters of log shown with a failure
-
-
-class ServerError(Exception):
-    """A server is missing, did not start or did not stop; the sentence carries the log's end."""
 
 
 class PortLease:
@@ -63,10 +62,14 @@ class PortLease:
 class Server(ABC):
     """One real XMPP server in a directory of its own, with one host, two accounts, one component.
 
+    It runs the configuration of its Debian package, with the message archive switched on.
+
     `directory` is the caller's, to be thrown away with everything in it. `guide` is the admin's
-    guide whose component block is run. With `s2s_port` the server also federates, by dialback.
+    guide whose component block is run. With `s2s_port` the server also federates, by dialback;
+    without, it does not federate at all, so that no test asks a resolver.
     `second` is the domain of a component beside the agent's, which has the same secret.
-    With `archive` the server keeps what is said and knows idle clients, as most installations do.
+    `additions` are blocks of guides that an admin adds later: a guide, and the name of the block.
+    `unlimited` is the reason why clients may send faster than Debian's configuration lets them.
     Works as a context manager: starts on entering, is killed on leaving.
     """
 
@@ -84,7 +87,8 @@ class Server(ABC):
         guide: Path | None = None,
         s2s_port: int | None = None,
         second: str | None = None,
-        archive: bool = False,
+        additions: Sequence[tuple[str, str]] = (),
+        unlimited: str = "",
     ) -> None:
         self.directory = directory
         self.host = host
@@ -98,7 +102,8 @@ class Server(ABC):
         self.certificate = directory / "certificate.pem"
         self.key = directory / "key.pem"
         self.second = second
-        self.archive = archive
+        self.additions = additions
+        self.unlimited = unlimited
         self._leases = (PortLease(address), PortLease(address), PortLease(address))
         self.c2s_port, self.component_port, own = (lease.port for lease in self._leases)
         self.second_port = own if self.second_has_own_port else self.component_port

@@ -1,5 +1,6 @@
 """A service whose agents talk, with a scripted model behind it, and what people say to them."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from tests.component.models.endpoint import Endpoint, in_thread
+from tests.component.models.endpoint import Endpoint, Request, in_thread
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
@@ -79,10 +80,12 @@ class Chat:
 
 
 @contextmanager
-def chatting(server: Server, directory: Path, **settings: object) -> Iterator[Chat]:
-    """A service whose agents talk, for the time of the context."""
+def chatting(
+    server: Server, directory: Path, *, skills: str = SKILLS, **settings: object
+) -> Iterator[Chat]:
+    """A service whose agents talk and have these skills, for the time of the context."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "own.py").write_text(SKILLS)
+    (directory / "own.py").write_text(skills)
     (directory / "effects").touch()
     with ExitStack() as stack:
         model = stack.enter_context(in_thread())
@@ -134,3 +137,11 @@ def asks(client: SlixClient, to: str, text: str, *words: str, **more: Any) -> st
     """Say something, and return the answer, which has all of these words."""
     say(client, to, text, **more)
     return body(heard(client, *words))
+
+
+def words(request: Request) -> list[str]:
+    """What people said, without what the model is shown before it."""
+    said = [str(one["content"]) for one in request.messages if one["role"] == "user"]
+    # Two messages in a row are joined; each begins with the time.
+    each = [part for text in said for part in re.split(r"\[It is [^\]]*\]", text) if part.strip()]
+    return [text.strip().rpartition("\n\n")[2] for text in each]

@@ -21,10 +21,10 @@ import itertools
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
@@ -35,7 +35,8 @@ from tests import schemas
 from tests.servers.slix_echo import answer_execute
 
 Element = ET.Element
-TIMEOUT = 20.0  # seconds; a bound for a busy machine, not an expectation
+T = TypeVar("T")
+TIMEOUT = 45.0  # seconds; a bound for a busy machine, not an expectation
 
 
 class PeerRefused(ConnectionError):  # noqa: N818 - reads as what happened
@@ -240,6 +241,14 @@ class _Peer(ABC):
     ) -> Element:
         """Do what `next_presence` does, awaitable."""
         return await self._in_thread(lambda: self.next_presence(timeout))
+
+    def run(self, work: Callable[[Any], Coroutine[Any, Any, T]], timeout: float = TIMEOUT) -> T:
+        """Call `work` with slixmpp's own object, in its loop, and return what it gives.
+
+        For what slixmpp's plug-ins do. Raises what they raise, such as IqError.
+        """
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work(self.xmpp), self._loop).result(timeout)
 
     # Inside the thread.
 

@@ -5,12 +5,15 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from component.connection.connection import ComponentConnection
+from component.connection.connection import Connection
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
+from component.handlers.agent_errors import AgentErrors
+from component.router.addresses import ComponentAddresses
 from component.router.router import Router, RouterOptions
 from tests.component.handlers.command_bench import CommandBench
 from tests.servers.base import Server
+from xep.jid import JID
 
 PATIENCE_S = 30.0
 
@@ -34,7 +37,9 @@ async def serving(server: Server, bench: CommandBench) -> AsyncIterator[None]:
         connection.flush()
 
     router = Router(
-        RouterOptions(domain=server.component_domain, agents=frozenset(("assistant",))),
+        RouterOptions(),
+        ComponentAddresses(JID.parse(server.component_domain), frozenset(("assistant",))),
+        AgentErrors(),
         bench.routes,
         bench.policy.admits,
         outbox,
@@ -44,10 +49,10 @@ async def serving(server: Server, bench: CommandBench) -> AsyncIterator[None]:
     options = ConnectionOptions(
         host=server.address,
         port=server.component_port,
-        domain=server.component_domain,
+        address=server.component_domain,
         secret=server.secret,
     )
-    connection = ComponentConnection(options, outbox, receiver)
+    connection = Connection(options, outbox, receiver)
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         tasks.start_soon(connection.run)

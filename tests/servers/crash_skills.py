@@ -6,7 +6,6 @@ Each line is whole or not there, and stands when the process is gone: `label ste
 
 import functools
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -113,12 +112,6 @@ async def once(context: Context, label: str) -> str:
 async def waits(context: Context, label: str) -> str:
     """Wait for the gate, again and again if need be."""
     return await gated(label, "gate", context.key)
-
-
-@skill(name="crash.loaded", read_only=True, inline=True)
-def loaded(module: str) -> bool:
-    """Say whether this process has imported a module."""
-    return module in sys.modules
 
 
 def lines(*directories: Path) -> list[tuple[str, str, str, str]]:

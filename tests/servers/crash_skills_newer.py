@@ -28,3 +28,11 @@ async def gate(context: Context, label: str, may_repeat: bool) -> str:
     await context.step("gate", step(label, "gate"), str, repeatable=may_repeat)
     await context.step("after", step(label, "after"), str)
     return f"release 2: {before}, {inserted}"
+
+
+@skill(name="crash.newer", destructive=False, durable=True)
+async def newer(context: Context, label: str, count: int, pause_ms: int) -> int:
+    """Do steps in a skill that the last release did not have."""
+    for number in range(count):
+        await context.step(f"s{number}", step(label, f"s{number}"), str)
+    return count

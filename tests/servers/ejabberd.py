@@ -1,62 +1,16 @@
-"""A real ejabberd for tests, configured by docs/ejabberd.md.
+"""A real ejabberd for tests: Debian's configuration, with the component of docs/ejabberd.md.
 
 It runs without its init script and as an Erlang node without a name: so there is no port mapper
 (epmd) to leave behind, no cookie to share, and nothing that two runs could collide over.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.servers import shipped
 from tests.servers.base import Server, ServerError
-
-# Everything but the component, which comes from the guide and goes under `listen:`.
-MAIN = """\
-hosts:
-  - {host}
-loglevel: info
-certfiles:
-  - {pem}
-ca_file: {ca_file}
-auth_password_format: scram
-{federation}
-listen:
-  -
-    port: {c2s_port}
-    ip: {address}
-    module: ejabberd_c2s
-    starttls: true
-{listen_federation}{component}
-modules:
-  mod_adhoc: {{}}
-  mod_blocking: {{}}
-  mod_caps: {{}}
-  mod_carboncopy: {{}}
-  mod_disco: {{}}
-  mod_offline: {{}}
-  mod_ping: {{}}
-  mod_privacy: {{}}
-  mod_private: {{}}
-  mod_pubsub:
-    plugins: [flat, pep]
-  mod_roster: {{}}
-  mod_stream_mgmt: {{}}
-  mod_vcard: {{}}
-  mod_version: {{}}
-{archive_modules}{federation_modules}"""
-ARCHIVE = """\
-  mod_client_state: {}
-  mod_mam:
-    default: always
-"""
-ALONE = "s2s_access: none\n"
-FEDERATED = "s2s_use_starttls: optional\n"
-LISTEN_FEDERATED = """\
-  -
-    port: {s2s_port}
-    ip: {address}
-    module: ejabberd_s2s_in
-"""
 
 
 def _quote(value: object) -> str:
@@ -80,25 +34,46 @@ class Ejabberd(Server):
     def _configure(self, component_block: str) -> None:
         pem = self.directory / "ejabberd.pem"
         pem.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
-        federates = self.s2s_port is not None
         if self.second is not None:
             beside = component_block.replace(str(self.component_port), str(self.second_port))
             component_block += beside.replace(self.component_domain, self.second)
-        listen = LISTEN_FEDERATED.format(s2s_port=self.s2s_port, address=_quote(self.address))
-        main = MAIN.format(
-            host=_quote(self.host),
-            pem=_quote(pem),
-            ca_file=_quote(self.ca_file),
-            c2s_port=self.c2s_port,
-            address=_quote(self.address),
-            component=component_block,
-            federation=FEDERATED if federates else ALONE,
-            listen_federation=listen if federates else "",
-            archive_modules=ARCHIVE if self.archive else "",
-            federation_modules="  mod_s2s_dialback: {}\n" if federates else "",
-        )
-        (self.directory / "ejabberd.yml").write_text(main)
+        (self.directory / "ejabberd.yml").write_text(self._main(pem, component_block))
         self._ready.unlink(missing_ok=True)
+
+    def _main(self, pem: Path, component_block: str) -> str:
+        """Debian's configuration, with the archive on and with what the tests need.
+
+        Of its listeners there are those for clients and, if this server federates, for servers: the
+        ports of the others could belong to somebody else on this machine.
+        """
+        text = shipped.read(shipped.EJABBERD, self.package)
+        listen = shipped.between(text, "listen:\n", "\n\n\n")
+        ports = {5222: self.c2s_port, 5269: self.s2s_port}
+        listeners = "listen:\n"
+        for default, port in ports.items():
+            if port is not None:
+                (entry,) = re.findall(rf"  -\n    port: {default}\n(?:    .*\n?)+", listen)
+                place = f"ip: {_quote(self.address)}"
+                changes = (f"port: {default}", f"port: {port}"), ('ip: "::"', place)
+                listeners += shipped.change(entry, *changes).rstrip("\n") + "\n"
+        archive = shipped.between(text, "  ## mod_mam:\n", "  mod_mqtt:")
+        switched_on = re.sub("^  ## ", "  ", archive, flags=re.MULTILINE)
+        certificate = f"- {_quote(pem)}\nca_file: {_quote(self.ca_file)}"
+        text = shipped.change(
+            text,
+            ("hosts:\n  - localhost\n", f"hosts:\n  - {_quote(self.host)}\n"),
+            ('- "/etc/ejabberd/ejabberd.pem"', certificate),
+            (listen, listeners + component_block),
+            (archive, switched_on),
+        )
+        if self.s2s_port is None:
+            text = shipped.change(text, ("s2s_use_starttls: required", "s2s_access: none"))
+        else:
+            text = shipped.change(text, ("use_starttls: required", "use_starttls: optional"))
+        if self.unlimited:
+            on = "    normal: all\n"
+            text = shipped.change(text, (on, f"    # unlimited: {self.unlimited}\n    none: all\n"))
+        return text
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         # The accounts are made from inside, after the start: no control script to wait for.

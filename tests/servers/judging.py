@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from component.settings.policy import Agent
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.prosody import Prosody
@@ -32,6 +33,7 @@ def served(server: Server, directory: Path) -> Iterator[AgentProcess]:
         conformance__enabled=True,
         agent__allowed_domains=[server.host, TESTER],
         agent__allowed_jids=admitted,
+        agent__notice=Agent().notice,  # as its users have it
         limits__inline_s=1,
     )
     with agent:

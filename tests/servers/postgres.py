@@ -131,11 +131,13 @@ class Postgres:
         (data / "pg_hba.conf").write_text(
             "local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         )
+        # Without `fsync`, commits survive the end of the server, and not that of the machine.
         with (data / "postgresql.conf").open("a") as conf:
             conf.write(
                 f"listen_addresses = '127.0.0.1'\nport = {self.port}\n"
                 f"unix_socket_directories = '{self.directory}'\n"
                 "max_connections = 40\nshared_buffers = 16MB\nautovacuum = off\n"
+                "fsync = off\nfull_page_writes = off\n"
             )
         self._launch(data)
         secret = PASSWORD.replace("'", "''")

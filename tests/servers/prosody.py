@@ -1,44 +1,35 @@
-"""A real Prosody for tests, configured by docs/prosody.md."""
+"""A real Prosody for tests: Debian's configuration, with the component of docs/prosody.md."""
 
 import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.servers import guides, shipped
 from tests.servers.base import Server
 
-# Everything but the component, which comes from the guide: it is written to a file of its own
-# and included at the end, exactly as Debian's main configuration does it.
-MAIN = """\
+# What the tests set beside Debian's own settings. The component comes from the guide: it is written
+# to a file of its own, which the packaged configuration includes.
+OWN = """\
 run_as_root = true
-pidfile = {pidfile}
 data_path = {data}
-certificates = {directory}
 ssl = {{ key = {key}; certificate = {certificate} }}
-log = {{ info = {log} }}
 interfaces = {{ {address} }}
 c2s_ports = {{ {c2s_port} }}
 c2s_direct_tls_ports = {{ }}
-c2s_require_encryption = false
-allow_unencrypted_plain_auth = true
-authentication = "internal_hashed"
-modules_enabled = {{
-  "adhoc"; "blocklist"; "carbons"; "disco"; "offline"; "pep"; "ping"; "posix"; "private"; "roster";
-  "saslauth"; "smacks"; "tls"; "vcard4"; "version"; {archive_modules}{federation_modules}
-}}
+s2s_direct_tls_ports = {{ }}
+http_ports = {{ }}
+https_ports = {{ }}
 {federation}
-
-VirtualHost {host}
-
-Include "conf.d/*.cfg.lua"
-"""
-ALONE = 'modules_disabled = { "s2s" }'
+VirtualHost {host}"""
 # Server names are those of /etc/hosts: tests ask no resolver.
 FEDERATED = """\
 s2s_ports = {{ {s2s_port} }}
-s2s_secure_auth = false
 s2s_require_encryption = false
 unbound = {{ hoststxt = "/etc/hosts"; resolvconf = false }}
+"""
+LOG = """\
+	{ levels = { "error" }; to = "syslog";  };
 """
 
 
@@ -56,22 +47,7 @@ class Prosody(Server):
     second_has_own_port = False
 
     def _configure(self, component_block: str) -> None:
-        federates = self.s2s_port is not None
-        main = MAIN.format(
-            pidfile=_quote(self.directory / "prosody.pid"),
-            data=_quote(self.directory / "data"),
-            directory=_quote(self.directory),
-            key=_quote(self.key),
-            certificate=_quote(self.certificate),
-            log=_quote(self._log),
-            address=_quote(self.address),
-            c2s_port=self.c2s_port,
-            host=_quote(self.host),
-            federation=FEDERATED.format(s2s_port=self.s2s_port) if federates else ALONE,
-            archive_modules='"csi"; "csi_simple"; "mam"; ' if self.archive else "",
-            federation_modules='"s2s"; "dialback";' if federates else "",
-        )
-        (self.directory / "prosody.cfg.lua").write_text(main)
+        (self.directory / "prosody.cfg.lua").write_text(self._main())
         extra = self.directory / "conf.d"
         extra.mkdir(exist_ok=True)
         (extra / "agent.cfg.lua").write_text(component_block)
@@ -79,6 +55,9 @@ class Prosody(Server):
             block = component_block[component_block.index("Component ") :]
             named = block.replace(self.component_domain, self.second)
             (extra / "second.cfg.lua").write_text(named)
+        for guide, name in self.additions:
+            added = guides.fill(guides.block(guides.DOCS / guide, name), {guides.HOST: self.host})
+            (extra / f"{name}.cfg.lua").write_text(added)
         # Written where Prosody keeps accounts; it hashes the password at the first login.
         accounts = self.directory / "data" / self._file_name(self.host) / "accounts"
         if not accounts.exists():
@@ -87,6 +66,38 @@ class Prosody(Server):
                 (accounts / f"{self._file_name(account)}.dat").write_text(
                     f'return {{ ["password"] = {_quote(password)} }};\n'
                 )
+
+    def _main(self) -> str:
+        """Debian's main configuration file, with the archive on and with what the tests need."""
+        federates = self.s2s_port is not None
+        own = OWN.format(
+            data=_quote(self.directory / "data"),
+            key=_quote(self.key),
+            certificate=_quote(self.certificate),
+            address=_quote(self.address),
+            c2s_port=self.c2s_port,
+            host=_quote(self.host),
+            federation=FEDERATED.format(s2s_port=self.s2s_port) if federates else "",
+        )
+        text = shipped.change(
+            shipped.read(shipped.PROSODY, self.package),
+            ('--"mam";', '"mam";'),
+            ('"/run/prosody/prosody.pid"', _quote(self.directory / "prosody.pid")),
+            ('"/var/log/prosody/prosody.log"', _quote(self._log)),
+            ('"/var/log/prosody/prosody.err"', _quote(self.directory / "prosody.err")),
+            (LOG, ""),
+            ('certificates = "certs"', f"certificates = {_quote(self.directory)}"),
+            ('VirtualHost "localhost"\n', own + "\n"),
+        )
+        if federates:
+            text = shipped.change(text, ("s2s_secure_auth = true", "s2s_secure_auth = false"))
+        else:
+            off = "modules_disabled = {\n"
+            text = shipped.change(text, (off, f'{off}\t"s2s"; "dialback";\n'))
+        if self.unlimited:
+            on = '"limits"; -- Enable'
+            text = shipped.change(text, (on, f"-- off: {self.unlimited}\n\t\t--{on}"))
+        return text
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         return ["prosody", "--config", str(self.directory / "prosody.cfg.lua"), "-F"], {}

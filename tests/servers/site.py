@@ -18,7 +18,8 @@ AGENT = "agent.example.com"
 ASSISTANT = f"assistant@{AGENT}"
 SNOWMAN = "\u2603"  # a localpart of the servers' older rules, and none of RFC 7622
 INLINE_S = 2
-STANZA_BYTES = 100_000
+STANZA_BYTES = 48_000
+"""What is larger takes long through a server that limits rates."""
 
 OWN_SKILLS = '''
 from component.skills import Context, skill

@@ -21,8 +21,8 @@ PING = "<ping xmlns='urn:xmpp:ping'/>"
 
 def login(server: Server, account: str = "juliet", **options: Any) -> SlixClient:
     """A client of one of the server's accounts, not yet connected."""
-    password = server.accounts[account]
-    return SlixClient(server.jid(account), password, server.address, server.c2s_port, **options)
+    options = {"password": server.accounts[account], "ca_file": server.ca_file} | options
+    return SlixClient(server.jid(account), host=server.address, port=server.c2s_port, **options)
 
 
 def execute(skill: str, *, attributes: str = "", json: str | None = None, **params: object) -> str:
@@ -90,7 +90,12 @@ def but_the_id(stanza: Element) -> str:
     """The whole stanza as text, without its id: what may not differ must be equal as this."""
     copy = ET.fromstring(ET.tostring(stanza, "unicode"))
     del copy.attrib["id"]
-    return ET.tostring(copy, "unicode")
+    return canonical(copy)
+
+
+def canonical(element: Element) -> str:
+    """An element as Canonical XML, in which the order of attributes makes no difference."""
+    return ET.canonicalize(ET.tostring(element, "unicode"))
 
 
 def from_(address: str, type_: str | None = None) -> Any:

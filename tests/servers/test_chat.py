@@ -7,7 +7,18 @@ import pytest
 
 from tests.component.models.endpoint import Answer, Calls, Refuse, Request, Stall, Text
 from tests.servers.base import Server
-from tests.servers.chatting import CONFIRM, STATES, Chat, asks, body, chatting, heard, reply, say
+from tests.servers.chatting import (
+    CONFIRM,
+    STATES,
+    Chat,
+    asks,
+    body,
+    chatting,
+    heard,
+    reply,
+    say,
+    words,
+)
 from tests.servers.clients import SlixClient
 from tests.servers.fixtures import ServerFactory
 from tests.servers.talk import login
@@ -69,7 +80,8 @@ def test_an_answer_from_the_model(chat: Chat, juliet: SlixClient) -> None:
     assert message.get("from") == chat.assistant
     assert message.find(f"{STATES}active") is not None
     (request,) = chat.model.requests
-    assert request.messages[-1] == {"role": "user", "content": "Good evening!"}
+    assert request.messages[-1]["role"] == "user"
+    assert words(request) == ["Good evening!"]
 
 
 def test_the_domain_itself_is_answered_by_the_default_agent(chat: Chat, juliet: SlixClient) -> None:
@@ -81,8 +93,10 @@ def test_the_conversation_goes_on(chat: Chat, juliet: SlixClient) -> None:
     chat.model.answers(Text("Nice to meet you."), Text("Your name is Juliet."))
     asks(juliet, chat.assistant, "My name is Juliet.", "Nice")
     asks(juliet, chat.assistant, "What is my name?", "Juliet")
-    said = [m["content"] for m in chat.model.requests[1].messages if m["role"] != "system"]
-    assert said == ["My name is Juliet.", "Nice to meet you.", "What is my name?"]
+    first, second = chat.model.requests
+    assert words(second) == ["My name is Juliet.", "What is my name?"]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[len(first.messages)]["content"] == "Nice to meet you."
 
 
 def test_nobody_is_shown_what_somebody_else_said(
@@ -120,11 +134,72 @@ def test_a_yes_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
     say(juliet, chat.assistant, "Wipe sda!")
     question = heard(juliet, "sda")
     assert question.find(CONFIRM) is not None
-    assert chat.effects() == []
+    assert "wiped sda" not in chat.effects()
     reply(juliet, chat.assistant, question, "yes")
     assert body(heard(juliet, "done")) == "It is done."
-    assert chat.effects() == ["wiped sda"]
+    assert "wiped sda" in chat.effects()
     assert "sda is wiped." in chat.model.requests[1].messages[-1]["content"]
+
+
+def test_people_say_yes_as_they_do(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Calls(("wipe", {"disk": "sde"})), Text("Wiped."))
+    say(juliet, chat.assistant, "Wipe sde!")
+    question = heard(juliet, "sde")
+    reply(juliet, chat.assistant, question, "Sure, go ahead!")
+    heard(juliet, "Wiped.")
+    assert "wiped sde" in chat.effects()
+
+
+def test_a_reaction_answers_a_question(chat: Chat, juliet: SlixClient) -> None:
+    chat.model.answers(Calls(("wipe", {"disk": "sdf"})), Text("Wiped it."))
+    say(juliet, chat.assistant, "Wipe sdf!")
+    question = heard(juliet, "sdf").attrib["id"]
+    juliet.send_raw(
+        f"<message type='chat' to='{chat.assistant}' id='r1'>"
+        f"<reactions xmlns='urn:xmpp:reactions:0' id='{question}'>"
+        "<reaction>\U0001f44d</reaction></reactions><store xmlns='urn:xmpp:hints'/></message>"
+    )
+    heard(juliet, "Wiped it.")
+    assert "wiped sdf" in chat.effects()
+
+
+def test_what_cannot_be_read_is_told_so(chat: Chat, juliet: SlixClient) -> None:
+    text = asks(
+        *(juliet, chat.assistant, "This message is encrypted.", "can't read"),
+        inside="<encrypted xmlns='eu.siacs.conversations.axolotl'><payload/></encrypted>"
+        "<encryption xmlns='urn:xmpp:eme:0' name='OMEMO'"
+        " namespace='eu.siacs.conversations.axolotl'/><store xmlns='urn:xmpp:hints'/>",
+    )
+    assert "OMEMO" in text
+    assert chat.model.requests == []
+
+
+def test_a_message_is_acknowledged_and_its_correction_too_late(
+    chat: Chat, juliet: SlixClient
+) -> None:
+    chat.model.answers(Text("It rains in Pari."))
+    juliet.send_raw(
+        f"<message type='chat' to='{chat.assistant}' id='w1'><body>The weather in Pari?</body>"
+        "<origin-id xmlns='urn:xmpp:sid:0' id='w1'/><request xmlns='urn:xmpp:receipts'/>"
+        "<markable xmlns='urn:xmpp:chat-markers:0'/></message>"
+    )
+    receipt = juliet.messages.take(lambda m: m.find("{urn:xmpp:receipts}received") is not None)
+    assert receipt.find("{urn:xmpp:receipts}received").get("id") == "w1"  # type: ignore[union-attr]
+    displayed = receipt.find("{urn:xmpp:chat-markers:0}displayed")
+    assert displayed is not None
+    assert displayed.get("id") == "w1"
+    heard(juliet, "It rains in Pari.")
+    replace = "<replace xmlns='urn:xmpp:message-correct:0' id='w1'/>"
+    asks(juliet, chat.assistant, "The weather in Paris?", "came too late", inside=replace)
+    assert len(chat.model.requests) == 1
+
+
+def test_a_message_that_is_too_large_comes_back(chat: Chat, juliet: SlixClient) -> None:
+    # Too many elements: as many bytes as are too many would take a real server long.
+    many = "<x/>" * 11_000
+    juliet.send_raw(f"<message type='chat' to='{chat.assistant}' id='big'>{many}</message>")
+    bounced = juliet.messages.take(lambda message: message.get("type") == "error")
+    assert bounced.get("id") == "big"
 
 
 def test_a_no_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
@@ -174,12 +249,12 @@ def test_each_slash_command_is_answered_without_the_model(chat: Chat, juliet: Sl
 def test_new_and_forget(chat: Chat, juliet: SlixClient) -> None:
     chat.model.answers(Text("Ah."), Text("Oh."), Text("Eh."))
     asks(juliet, chat.assistant, "I am a Capulet.", "Ah")
-    asks(juliet, chat.assistant, "/new", "anew")
+    asks(juliet, chat.assistant, "/new", "new conversation")
     asks(juliet, chat.assistant, "Who am I?", "Oh")
     assert "Capulet" not in shown(chat.model.requests[1])
     mine = chat.agent.directory / "data" / "memory" / chat.server.jid("juliet")
     assert any("Capulet" in file.read_text() for file in (mine / "sessions").iterdir())
-    asks(juliet, chat.assistant, "/forget", "forgotten")
+    asks(juliet, chat.assistant, "/forget", "Deleted")
     assert not (mine / "history.jsonl").exists()
     asks(juliet, chat.assistant, "And now?", "Eh")
 
@@ -200,7 +275,7 @@ def test_an_admin_pauses_an_agent(chat: Chat, juliet: SlixClient, romeo: SlixCli
     asks(romeo, chat.assistant, "/resume-agent assistant", "answers again")
     chat.model.answers(Text("Hello."))
     asks(juliet, chat.assistant, "Hello?", "Hello.")
-    assert "do not know" in asks(juliet, chat.assistant, "/pause-agent assistant", "know")
+    assert "no command" in asks(juliet, chat.assistant, "/pause-agent assistant", "command")
 
 
 def test_a_persona_from_the_files(chat: Chat, juliet: SlixClient) -> None:
@@ -209,7 +284,7 @@ def test_a_persona_from_the_files(chat: Chat, juliet: SlixClient) -> None:
     (folder / "persona.toml").write_text('[persona]\nid = "poet"\nname = "Poet"\n')
     (folder / "identity.md").write_text("You are a poet of the Renaissance.")
     assert "poet" in asks(juliet, chat.assistant, "/persona list", "Personas")
-    asks(juliet, chat.assistant, "/persona poet", "From now on")
+    asks(juliet, chat.assistant, "/persona poet", "I am now")
     chat.model.answers(Text("A rose by any other name."), Text("Plainly, then."))
     asks(juliet, chat.assistant, "What is in a name?", "rose")
     assert "poet of the Renaissance" in shown(chat.model.requests[0])
@@ -252,8 +327,7 @@ def test_what_is_said_in_the_middle_is_answered_with_it(chat: Chat, juliet: Slix
         asks(juliet, chat.assistant, "/ping", "pong")
     say(juliet, chat.assistant, "To Verona, I mean.")
     heard(juliet, "by train")
-    said = [m["content"] for m in chat.model.requests[1].messages if m["role"] == "user"]
-    assert said == ["How do I get there?", "To Verona, I mean."]
+    assert words(chat.model.requests[1]) == ["How do I get there?", "To Verona, I mean."]
 
 
 def test_a_message_for_another_agent_of_the_component(
@@ -293,8 +367,7 @@ def test_killed_in_the_middle_of_a_turn(chat: Chat, juliet: SlixClient) -> None:
     chat.open_gate("crash")
     assert body(heard(juliet, "Found")) == "Found."
     assert len(chat.effects()) == begun
-    asked = [m["content"] for m in chat.model.requests[-1].messages if m["role"] == "user"]
-    assert asked == ["Look it up for me."]
+    assert words(chat.model.requests[-1]) == ["Look it up for me."]
 
 
 def test_killed_while_it_waits_for_a_word(chat: Chat, juliet: SlixClient) -> None:

@@ -105,10 +105,9 @@ def test_a_peer_reaches_nothing_outside_and_a_person_is_asked(
     assert not any(one.find(CONFIRM) is not None for one in juliet.messages.all())
     assert said_by(chat, "juliet") == [("Do it: post!", "peer"), ("Do it: wipe!", "peer")]
     prompt = str(chat.model.requests[0].messages)
-    # The address is fenced: whoever registered it chose it.
-    assert re.search(
-        rf">{re.escape(chat.server.jid('juliet'))}</data-\w+>, another agent\.", prompt
-    )
+    # The address is marked as data, because the peer chose it.
+    assert re.search(rf">{re.escape(chat.server.jid('juliet'))}</data-\w+>\.", prompt)
+    assert "This message is from another agent." in prompt
 
     chat.model.answers(Calls(("post", {"text": "hello"})), Text("It is there."))
     asks(romeo, chat.assistant, "Do it: post!", "It is there.")

@@ -45,11 +45,11 @@ def test_made_in_a_dialogue_that_is_killed_in_its_middle(
     chat.model.answers(Text("Good evening, Romeo."))
     asks(romeo, at, "Is anybody asked?", "Romeo")  # nor is what somebody else says
     asks(juliet, at, "You are kind, and strict.", "3 of 3")
-    asks(juliet, at, "No direct answers, ever.", "Study Buddy is made")
+    asks(juliet, at, "No direct answers, ever.", "Study Buddy is created")
     assert len(chat.model.requests) == 1
     assert "(yours) - You are a patient tutor." in asks(juliet, at, "/persona list", "study-buddy")
     assert "study-buddy" not in asks(romeo, at, "/persona list", "ersonas")
-    asks(juliet, at, "/persona study buddy", "From now on I am Study Buddy.")
+    asks(juliet, at, "/persona study buddy", "I am now Study Buddy.")
     chat.model.answers(Text("What do you think it is?"), Text("Four."))
     asks(juliet, at, "What is two and two?", "What do you think")
     prompt = shown(chat.model.requests[-1])
@@ -65,28 +65,28 @@ def test_made_in_a_dialogue_that_is_killed_in_its_middle(
 
 def test_left_in_the_middle(chat: Chat, juliet: SlixClient) -> None:
     asks(juliet, chat.assistant, "/persona create poet", "1 of 3")
-    asks(juliet, chat.assistant, "/persona cancel", "I ask no more.")
+    asks(juliet, chat.assistant, "/persona cancel", "Cancelled.")
     chat.model.answers(Text("Here I am."))
     asks(juliet, chat.assistant, "Who is there?", "Here I am.")
 
 
 def test_handed_on_from_one_to_another(chat: Chat, juliet: SlixClient, romeo: SlixClient) -> None:
     at = chat.assistant
-    asks(juliet, at, '/persona create bard role="You are a bard.\nYou \\"sing\\"."', "is made")
+    asks(juliet, at, '/persona create bard role="You are a bard.\nYou \\"sing\\"."', "is created")
     text = asks(juliet, at, "/persona export bard", "[persona]")
-    asks(romeo, at, f"/persona import\n{text}", "bard is here")
-    asks(romeo, at, "/persona bard", "From now on I am bard.")
+    asks(romeo, at, f"/persona import\n{text}", "bard is imported")
+    asks(romeo, at, "/persona bard", "I am now bard.")
     chat.model.answers(Text("La la la."))
     asks(romeo, at, "Sing!", "La la")
     assert 'You are a bard.\nYou "sing".' in shown(chat.model.requests[-1])
     say(romeo, at, "/persona import\n" + "a." * 20_000 + "a = 1")
     assert "no persona" in body(heard(romeo, "no persona"))
-    asks(romeo, at, "/persona delete bard", "bard is gone. From now on I am myself again.")
+    asks(romeo, at, "/persona delete bard", "bard is deleted. I am now myself again.")
 
 
 def test_made_by_form(chat: Chat, juliet: SlixClient) -> None:
     fields = {"persona": "create", "name": "cook", "role": "You cook.", "rules": "No meat."}
-    assert "cook is made." in _said(_completed(juliet, chat.assistant, fields))
+    assert "cook is created." in _said(_completed(juliet, chat.assistant, fields))
     assert "cook (yours) - You cook." in asks(juliet, chat.assistant, "/persona list", "cook")
     form = _completed(juliet, chat.assistant, {"persona": "create", "name": "a/b", "role": "x"})
     assert form.get("status") == "executing"  # the form comes back, with what is wrong

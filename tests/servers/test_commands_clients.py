@@ -10,9 +10,9 @@ import pytest
 from anyio import to_thread
 
 from component.skills import SkillError, skill
-from tests.component.devserver.profanity import Profanity
 from tests.component.handlers.command_bench import CommandBench
 from tests.component.router.wire import until
+from tests.demo_server.profanity import Profanity
 from tests.servers.clients import TIMEOUT, SlixClient
 from tests.servers.commanding import serving
 from tests.servers.fixtures import ServerFactory
@@ -152,7 +152,7 @@ async def test_slixmpp(make_server: ServerFactory) -> None:
 
         again, session = await ad_hoc.fill(form, session, a="two")
         assert again["status"] == "executing"
-        assert again["notes"] == [("error", "The form does not fit. a: expected an integer.")]
+        assert again["notes"] == [("error", "The form is not valid. a: expected an integer.")]
         fields = again["form"].get_fields()
         assert fields["a"]["value"] == "two"
         assert fields["a"]["desc"] == "Expected an integer. The first."

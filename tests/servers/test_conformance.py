@@ -13,7 +13,7 @@ from tests.servers import judging
 from tests.servers.base import Server
 from tests.servers.fixtures import SERVERS
 
-CLAIMED = {"core", "confirm", "tasks", "commands"}
+CLAIMED = {"core", "confirm", "tasks", "commands", "memory"}
 A_MINUTE = 60.0  # what a run may take, as the kit measures it: a promise of its own, not a bound
 
 

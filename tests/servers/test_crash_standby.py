@@ -85,6 +85,6 @@ def test_it_runs_and_tells_what_the_first_cannot(
         with login(prosody_server, "romeo") as romeo:
             assert end(romeo, for_romeo).get("state") == "completed"
         (sentence,) = other.log("not connected")
-        assert "this one stands by and takes its place when it goes" in sentence["reason"]
+        assert "this one waits and takes over when the other disconnects" in sentence["reason"]
         # The first was killed before it could note that it had told: that is told again.
         assert set(told(juliet)) <= {elsewhere}

@@ -11,14 +11,14 @@ import sys
 import tomllib
 from pathlib import Path
 from textwrap import indent
-from typing import Any
 
 import pytest
 
-from tests.servers import ejabberd, guides, prosody
+from tests.servers import ejabberd, guides, prosody, shipped
 from tests.servers.base import PortLease, Server, ServerError
-from tests.servers.clients import Element, PeerRefused, SlixClient, SlixComponent
+from tests.servers.clients import Element, PeerRefused, SlixComponent
 from tests.servers.fixtures import ServerFactory
+from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
 
@@ -28,11 +28,6 @@ EXECUTE = (
 )
 OUTPUT = ".//{urn:fluux:agent:0#execute}output"
 PING = "<ping xmlns='urn:xmpp:ping'/>"
-
-
-def client(server: Server, account: str = "juliet", **options: Any) -> SlixClient:
-    password = server.accounts[account]
-    return SlixClient(server.jid(account), password, server.address, server.c2s_port, **options)
 
 
 def component(server: Server, **changed: str) -> SlixComponent:
@@ -48,7 +43,7 @@ def condition(stanza: Element) -> str:
 
 def exchange(server: Server) -> None:
     """One IQ each way between a client and a component."""
-    with component(server) as agent, client(server) as juliet:
+    with component(server) as agent, login(server) as juliet:
         reply = juliet.iq(server.component_domain, EXECUTE, "set")
         assert reply.get("type") == "result"
         assert reply.get("from") == server.component_domain
@@ -67,7 +62,7 @@ def test_an_iq_passes_each_way(xmpp_server: Server) -> None:
 @pytest.mark.anyio
 async def test_the_awaitable_face_works_on_both_loops(xmpp_server: Server) -> None:
     domain = xmpp_server.component_domain
-    async with component(xmpp_server) as agent, client(xmpp_server) as juliet:
+    async with component(xmpp_server) as agent, login(xmpp_server) as juliet:
         reply = await juliet.aiq(domain, EXECUTE, "set")
         assert reply.findtext(OUTPUT) == "hello & goodbye"
         agent.send_raw(f"<message from='{domain}' to='{juliet.jid}'><body>hi</body></message>")
@@ -80,15 +75,13 @@ async def test_the_awaitable_face_works_on_both_loops(xmpp_server: Server) -> No
 
 
 def test_starttls_with_the_certificate_of_the_server(xmpp_server: Server) -> None:
-    with client(xmpp_server, ca_file=xmpp_server.ca_file) as juliet:
+    with login(xmpp_server) as juliet:
         assert juliet.encrypted
         assert juliet.iq(None, PING).get("type") == "result"
-    with client(xmpp_server) as juliet:
-        assert not juliet.encrypted
 
 
 def test_two_accounts_write_to_each_other(xmpp_server: Server) -> None:
-    with client(xmpp_server) as juliet, client(xmpp_server, "romeo") as romeo:
+    with login(xmpp_server) as juliet, login(xmpp_server, "romeo") as romeo:
         juliet.send_raw(f"<message to='{romeo.jid}' type='chat'><body>1</body></message>")
         juliet.send_raw(f"<message to='{romeo.jid}' type='chat'><body>2</body></message>")
         second = romeo.messages.take(lambda message: message.findtext("{*}body") == "2")
@@ -108,7 +101,7 @@ def test_the_echo_component_runs_as_a_process_of_its_own(xmpp_server: Server) ->
         try:
             assert echo.stdout is not None
             assert echo.stdout.readline() == "ready\n"
-            with client(xmpp_server) as juliet:
+            with login(xmpp_server) as juliet:
                 reply = juliet.iq(xmpp_server.component_domain, EXECUTE, "set")
                 assert reply.findtext(OUTPUT) == "hello & goodbye"
         finally:
@@ -125,11 +118,8 @@ def test_a_wrong_secret_is_not_authorized(xmpp_server: Server) -> None:
 
 
 def test_a_wrong_password_is_not_authorized(xmpp_server: Server) -> None:
-    wrong = SlixClient(
-        xmpp_server.jid("juliet"), "wrong", xmpp_server.address, xmpp_server.c2s_port
-    )
     with pytest.raises(PeerRefused) as refused:
-        wrong.connect()
+        login(xmpp_server, password="wrong").connect()
     assert refused.value.condition == "not-authorized"
 
 
@@ -153,7 +143,7 @@ def test_ejabberd_accepts_a_second_connection(ejabberd_server: Server) -> None:
 
 
 def test_what_callers_of_an_absent_component_see(xmpp_server: Server) -> None:
-    with client(xmpp_server) as juliet:
+    with login(xmpp_server) as juliet:
         reply = juliet.iq(xmpp_server.component_domain, EXECUTE, "set")
     # ejabberd takes an absent component for another server's, and this one does not federate.
     names = {"prosody": "remote-server-timeout", "ejabberd": "forbidden"}
@@ -166,7 +156,7 @@ def test_what_callers_of_an_absent_component_see(xmpp_server: Server) -> None:
 def test_a_killed_server_starts_again_with_its_accounts(make_server: ServerFactory) -> None:
     server = make_server()
     agent = component(server).connect()
-    juliet = client(server).connect()
+    juliet = login(server).connect()
     first, ports = server.pid, (server.c2s_port, server.component_port)
     server.kill()
     assert agent.wait_closed() == ""
@@ -190,7 +180,7 @@ def test_a_killed_server_starts_again_with_its_accounts(make_server: ServerFacto
 
 def test_a_request_in_flight_fails_with_the_connection(make_prosody: ServerFactory) -> None:
     server = make_prosody()
-    with client(server) as juliet:
+    with login(server) as juliet:
         os.kill(server.pid, signal.SIGSTOP)  # so that nobody answers
         waiting = juliet.start_iq(server.component_domain, EXECUTE, "set")
         server.kill()
@@ -298,9 +288,9 @@ def test_what_the_guide_says_is_what_the_server_runs(make_server: ServerFactory)
 
 def test_the_component_is_nowhere_but_in_the_guide(xmpp_server: Server) -> None:
     """Outside the guide's block no template of the harness speaks of a component."""
-    for template in (prosody.MAIN, prosody.ALONE, prosody.FEDERATED):
+    for template in (prosody.OWN, prosody.FEDERATED):
         assert "omponent" not in template
-    assert "ejabberd_service" not in ejabberd.MAIN.replace("{component}", "")
+    assert "ejabberd_service" not in shipped.read(shipped.EJABBERD, "ejabberd")
     body = guides.block(xmpp_server.guide, "component")
     assert guides.SECRET in body
     assert xmpp_server.secret not in xmpp_server.guide.read_text()

@@ -5,14 +5,13 @@ Both servers write an element `<xml:foo/>` again with the namespace of `xml:` as
 which XML forbids; Prosody gives attributes in it another prefix, which is forbidden as well.
 """
 
-import base64
 import re
-import socket
 from collections import Counter
 
 import pytest
 
 from tests.servers.clients import SlixClient
+from tests.servers.raw_client import log_in
 from tests.servers.site import AGENT, ASSISTANT, Site
 from tests.servers.talk import PING
 
@@ -29,24 +28,12 @@ ATTRIBUTES = {"attribute of xml": "xml:foo='1'", "brace": "xmlns:p='urn:}' p:a='
 
 
 class RawClient:
-    """A client that sends what it is told, in the clear on the loopback."""
+    """A client that sends what it is told."""
 
     def __init__(self, site: Site, account: str) -> None:
-        server = site.server
-        self._socket = socket.create_connection((server.address, server.c2s_port))
+        self._socket = log_in(site.server, account)
         self._socket.settimeout(TIMEOUT)
         self._heard = ""
-        header = (
-            "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'"
-            f" to='{server.host}' version='1.0'>"
-        )
-        proof = base64.b64encode(f"\0{account}\0{server.accounts[account]}".encode()).decode()
-        sasl = "urn:ietf:params:xml:ns:xmpp-sasl"
-        self.says(header, "</stream:features>")
-        self.says(f"<auth xmlns='{sasl}' mechanism='PLAIN'>{proof}</auth>", "<success")
-        self.says(header, "</stream:features>")
-        bind = "<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"
-        self.says(f"<iq type='set' id='bind'>{bind}</iq>", "</iq>")
 
     def says(self, xml: str, until: str) -> str:
         """Send, and return what is heard up to a text."""

@@ -104,7 +104,7 @@ def test_what_does_not_end_in_time_is_answered_too(
         agent.send(signal.SIGTERM)
         assert condition(slow.result(20)) == "recipient-unavailable"
         assert agent.wait() == 0
-        (line,) = agent.log("gave up requests that would not end in time")
+        (line,) = agent.log("cancelled requests that took too long")
         assert line["requests"] == 1
 
 
@@ -139,5 +139,5 @@ def test_one_process_to_a_data_directory(prosody_server: Server, make_agent: Mak
     assert second.wait() == 1
     (line,) = second.errors
     assert line.startswith("error: The data directory ")
-    assert f"is in use by process {first.pid}. Stop that one, or give" in line
+    assert f"is in use by process {first.pid}. Stop that process, or use" in line
     assert first.running

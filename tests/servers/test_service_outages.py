@@ -180,7 +180,7 @@ def test_a_half_open_connection_is_noticed(xmpp_server: Server, make_agent: Make
         line = agent.wait_log("not connected", code="silent")
         assert line["reason"] == (
             f"Nothing came from 127.0.0.1:{way.port} for 1 s, nor within 1 s after a probe: "
-            "the connection is given up and made anew."
+            "the connection is closed and opened again."
         )
         if xmpp_server.name == "prosody":
             # The server has not noticed yet, and knows only one; ejabberd would take a second.

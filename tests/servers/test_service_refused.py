@@ -47,7 +47,7 @@ def test_nobody_listens_then_a_wrong_secret(
         agent,
         "refused",
         f"127.0.0.1:{server.component_port} refuses connections: start the XMPP server, and check "
-        "that its component listener is enabled on that address and port.",
+        "that its component (XEP-0114) listener is enabled on that address and port.",
     )
     server.start()
     line = agent.wait_log("not connected", code="not-authorized")
@@ -98,9 +98,9 @@ def test_two_services_of_one_domain(prosody_server: Server, make_agent: MakeAgen
     says_once(
         second,
         "conflict",
-        f"Another process is connected to 127.0.0.1:{port} as {domain}: this one stands by and "
-        "takes its place when it goes. If that is not meant, stop it, or give this one a domain of "
-        "its own.",
+        f"Another process is connected to 127.0.0.1:{port} as {domain}: this one waits and takes"
+        " over when the other disconnects. If that is not intended, stop the other process, or"
+        " use a different domain for this one.",
     )
     serves(prosody_server)
     assert first.stop() == 0

@@ -1,5 +1,7 @@
 """The service on real servers, seen by a client that nobody here wrote: errors and refusals."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.servers.clients import Element, SlixClient
@@ -99,11 +101,18 @@ def test_nobody_of_that_address(juliet: SlixClient) -> None:
     assert condition(reply) == "service-unavailable"
 
 
-def test_too_much_at_once_and_too_long(juliet: SlixClient, romeo: SlixClient) -> None:
+@pytest.fixture
+def fresh(site: Site) -> Iterator[SlixClient]:
+    """Juliet on a new connection: servers let it send 20 KB at once, before they limit its rate."""
+    with login(site.server) as client:
+        yield client
+
+
+def test_too_much_at_once_and_too_long(fresh: SlixClient, romeo: SlixClient) -> None:
     """One over its share is refused at once, others are served; what is too long is given up."""
     sleep = execute("conformance.sleep", attributes="mode='inline'", seconds=60)
-    slow = [juliet.start_iq(AGENT, sleep, "set") for _ in range(64)]
-    reply = juliet.iq(AGENT, sleep, "set")
+    slow = [fresh.start_iq(AGENT, sleep, "set") for _ in range(64)]
+    reply = fresh.iq(AGENT, sleep, "set")
     assert condition(reply) == "resource-constraint"
     assert error(reply).get("type") == "wait"
     retry = application(reply)
@@ -115,7 +124,7 @@ def test_too_much_at_once_and_too_long(juliet: SlixClient, romeo: SlixClient) ->
         detail = application(late)
         assert detail is not None
         assert detail.tag.endswith("}timeout")
-    assert output(juliet.iq(AGENT, execute("conformance.sleep", seconds=0), "set"))
+    assert output(fresh.iq(AGENT, execute("conformance.sleep", seconds=0), "set"))
 
 
 # Refusal.

@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.servers]
 
 # Discovery.
 
+PUBSUB = "http://jabber.org/protocol/pubsub"
+
 
 def test_the_server_lists_the_component(juliet: SlixClient) -> None:
     items = result(juliet.iq("example.com", query(ITEMS)))
@@ -41,15 +43,21 @@ def test_the_server_lists_the_component(juliet: SlixClient) -> None:
 )
 def test_what_it_is(juliet: SlixClient, address: str, identity: tuple[str, str]) -> None:
     info = result(juliet.iq(address, query(INFO)))
-    (found,) = info.findall(f"{{{INFO}}}identity")
+    found, *others = info.findall(f"{{{INFO}}}identity")
     assert (found.get("category"), found.get("type")) == identity
     assert found.get("name") == "Agent"
-    features = {feature.get("var") for feature in info.findall(f"{{{INFO}}}feature")}
-    assert features == {
+    assert [(each.get("category"), each.get("type")) for each in others] == [
+        ("pubsub", "pep" if address == ASSISTANT else "service")
+    ]
+    features = {feature.get("var") or "" for feature in info.findall(f"{{{INFO}}}feature")}
+    of_pubsub = {var for var in features if var.startswith(PUBSUB)}
+    assert {f"{PUBSUB}#retrieve-items", f"{PUBSUB}#publish", f"{PUBSUB}#subscribe"} <= of_pubsub
+    assert features - of_pubsub == {
         FLUUX,
         SKILLS,
         EXECUTE,
         f"{FLUUX}#confirm",
+        f"{FLUUX}#memory",
         f"{FLUUX}#task",
         INFO,
         ITEMS,
@@ -60,11 +68,19 @@ def test_what_it_is(juliet: SlixClient, address: str, identity: tuple[str, str])
         "jabber:iq:version",
         "urn:xmpp:ping",
         "urn:xmpp:time",
+        "urn:xmpp:chat-markers:0",
+        "urn:xmpp:eme:0",
+        "urn:xmpp:reactions:0",
+        "urn:xmpp:receipts",
+        "urn:xmpp:reply:0",
+        "vcard-temp",
+        "urn:ietf:params:xml:ns:vcard-4.0",
     }
-    form = {
-        field.get("var"): field.findtext("{*}value")
-        for field in info.findall("{jabber:x:data}x/{jabber:x:data}field")
-    }
+    form, restrictions = (
+        {field.get("var"): field.findtext("{*}value") for field in form.findall("{*}field")}
+        for form in info.findall("{jabber:x:data}x")
+    )
+    assert restrictions["FORM_TYPE"] == "urn:xmpp:reactions:0:restrictions"
     assert form["FORM_TYPE"] == FLUUX
     assert form["agent_name"] == "Agent"
     assert form["software"] == "xmpp-agent-component"
@@ -82,11 +98,13 @@ def test_what_any_entity_is_asked(juliet: SlixClient, address: str) -> None:
 
 
 def test_its_items_are_the_agent(juliet: SlixClient) -> None:
-    items = result(juliet.iq(AGENT, query(ITEMS)))
-    assert [(item.get("jid"), item.get("name")) for item in items.findall("{*}item")] == [
-        (ASSISTANT, "Agent")
-    ]
-    assert result(juliet.iq(ASSISTANT, query(ITEMS))).findall("{*}item") == []
+    items = result(juliet.iq(AGENT, query(ITEMS))).findall("{*}item")
+    hosted = [(item.get("jid"), item.get("name")) for item in items if item.get("node") is None]
+    assert hosted == [(ASSISTANT, "Agent")]
+    nodes = result(juliet.iq(ASSISTANT, query(ITEMS))).findall("{*}item")
+    assert {item.get("jid") for item in nodes} == {ASSISTANT}
+    profile = ("urn:xmpp:avatar:data", "urn:xmpp:avatar:metadata", "urn:xmpp:vcard4")
+    assert {SKILLS, *profile} <= {item.get("node") for item in nodes}
 
 
 def skills_seen(client: SlixClient) -> list[str]:
@@ -159,7 +177,7 @@ def test_skills_by_words_and_by_version(juliet: SlixClient) -> None:
         (execute("conformance.add", a=40, json='{"b": 2}'), "42"),
         (execute("conformance.sleep", seconds=0.01), "slept 0.01 seconds"),
         (execute("conformance.progress", steps=3), "3 steps"),
-        (execute("conformance.big", bytes=20_000), "x" * 20_000),
+        (execute("conformance.big", bytes=10_000), "x" * 10_000),
         (execute("echo", attributes="mode='inline'", text="now"), "now"),
         (execute("echo", attributes="deadline='2999-01-01T00:00:00Z'", text="early"), "early"),
     ],

@@ -1,4 +1,4 @@
-"""The main road of tasks, confirmations, inputs and commands once more, on ejabberd."""
+"""The common path of tasks, confirmations, inputs and commands once more, on ejabberd."""
 
 import pytest
 

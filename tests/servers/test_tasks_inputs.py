@@ -101,7 +101,7 @@ def test_in_words(desk: Desk, caller: SlixClient) -> None:
     assert question.findtext("{*}thread") == "words"
     say(caller, desk.assistant, "hello there", "<thread>words</thread>")
     assert completed(caller, task) == "the word is hello there"
-    heard(caller, desk.assistant, "I go on")
+    heard(caller, desk.assistant, "I'll continue")
 
 
 def test_declined(desk: Desk, caller: SlixClient) -> None:

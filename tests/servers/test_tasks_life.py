@@ -11,6 +11,7 @@ from tests.servers.talk import (
     EXECUTE,
     RSM,
     but_the_id,
+    canonical,
     error,
     execute,
     login,
@@ -97,8 +98,9 @@ def test_each_change_is_told_once_and_in_order(desk: Desk, caller: SlixClient) -
     again = result(caller.iq(desk.assistant, events(task, 0)))
     assert again.get("revision") == str(len(messages))
     assert again.findall(f"{{{TASK}}}gap") == []
-    assert [ET.tostring(t) for t in again.findall(f"{{{TASK}}}task")] == [
-        ET.tostring(task_in(m)) for m in messages
+    # Modules of the server copy messages, which shuffles their attributes.
+    assert [canonical(t) for t in again.findall(f"{{{TASK}}}task")] == [
+        canonical(task_in(m)) for m in messages
     ]
     later = result(caller.iq(desk.assistant, events(task, 2, page(1))))
     assert [t.get("revision") for t in later.findall(f"{{{TASK}}}task")] == ["3"]
@@ -140,7 +142,7 @@ def test_lists(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
         pages += [t.attrib["id"] for t in found.findall(f"{{{TASK}}}task")]
         set_ = found.find(f"{{{RSM}}}set")
         assert set_ is not None
-        assert set_.findtext(f"{{{RSM}}}count") == "4"
+        assert set_.find(f"{{{RSM}}}count") is None  # it is not all of them
         after = set_.findtext(f"{{{RSM}}}last")
     assert pages == [open_, *reversed(mine)]
     found = result(other.iq(desk.assistant, listed("context='lists'")))
@@ -161,7 +163,7 @@ def test_cancelled_from_another_resource(desk: Desk, caller: SlixClient) -> None
         assert [task_in(m).get("state") for m in messages] == ["cancelling", "cancelled"]
         again = result(phone.iq(desk.assistant, cancel(task), "set"))
         assert again.get("state") == "cancelled"
-        assert ET.tostring(again) == ET.tostring(result(phone.iq(desk.assistant, get(task))))
+        assert canonical(again) == canonical(result(phone.iq(desk.assistant, get(task))))
 
 
 def test_nobody_elses_task_is_there(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
@@ -183,7 +185,7 @@ def test_the_same_request_after_a_broken_stream(desk: Desk, other: SlixClient) -
         task = accepted(reply)
     with login(desk.server) as second:
         again = second.iq(desk.assistant, asked, "set")
-        assert ET.tostring(result(again)) == ET.tostring(result(reply))
+        assert canonical(result(again)) == canonical(result(reply))
         changed = execute("counted", attributes="mode='async' request='once-1'", key="once-2")
         assert refusal(second.iq(desk.assistant, changed, "set")) == ("conflict", "conflict")
         in_state(second, desk.assistant, task, "completed")

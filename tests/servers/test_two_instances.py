@@ -1,13 +1,20 @@
 """Two services on one PostgreSQL, as the guides have it: both on ejabberd, by turns on Prosody."""
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from component.control.client import ask
+from component.control.messages import ControlRequest
+from tests.component.models.endpoint import in_thread
 from tests.servers import guides
-from tests.servers.agent_process import AgentProcess
+from tests.servers.agent_process import TIMEOUT, AgentProcess
 from tests.servers.base import Server
+from tests.servers.chatting import asks as asks_in_chat
 from tests.servers.fixtures import ServerFactory
 from tests.servers.talk import execute, login, output, result
 from tests.servers.tasking import (
@@ -27,9 +34,9 @@ pytestmark = [pytest.mark.servers]
 FOR_EVER = 3000.0
 
 
-def pair(server: Server, directory: Path, postgres: str) -> list[AgentProcess]:
+def pair(server: Server, directory: Path, postgres: str, **more: object) -> list[AgentProcess]:
     # An answer that goes to the other one is waited for in vain: longer than any test does.
-    settings = {"limits__iq_timeout_s": FOR_EVER, "conformance__enabled": True}
+    settings = {"limits__iq_timeout_s": FOR_EVER, "conformance__enabled": True, **more}
     return [
         AgentProcess(server, directory / name, storage__postgres=postgres, **settings)
         for name in ("first", "second")
@@ -92,3 +99,58 @@ def test_prosody_has_one_and_the_other_stands_by(
         allowed = decision(confirm.attrib["id"], "approve")
         assert juliet.iq(agent_jid, allowed, "set").get("type") == "result"
         assert completed(juliet, task) == "erased it"
+
+
+def until(test: Callable[[], bool]) -> None:
+    """Look again and again until it is so."""
+    end = time.monotonic() + TIMEOUT
+    while not test():
+        assert time.monotonic() < end, "it does not become so"
+        time.sleep(0.02)
+
+
+def operate(agent: AgentProcess, command: str, **params: str) -> str:
+    """What an instance answers to its operator."""
+    request = ControlRequest(command, msgspec.Raw(msgspec.json.encode(params)))
+    answer = ask(agent.directory / "data", request)
+    assert answer is not None
+    assert answer.error is None, answer.error
+    return answer.text
+
+
+def test_what_is_said_to_one_holds_for_both(
+    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    """Pausing the service and killing an agent, at the instance that has no stream."""
+    server = make_prosody()
+    with ExitStack() as stack:
+        model = stack.enter_context(in_thread())
+        talks = {
+            "llm__provider": "openai",
+            "llm__model": "scripted",
+            "llm__base_url": model.url,
+            "llm__api_key": "sk-scripted",
+        }
+        first, second = pair(server, tmp_path, postgres_url, **talks)
+        stack.enter_context(first).connected()
+        stack.enter_context(second).wait_log("not connected", code="conflict")
+        assistant = f"assistant@{server.component_domain}"
+        juliet = stack.enter_context(login(server))
+
+        def refused() -> bool:
+            return juliet.iq(assistant, execute("echo", text="x"), "set").get("type") == "error"
+
+        assert not refused()
+        assert "Paused" in operate(second, "pause")
+        until(refused)
+        first.kill()
+        second.connected()
+        first.start().wait_log("not connected", code="conflict")
+        assert refused()  # nor does it end when an instance ends
+        assert "accepted again" in operate(first, "resume")
+        until(lambda: not refused())
+        assert "killed" in operate(first, "kill-agent", name="assistant")
+        until(lambda: "killed" in operate(second, "agents"))
+        assert "shut down permanently" in asks_in_chat(
+            juliet, assistant, "Are you there?", "shut down"
+        )

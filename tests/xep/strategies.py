@@ -14,8 +14,17 @@ import msgspec
 from hypothesis import strategies as st
 
 import xep
-from xep.binding import Payload
-from xep.binding.declaration import Child, Field, Flag, Plan, TextChild, read_plan
+from xep.binding import Payload, RawXML
+from xep.binding.declaration import (
+    AnyChild,
+    Child,
+    Field,
+    Flag,
+    Plan,
+    TextChild,
+    read_plan,
+)
+from xep.binding.raw import write
 from xep.jid import JID
 
 # XML 1.0 §2.2; every one of them must survive, the line breaks and tabs included.
@@ -44,6 +53,10 @@ jids = st.builds(
     st.none() | st.from_regex(r"[ -~]{1,10}", fullmatch=True),
 )
 offsets = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda m: timezone(timedelta(minutes=m)))
+raw_elements: st.SearchStrategy[ET.Element] = st.deferred(
+    lambda: st.recursive(_raw(st.just([])), lambda inner: _raw(st.lists(inner, max_size=2)))
+)
+"""Elements that no class declares."""
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: xml_text,
     int: st.integers(-(10**19) + 1, 10**19 - 1),
@@ -74,7 +87,9 @@ def _payloads(package: str) -> Iterator[type[Payload]]:
     for info in pkgutil.walk_packages(root.__path__, package + "."):
         module = importlib.import_module(info.name)
         for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Payload) and value is not Payload:
+            if not isinstance(value, type) or not issubclass(value, Payload):
+                continue
+            if hasattr(value, "xml"):  # what several elements have in common names none
                 yield value
 
 
@@ -143,7 +158,17 @@ def _scalars(field: Field, declared: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(inner))
     if isinstance(inner, type) and issubclass(inner, Enum):
         return st.sampled_from(inner)
+    if inner is RawXML:
+        return raw_elements.map(lambda element: RawXML(write(element, None)))
     return SCALARS[inner]
+
+
+def holds_anything(cls: type[Payload]) -> bool:
+    """Whether an instance of ``cls`` can hold elements of any name."""
+    return any(
+        isinstance(marker, AnyChild) or any(map(holds_anything, field.payloads))
+        for marker, field in read_plan(cls).children
+    )
 
 
 def names(plan: Plan) -> tuple[list[str], list[str]]:
@@ -180,6 +205,12 @@ def elements(cls: type[Payload], depth: int = 2) -> st.SearchStrategy[ET.Element
     for _ in range(depth):
         children = st.lists(_trees(inner, keys, values, children), max_size=3)
     return _trees([cls.xml.tag], keys, values, children)
+
+
+def _raw(children: st.SearchStrategy[list[ET.Element]]) -> st.SearchStrategy[ET.Element]:
+    tags = ["{urn:test:raw}x", "{urn:test:raw}y", "{urn:test:other}x"]
+    keys = st.sampled_from(["a", "{urn:test:raw}a", "{http://www.w3.org/XML/1998/namespace}lang"])
+    return _trees(tags, keys, xml_text, children)
 
 
 _NEARLY = ["", "0", "1", "true", "-1", "a@b.test", "2026-02-08T19:00:00Z", "{}", "AA==", "+01:00"]

@@ -9,18 +9,20 @@ from xep.component_states import ACCEPTOR, COMPONENT, State, Step
 from xep.component_stream import (
     AcceptorStream,
     ComponentStream,
-    Event,
+    ComponentStreamEvent,
     HandshakeAccepted,
     HandshakeReceived,
+    handshake_digest,
+)
+from xep.stanza import Incoming
+from xep.stanza_stream import (
     LocalProtocolError,
     RemoteProtocolError,
     StanzaReceived,
     StreamErrorReceived,
     StreamFailed,
-    handshake_digest,
 )
-from xep.stanza import Incoming
-from xep.stream import Limits, StanzaSkipped, StreamClosed, StreamError, StreamOpened
+from xep.stream import StanzaSkipped, StreamClosed, StreamError, StreamLimits, StreamOpened
 
 DOMAIN = "agent.example.org"
 SECRET = "s3cr\u00e9t"
@@ -41,7 +43,7 @@ def _ready() -> tuple[ComponentStream, AcceptorStream]:
     return component, acceptor
 
 
-def _failure(events: list[Event]) -> RemoteProtocolError:
+def _failure(events: list[ComponentStreamEvent]) -> RemoteProtocolError:
     assert isinstance(events[-1], StreamFailed)
     return events[-1].error
 
@@ -172,7 +174,7 @@ def test_only_stanzas_come_when_ready(element: bytes) -> None:
 
 
 def test_what_is_too_big_is_reported_and_the_stream_stays() -> None:
-    component = ComponentStream(DOMAIN, SECRET, Limits(bytes=200))
+    component = ComponentStream(DOMAIN, SECRET, StreamLimits(bytes=200))
     component.open()
     component.receive(SERVER_HEADER)
     component.handshake()
@@ -348,7 +350,7 @@ class TwoEnds(RuleBasedStateMachine):
             data, self.to_component = self.to_component[:size], self.to_component[size:]
             self._check(self.component.receive(data))
 
-    def _check(self, events: list[Event]) -> None:
+    def _check(self, events: list[ComponentStreamEvent]) -> None:
         assert not any(isinstance(event, StreamFailed | StreamErrorReceived) for event in events)
         self.received += sum(isinstance(event, StanzaReceived) for event in events)
 

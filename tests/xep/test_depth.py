@@ -18,11 +18,11 @@ from xep.fluux_agent.errors import CONDITIONS
 from xep.fluux_agent.execute import Execute
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
-from xep.stream import ElementReceived, Limits, StanzaSkipped, StreamParser, careful
+from xep.stream import ElementReceived, StanzaSkipped, StreamLimits, StreamParser, careful
 
 FRAMES = 40
 """What is left of the stack: more than any declaration nests, less than any stanza may."""
-HUGE = Limits(bytes=1 << 24, depth=30_000, elements=1_000_000)
+HUGE = StreamLimits(bytes=1 << 24, depth=30_000, elements=1_000_000)
 """What no operator would allow."""
 
 
@@ -40,7 +40,7 @@ def near_the_end(call: Callable[[], Any]) -> Any:
     return deeper(left)
 
 
-def arrive(xml: bytes, limits: Limits | None = None) -> Incoming:
+def arrive(xml: bytes, limits: StreamLimits | None = None) -> Incoming:
     def read() -> list[Any]:
         return StreamParser(limits=limits).receive(HEADER + xml)
 
@@ -54,7 +54,7 @@ def nested(name: str, levels: int, namespace: str = "", inside: str = "") -> byt
     return f"{f'<{name}{declared}>' * levels}{inside}{f'</{name}>' * levels}".encode()
 
 
-SHAPES: dict[str, tuple[bytes, Limits | None]] = {
+SHAPES: dict[str, tuple[bytes, StreamLimits | None]] = {
     "as deep as by default": (nested("x", 62), None),
     "as wide as by default": (b"<x/>" * 4094, None),
     "as deep as anybody may wish": (nested("x", 29_998), HUGE),

@@ -55,10 +55,18 @@ def test_without_a_range_all_of_it_is_one() -> None:
     assert without_fallback("> a\nyes", Fallback(bodies=(FallbackBody(end=4),))) == "yes"
 
 
+def test_ranges_for_several_features_may_overlap() -> None:
+    ranges = [(0, None), (0, 4), (2, 5), (1, 3)]
+    bodies = tuple([FallbackBody(start=start, end=end) for start, end in ranges[1:]])
+    assert without_fallback("> a\nyes", Fallback(bodies=bodies)) == "es"
+    bodies = tuple([FallbackBody(start=start, end=end) for start, end in ranges])
+    assert without_fallback("> a\nyes", Fallback(bodies=bodies)) == ""
+
+
 @pytest.mark.parametrize(
-    "ranges", [[(0, 9)], [(3, 2)], [(-1, 2)], [(0, 2), (1, 3)], [(0, -1)], [(5, 6)]]
+    "ranges", [[(0, 9)], [(3, 2)], [(-1, 2)], [(0, 2), (1, 9)], [(0, -1)], [(5, 6)]]
 )
 def test_ranges_that_are_none_are_refused(ranges: list[tuple[int, int]]) -> None:
     bodies = tuple([FallbackBody(start=start, end=end) for start, end in ranges])
-    with pytest.raises(ValueError, match="no range of the body"):
+    with pytest.raises(ValueError, match="not a range of the body"):
         without_fallback("yes!", Fallback(bodies=bodies))

@@ -6,17 +6,89 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from xep.binding import ContentError, Payload, decode, encode
+from xep.chat_markers import Displayed, Markable
 from xep.delay import Delay
 from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.entity_time import Time, TimeQuery
+from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
+from xep.hints import NoStore, Store
 from xep.jid import JID
+from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
+from xep.message_correction import Replace
+from xep.message_retraction import ApplyTo, Retract
+from xep.occupant_ids import OccupantId
+from xep.omemo import Encrypted, LegacyEncrypted
+from xep.out_of_band import OutOfBand
 from xep.ping import Ping
+from xep.reactions import Reactions
+from xep.receipts import ReceiptRequest, Received
 from xep.result_sets import ResultSet
+from xep.stanza_ids import OriginId, StanzaId
 from xep.version import Version, VersionQuery
 
 PRINTED: list[tuple[str, Payload]] = [
     ("<ping xmlns='urn:xmpp:ping'/>", Ping()),
+    (
+        (
+            "<reference xmlns='urn:xmpp:reference:0'><media-sharing xmlns='urn:xmpp:sims:1'>"
+            "<file xmlns='urn:xmpp:jingle:apps:file-transfer:5'><media-type>image/jpeg</media-type>"
+            "<name>summit.jpg</name><size>3032449</size></file>"
+            "<sources><reference xmlns='urn:xmpp:reference:0' uri='https://a.example/s.jpg'/>"
+            "</sources></media-sharing></reference>"
+        ),
+        Reference(
+            media=MediaSharing(
+                file=File(media_type="image/jpeg", name="summit.jpg", size=3032449),
+                sources=Sources(references=(Source(uri="https://a.example/s.jpg"),)),
+            )
+        ),
+    ),
+    (
+        "<encrypted xmlns='urn:xmpp:omemo:2'><payload>QQ==</payload></encrypted>",
+        Encrypted(payload="QQ=="),
+    ),
+    ("<encrypted xmlns='eu.siacs.conversations.axolotl'/>", LegacyEncrypted()),
+    ("<replace xmlns='urn:xmpp:message-correct:0' id='bad1'/>", Replace(id="bad1")),
+    ("<retract xmlns='urn:xmpp:message-retract:1' id='wrong'/>", Retract(id="wrong")),
+    (
+        (
+            "<apply-to xmlns='urn:xmpp:fasten:0' id='wrong'>"
+            "<retract xmlns='urn:xmpp:message-retract:0'/></apply-to>"
+        ),
+        ApplyTo(id="wrong", retract=True),
+    ),
+    (
+        (
+            "<reactions xmlns='urn:xmpp:reactions:0' id='744f6e18'>"
+            "<reaction>\U0001f44b</reaction><reaction>\U0001f422</reaction></reactions>"
+        ),
+        Reactions(id="744f6e18", emoji=("\U0001f44b", "\U0001f422")),
+    ),
+    ("<reactions xmlns='urn:xmpp:reactions:0' id='744f6e18'/>", Reactions(id="744f6e18")),
+    (
+        "<encryption xmlns='urn:xmpp:eme:0' namespace='urn:xmpp:otr:0'/>",
+        Encryption(namespace="urn:xmpp:otr:0"),
+    ),
+    ("<origin-id xmlns='urn:xmpp:sid:0' id='de305d54'/>", OriginId(id="de305d54")),
+    (
+        "<stanza-id xmlns='urn:xmpp:sid:0' id='5f3dbc5e' by='room@muc.example.org'/>",
+        StanzaId(id="5f3dbc5e", by="room@muc.example.org"),
+    ),
+    (
+        (
+            "<x xmlns='jabber:x:oob'><url>http://www.jabber.org/images/psa-license.jpg</url>"
+            "<desc>A license to Jabber!</desc></x>"
+        ),
+        OutOfBand(url="http://www.jabber.org/images/psa-license.jpg", desc="A license to Jabber!"),
+    ),
+    ("<occupant-id xmlns='urn:xmpp:occupant-id:0' id='dd72603d'/>", OccupantId(id="dd72603d")),
+    ("<request xmlns='urn:xmpp:receipts'/>", ReceiptRequest()),
+    ("<received xmlns='urn:xmpp:receipts' id='richard2'/>", Received(id="richard2")),
+    ("<markable xmlns='urn:xmpp:chat-markers:0'/>", Markable()),
+    ("<displayed xmlns='urn:xmpp:chat-markers:0' id='the-msg-1'/>", Displayed(id="the-msg-1")),
+    ("<store xmlns='urn:xmpp:hints'/>", Store()),
+    ("<no-store xmlns='urn:xmpp:hints'/>", NoStore()),
     ("<query xmlns='jabber:iq:version'/>", VersionQuery()),
     (
         (

@@ -97,9 +97,9 @@ def test_the_incoming_stanza_is_not_changed() -> None:
     ],
 )
 def test_what_is_no_name_is_not_written(name: str) -> None:
-    with pytest.raises(EncodingError, match="no name of XML"):
+    with pytest.raises(EncodingError, match="not an XML name"):
         write(ET.Element(name))
-    with pytest.raises(EncodingError, match="no name of XML"):
+    with pytest.raises(EncodingError, match="not an XML name"):
         write(ET.Element("x", {name: ""}))
 
 

@@ -1,4 +1,4 @@
-"""Declare an XML element once as a msgspec.Struct; decoder and encoder come from it.
+"""Declares an XML element as a msgspec.Struct; decoder and encoder are derived from it.
 
 class Ping(Payload, frozen=True, kw_only=True):
     xml = Name("urn:xmpp:ping", "ping")
@@ -8,34 +8,38 @@ encode(Ping())            # "<ping xmlns='urn:xmpp:ping'/>"
 """
 
 from xep.binding.declaration import (
+    AnyChild,
     Attr,
     Child,
     Flag,
     Lang,
     Name,
     Payload,
+    RawXML,
     Text,
     TextChild,
 )
 from xep.binding.decoder import decode
-from xep.binding.encoder import Encoded, encode
+from xep.binding.encoder import encode
 from xep.binding.errors import ContentError, DeclarationError, EncodingError
-from xep.binding.kept import read
+from xep.binding.kept import keep, read
 
 __all__ = [
+    "AnyChild",
     "Attr",
     "Child",
     "ContentError",
     "DeclarationError",
-    "Encoded",
     "EncodingError",
     "Flag",
     "Lang",
     "Name",
     "Payload",
+    "RawXML",
     "Text",
     "TextChild",
     "decode",
     "encode",
+    "keep",
     "read",
 ]

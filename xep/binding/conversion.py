@@ -1,4 +1,4 @@
-"""Text to typed value and back, one Conversion per type."""
+"""Converts text to typed values and back, one Conversion per type."""
 
 import base64
 import binascii
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Conversion(Generic[T]):
-    """How values of one type are read from text and written to it.
+    """Converts values of one type from text and to text.
 
-    ``decode`` raises ValueError with a reason such as "expected an integer". A ``decode`` of
-    None means that the text itself is the value. ``plain`` says that what ``encode`` writes never
-    holds anything to escape.
+    ``decode`` raises ValueError with a reason such as "expected an integer". A ``decode`` of None
+    means that the text itself is the value. ``plain`` says that the result of ``encode`` never
+    needs escaping.
     """
 
     __slots__ = ("decode", "encode", "expected", "plain")
@@ -54,7 +54,7 @@ _DATETIME = re.compile(
 )
 _OFFSET = re.compile(r"Z|([+-])([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-# White space in XML Schema; str.strip() alone would take more than that.
+# White space in XML Schema; str.strip() alone would remove more.
 _SPACE = " \t\r\n"
 
 
@@ -96,7 +96,7 @@ def _decimal(text: str) -> Decimal:
 
 
 def _write_decimal(value: Decimal) -> str:
-    # An exponent may stand for more digits than anybody should write, so it is looked at first.
+    # An exponent may produce too many digits, so it is checked first.
     if not value.is_finite() or abs(value.adjusted()) > 40:
         raise ValueError(
             "expected a decimal number of at most 40 digits before and after the point"
@@ -120,7 +120,7 @@ def _datetime(text: str) -> datetime:
     stripped = text.strip(_SPACE)
     if _DATETIME.fullmatch(stripped) is None:
         raise ValueError("expected a date and time such as 2026-02-08T19:00:00Z")
-    # Python keeps microseconds; finer fractions are cut, not refused.
+    # Python stores microseconds; more digits are cut, not refused.
     stripped = re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", stripped)
     try:
         return datetime.fromisoformat(stripped).astimezone(UTC)
@@ -129,7 +129,9 @@ def _datetime(text: str) -> datetime:
 
 
 def format_datetime(value: datetime) -> str:
-    """``value`` in UTC as XEP-0082 §3.2 writes it; microseconds only if there are any."""
+    """Return ``value`` in UTC in the format of XEP-0082 §3.2; with microseconds only if there are
+    any.
+    """
     if value.tzinfo is None:
         raise ValueError("a date and time on the wire needs a time zone")
     try:
@@ -195,7 +197,7 @@ _SCALARS: dict[Any, Conversion[Any]] = {
 
 
 def conversion_for(declared: Any) -> Conversion[Any] | None:
-    """The conversion for a type: a scalar, a Literal of strings, or an Enum of strings.
+    """Return the conversion for a type: a scalar, a Literal of strings, or an Enum of strings.
 
     None when no text can be converted to it.
     """

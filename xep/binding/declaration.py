@@ -1,4 +1,6 @@
-"""How a field of a Payload stands in XML: the markers, and the plan read from a class once."""
+"""The declaration of Payload classes: the markers of fields, and the plan that is read from a class
+once.
+"""
 
 import functools
 import re
@@ -13,7 +15,7 @@ from xep.binding.errors import DeclarationError
 from xep.language import language_tag
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
-# Fewer than XML allows, and all that any protocol has used.
+# Fewer than XML allows, but all that any protocol uses.
 _LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
@@ -30,13 +32,13 @@ class Name(NamedTuple):
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One XML element, declared once; what every stanza payload derives from.
+    """The base class of declared XML elements.
 
-    A subclass names its element in ``xml`` and marks each field with where it stands:
-    ``Attr``, ``Text``, ``TextChild``, ``Child`` or ``Flag``. A field without a default
-    is required; a ``tuple[X, ...]`` repeats; ``X | None`` may be missing.
+    A subclass names its element in ``xml`` and marks the position of each field: ``Attr``,
+    ``Text``, ``TextChild``, ``Child`` or ``Flag``. A field without a default is required; a
+    ``tuple[X, ...]`` repeats; ``X | None`` may be missing.
 
-    The garbage collector does not look at payloads: they are made from the inside out and never
+    The garbage collector does not track payloads: they are created from the inside out and never
     changed, so none is part of a cycle, and there are many of them.
     """
 
@@ -44,10 +46,10 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Attr(msgspec.Struct, frozen=True):
-    """An attribute. ``name`` defaults to the field's own with ``_`` as ``-``.
+    """An attribute. ``name`` defaults to the field's own name with ``-`` for ``_``.
 
-    The only namespace an attribute can have is that of ``xml:``, asked for with ``xml=True``.
-    A value equal to the default is left out when encoding unless ``always`` is set.
+    An attribute can have no namespace except that of ``xml:``, with ``xml=True``. A value equal to
+    the default is omitted when encoding unless ``always`` is set.
     """
 
     name: str | None = None
@@ -60,7 +62,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class TextChild(msgspec.Struct, frozen=True):
-    """A child element that holds nothing but text; repeated for ``tuple[X, ...]``.
+    """A child element that contains only text; repeated for ``tuple[X, ...]``.
 
     ``namespace`` defaults to the parent's.
     """
@@ -72,15 +74,28 @@ class TextChild(msgspec.Struct, frozen=True):
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A child element that is a Payload of its own, or one of a union of them.
+    """A child element that is a Payload, or one of a union of them.
 
-    ``malformed`` says what becomes of a child that cannot be decoded: ``"fail"`` refuses the
-    parent too, ``"drop"`` leaves that child out.
+    ``malformed`` says how to handle a child that cannot be decoded: ``"fail"`` refuses the parent
+    too, ``"drop"`` omits that child.
     """
 
     at_least: int = 0
     at_most: int | None = None
     malformed: Literal["fail", "drop"] = "fail"
+
+
+class RawXML(msgspec.Struct, frozen=True, gc=False):
+    """An element of any name, as XML text that declares its own namespaces.
+
+    Created by a decoder, or by `keep` of a Payload; the text is sent unchanged. `read` decodes it.
+    """
+
+    text: str
+
+
+class AnyChild(msgspec.Struct, frozen=True):
+    """All child elements that no other field declares, each as `RawXML`."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -90,9 +105,9 @@ class Flag(msgspec.Struct, frozen=True):
     namespace: str | None = None
 
 
-Marker = Attr | Text | TextChild | Child | Flag
+Marker = Attr | Text | TextChild | Child | AnyChild | Flag
 Lang = Annotated[str | None, Attr("lang", xml=True)]
-"""``xml:lang`` of the element (RFC 6120 §8.1.5); one that is no language tag counts as none."""
+"""``xml:lang`` of the element (RFC 6120 §8.1.5); an invalid language tag is ignored."""
 _LANGUAGE: Conversion[Any] = Conversion("a language tag", language_tag, None)
 
 
@@ -101,7 +116,7 @@ def _is_lang(marker: object) -> bool:
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What the plan knows of one field."""
+    """The plan of one field."""
 
     name: str
     tag: str
@@ -121,7 +136,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A Payload class, read once: its fields by where they stand, in declared order."""
+    """The plan of a Payload class: its fields by position, in declared order."""
 
     cls: type[Payload]
     attributes: tuple[Field, ...]
@@ -133,13 +148,13 @@ def read_plan(cls: type[Payload]) -> Plan:
     """Read the declaration of ``cls``.
 
     Raises:
-        DeclarationError: a field has no marker, two things claim one name, a type cannot stand
-            where its marker puts it, or the class can hold itself.
+        DeclarationError: a field has no marker, two fields use one name, a type does not match its
+            marker, or the class can contain itself.
     """
     if not isinstance(getattr(cls, "xml", None), Name):
         raise DeclarationError(f"{cls.__name__} does not name its element: set `xml = Name(…)`")
     if _LOCAL_NAME.fullmatch(cls.xml.local) is None or not cls.xml.namespace:
-        raise DeclarationError(f"{cls.__name__}: {cls.xml} is no qualified name of an element")
+        raise DeclarationError(f"{cls.__name__}: {cls.xml} is not a qualified name of an element")
     attributes: list[Field] = []
     children: list[tuple[Marker, Field]] = []
     text: Field | None = None
@@ -153,13 +168,16 @@ def read_plan(cls: type[Payload]) -> Plan:
             case _:
                 children.append((marker, field))
     _refuse_doubles(cls, [(field, field.tag) for field in attributes])
+    anything = [field for marker, field in children if isinstance(marker, AnyChild)]
+    if len(anything) > 1:
+        _refuse(cls, anything[1].name, "is a second field for children of any name")
     _refuse_doubles(cls, [(field, tag) for _, field in children for tag in _child_tags(field)])
     _refuse_cycle(cls)
     return Plan(cls, tuple(attributes), text, tuple(children))
 
 
 def _refuse_cycle(cls: type[Payload]) -> None:
-    """A payload that could hold itself would be decoded as deep as a peer nests it."""
+    """Refuse a payload that can contain itself: it would be decoded as deep as a peer nests it."""
     seen: set[type[Payload]] = set()
     todo = list(_held(cls))
     while todo:
@@ -173,7 +191,7 @@ def _refuse_cycle(cls: type[Payload]) -> None:
 
 @functools.cache
 def _held(cls: type[Payload]) -> tuple[type[Payload], ...]:
-    """The classes of the children of ``cls``."""
+    """Return the classes of the children of ``cls``."""
     found: list[type[Payload]] = []
     for info in msgspec.structs.fields(cls):
         declared = get_args(info.type)[0] if get_origin(info.type) is Annotated else info.type
@@ -191,7 +209,7 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
         declared, *extras = get_args(declared)
         marker = next((extra for extra in extras if isinstance(extra, Marker)), None)
     if marker is None:
-        _refuse(cls, info.name, "has no marker: say Attr, Text, TextChild, Child or Flag")
+        _refuse(cls, info.name, "has no marker: say Attr, Text, TextChild, Child, AnyChild or Flag")
     inner, many, optional = _unwrap(declared)
     default = info.default
     if info.default_factory is not msgspec.NODEFAULT:
@@ -226,13 +244,16 @@ def _read_field(cls: type[Payload], info: Any) -> tuple[Marker, Field]:
 
 
 def _wrong_type(marker: Marker, field: Field, inner: Any) -> str | None:
-    """Why the field's type cannot stand where its marker puts it."""
+    """Return why the field's type does not match its marker."""
     if _LOCAL_NAME.fullmatch(field.local.removeprefix("xml:")) is None:
-        return f"would be called {field.local!r}, which is no XML name"
+        return f"would be called {field.local!r}, which is not an XML name"
     match marker:
         case Child():
             if not all(isinstance(p, type) and issubclass(p, Payload) for p in field.payloads):
-                return "is a Child but its type is no Payload"
+                return "is a Child but its type is not a Payload"
+        case AnyChild():
+            if inner is not RawXML or not field.many:
+                return "must be tuple[RawXML, ...] to be AnyChild"
         case Flag():
             if inner is not bool or field.many or field.optional:
                 return "must be bool to be a Flag"
@@ -249,7 +270,7 @@ def _wrong_type(marker: Marker, field: Field, inner: Any) -> str | None:
 
 
 def _wrong_default(marker: Marker, field: Field, inner: Any) -> str | None:
-    """Why the default cannot be what the field's absence stands for."""
+    """Return why the default cannot stand for the field's absence."""
     if isinstance(marker, Text) and inner in (str, bytes):
         if field.optional:
             return f"is text: none and an empty one look the same, so use {inner.__name__}"
@@ -277,7 +298,9 @@ def _xml_name(cls: type[Payload], field: str, marker: Marker) -> tuple[str, str 
 
 
 def _unwrap(declared: Any) -> tuple[Any, bool, bool]:
-    """The inner type of ``X | None`` or ``tuple[X, ...]``; whether many; whether optional."""
+    """Return the inner type of ``X | None`` or ``tuple[X, ...]``; whether many; whether
+    optional.
+    """
     if get_origin(declared) is tuple:
         args = get_args(declared)
         if len(args) == 2 and args[1] is Ellipsis:

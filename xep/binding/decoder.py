@@ -1,10 +1,10 @@
-"""From a complete element to its Struct. One decoder is compiled per class, when first used.
+"""Decodes a complete element to its Struct. One decoder is compiled per class, when first used.
 
-Only complete trees are decoded, each child on its own, so whatever stands inside a child can
-change neither its siblings nor its parent: at most it is refused with its parent, or left out.
+Only complete trees are decoded, each child separately, so the content of a child cannot change its
+siblings or its parent: a malformed child is refused with its parent, or omitted.
 
-The decoder is Python source written from the plan, as dataclasses do it: this runs for every
-element of every stanza, and a loop over field descriptions costs three times as much.
+The decoder is Python source written from the plan, as in dataclasses: it runs for every element of
+every stanza, and a loop over field descriptions takes three times as long.
 """
 
 import functools
@@ -12,8 +12,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 from xml.etree.ElementTree import Element
 
-from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
+from xep.binding.declaration import (
+    AnyChild,
+    Child,
+    Field,
+    Flag,
+    Payload,
+    Plan,
+    RawXML,
+    TextChild,
+    read_plan,
+)
 from xep.binding.errors import ContentError
+from xep.binding.raw import write
 from xep.binding.strictness import refuse_undeclared
 
 P = TypeVar("P", bound=Payload)
@@ -26,10 +37,10 @@ def decode(cls: type[P], element: Element, *, strict: bool = False) -> P:
     Args:
         cls: the declared class.
         element: a complete element; its name is not compared with ``cls.xml``.
-        strict: refuse what is not declared or malformed instead of ignoring it; for tests.
+        strict: refuse undeclared or malformed content instead of ignoring it; for tests.
 
     Raises:
-        ContentError: something required is missing, stands too often, or cannot be converted.
+        ContentError: a required part is missing, occurs too often, or cannot be converted.
     """
     if strict:
         refuse_undeclared(cls, element, decode)
@@ -38,17 +49,18 @@ def decode(cls: type[P], element: Element, *, strict: bool = False) -> P:
 
 @functools.cache
 def decoder_for(cls: type[Payload]) -> Decoder:
-    """The compiled decoder of ``cls``."""
+    """Return the compiled decoder of ``cls``."""
     plan = read_plan(cls)
     writer = _Source(plan)
     source = "\n".join(writer.lines())
-    # The source holds names and numbers of ours only; what a class declares is passed by value.
+    # The source contains only names and numbers of this module; values from a class are passed as
+    # values.
     exec(compile(source, f"<decoder of {cls.__qualname__}>", "exec"), writer.names)  # noqa: S102
     return cast("Decoder", writer.names["decode_element"])
 
 
 class _Source:
-    """Writes the decoder's source; ``names`` are the values it refers to."""
+    """Writes the decoder's source; ``names`` are the values that it refers to."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -59,13 +71,14 @@ class _Source:
             "twice": functools.partial(_twice, plan.cls.xml.local),
             "own_text": _own_text,
             "ContentError": ContentError,
+            "keep": _keep,
         }
         self.arguments: list[str] = []
         self.after_required = 0
         self.count = 0
 
     def name(self, value: Any) -> str:
-        """A name in the source for ``value``."""
+        """Return a name in the source for ``value``."""
         self.count += 1
         name = f"v{self.count}"
         self.names[name] = value
@@ -98,12 +111,14 @@ class _Source:
         ]
 
     def _value(self, value: Any) -> str:
-        """``value`` in the source: as it is written, where that is the same; a name otherwise."""
+        """Return ``value`` in the source: literally, where that is equivalent; as a name
+        otherwise.
+        """
         plain = value is None or value == () or type(value) in (bool, int, str)
         return repr(value) if plain else self.name(value)
 
     def _attributes(self) -> list[str]:
-        """Nearly always there are no more attributes than must be there: then that is all."""
+        """Return the fast path for attributes: nearly always only the required ones are present."""
         attributes = self.plan.attributes
         if not attributes:
             return []
@@ -121,8 +136,8 @@ class _Source:
         return lines
 
     def _shortcut(self) -> list[str]:
-        """Nearly always there are no other attributes than must be there and no other children than
-        those that repeat: then the rest is not looked at, and the class knows its own defaults.
+        """Return the fast path: nearly always only required attributes and repeated children are
+        present, and the class applies its own defaults to the rest.
         """
         plan = self.plan
         fields = [field for _, field in plan.children]
@@ -182,6 +197,7 @@ class _Source:
         before: list[str] = []
         branches: list[str] = []
         after: list[str] = []
+        others: list[str] = []
         for marker, field in plan.children:
             local = self._local(field)
             start = self._value(field.default) if isinstance(marker, Flag) else "None"
@@ -190,16 +206,23 @@ class _Source:
                 word = "elif" if branches else "if"
                 branches.append(f"{word} tag == {tag!r}:")
                 branches += [f"    {line}" for line in reading]
+            if isinstance(marker, AnyChild):
+                others = ["value = keep(child)", *_put(local, field, "")]
             after += self._afterwards(field, local) if not isinstance(marker, Flag) else []
+        if others:
+            head = ["else:"] if branches else ["if True:"]
+            branches += [*head, *(f"    {line}" for line in others)]
         loop = ["for child in element:", "    tag = child.tag"]
         return [*before, *loop, *(f"    {line}" for line in branches), *after]
 
     def _readings(self, marker: object, field: Field) -> list[tuple[str, list[str]]]:
-        """For each element name a field can come from, the lines that read one."""
+        """Return, for each element name of a field, the lines that read one."""
         local = f"f_{field.name}"
         match marker:
             case Flag():
                 return [(field.tag, [f"{local} = True"])]
+            case AnyChild():
+                return []
             case TextChild():
                 lines = self._converted(field, '(child.text or "")', "value", f"<{field.local}/>")
                 return [(field.tag, [*lines, *_put(local, field, self.name(field.local))])]
@@ -221,7 +244,9 @@ class _Source:
         ]
 
     def _decoder(self, payload: type[Payload]) -> str:
-        """The name of the decoder of ``payload``, which is compiled when it is first called."""
+        """Return the name of the decoder of ``payload``, which is compiled when it is
+        first called.
+        """
 
         def first(element: Element) -> Any:
             self.names[name] = decoder = decoder_for(payload)
@@ -276,6 +301,10 @@ def _put(local: str, field: Field, child: str) -> list[str]:
             f"    {local}.append(value)",
         ]
     return [f"if {local} is not None:", f"    raise twice({child})", f"{local} = value"]
+
+
+def _keep(element: Element) -> RawXML:
+    return RawXML(write(element, None))
 
 
 def _own_text(element: Element) -> str:

@@ -1,4 +1,4 @@
-"""From a Struct to its XML text. One encoder is compiled per class, when first used.
+"""Encodes a Struct to its XML text. One encoder is compiled per class, when first used.
 
 Written as source for the same reason as the decoder: it runs for every element that is sent.
 """
@@ -7,44 +7,46 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-import msgspec
-
-from xep.binding.declaration import Child, Field, Flag, Payload, Plan, TextChild, read_plan
+from xep.binding.declaration import (
+    AnyChild,
+    Child,
+    Field,
+    Flag,
+    Payload,
+    Plan,
+    TextChild,
+    read_plan,
+)
 from xep.binding.errors import EncodingError
 from xep.binding.escaping import attribute_special, escape_attribute, escape_text
 
 Encoder = Callable[[Any, str], str]
 
 
-class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """A payload that is XML text already, as `encode` gives it for its parent's namespace."""
-
-    xml: str
-
-
 def encode(payload: Payload, parent_namespace: str = "") -> str:
-    """``payload`` as XML text; its namespace is declared unless it is the parent's.
+    """Return ``payload`` as XML text; its namespace is declared unless it is the parent's.
 
-    A character that XML cannot carry is written as U+FFFD (`escaping`).
+    A character that XML does not allow is written as U+FFFD (`escaping`).
 
     Raises:
-        EncodingError: a value has no form on the wire, such as a number that is not finite.
+        EncodingError: a value cannot be encoded, such as a number that is not finite.
     """
     return encoder_for(type(payload))(payload, parent_namespace)
 
 
 @functools.cache
 def encoder_for(cls: type[Payload]) -> Encoder:
-    """The compiled encoder of ``cls``: ``(instance, parent_namespace) -> XML text``."""
+    """Return the compiled encoder of ``cls``: ``(instance, parent_namespace) -> XML text``."""
     writer = _Source(read_plan(cls))
     source = "\n".join(writer.lines())
-    # The source holds names and numbers of ours only; what a class declares is passed by value.
+    # The source contains only names and numbers of this module; values from a class are passed as
+    # values.
     exec(compile(source, f"<encoder of {cls.__qualname__}>", "exec"), writer.names)  # noqa: S102
     return cast("Encoder", writer.names["encode_element"])
 
 
 class _Source:
-    """Writes the encoder's source; ``names`` are the values it refers to."""
+    """Writes the encoder's source; ``names`` are the values that it refers to."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -63,7 +65,7 @@ class _Source:
         self.count = 0
 
     def name(self, value: Any) -> str:
-        """A name in the source for ``value``."""
+        """Return a name in the source for ``value``."""
         self.count += 1
         name = f"v{self.count}"
         self.names[name] = value
@@ -82,6 +84,11 @@ class _Source:
                     content += self._child(field)
                 case TextChild():
                     content += self._text_child(field)
+                case AnyChild():
+                    content += [
+                        f"for value in payload.{field.name}:",
+                        "    content += value.text",
+                    ]
                 case Flag():
                     content += self._flag(field)
         if content:
@@ -92,7 +99,9 @@ class _Source:
         return [head, *(f"    {line}" for line in body)]
 
     def _written(self, field: Field, kind: Literal["attribute", "text"]) -> tuple[list[str], str]:
-        """The lines that turn `value` into text, and the expression for that text, escaped."""
+        """Return the lines that turn `value` into text, and the expression for that text,
+        escaped.
+        """
         conversion = field.conversion
         assert conversion is not None
         lines: list[str] = []
@@ -105,11 +114,12 @@ class _Source:
             ]
         if conversion.plain:
             return lines, "value"
-        # Nearly always there is nothing to escape, and a call would cost as much as finding out.
+        # Nearly always there is nothing to escape, and a call would cost as much as the check.
         if kind == "attribute":
-            return lines, "value if attribute_special(value) is None else attribute(value)"
-        # Texts are longer. What is printable holds none of the characters that XML cannot carry,
-        # and no line break: that is known in half the time.
+            clean = "value.isalnum() or attribute_special(value) is None"
+            return lines, f"value if {clean} else attribute(value)"
+        # Texts are longer. Printable text contains none of the characters that XML does not allow,
+        # and no line break: that check takes half the time.
         clean = "value.isprintable() and '&' not in value and '<' not in value and '>' not in value"
         return lines, f"value if {clean} else text(value)"
 
@@ -121,9 +131,28 @@ class _Source:
         if field.required and not field.optional:
             return [value, *add]
         condition = "value is not None"
-        if not field.always and field.default is not None and not field.required:
-            condition += f" and value != {self.name(field.default)}"
-        return [value, f"if {condition}:", *(f"    {line}" for line in add)]
+        if field.default is None or field.required:
+            return [value, f"if {condition}:", *(f"    {line}" for line in add)]
+        default = self.name(field.default)
+        if not field.always:
+            condition += f" and value != {default}"
+            return [value, f"if {condition}:", *(f"    {line}" for line in add)]
+        # Nearly always it is the default, whose text is known.
+        known = self.name(f" {field.local}='{self._text_of(field)}'")
+        return [
+            value,
+            f"if value == {default}:",
+            f"    xml += {known}",
+            f"elif {condition}:",
+            *(f"    {line}" for line in add),
+        ]
+
+    @staticmethod
+    def _text_of(field: Field) -> str:
+        """Return the encoded default of an attribute."""
+        assert field.conversion is not None
+        encode = field.conversion.encode
+        return escape_attribute(field.default if encode is None else encode(field.default))
 
     def _text(self, field: Field) -> list[str]:
         lines, written = self._written(field, "text")
@@ -135,7 +164,10 @@ class _Source:
         ]
 
     def _child(self, field: Field) -> list[str]:
-        add = "    content += encoder_for(type(value))(value, own)"
+        encoder = "encoder_for(type(value))"
+        if len(field.payloads) == 1:
+            encoder = self.name(encoder_for(field.payloads[0]))
+        add = f"    content += {encoder}(value, own)"
         if field.many:
             return [f"for value in payload.{field.name}:", add]
         return [f"value = payload.{field.name}", "if value is not None:", add]
@@ -150,8 +182,8 @@ class _Source:
         start = self.name(f"<{field.local}{declared}>")
         end = self.name(f"</{field.local}>")
         lines, written = self._written(field, "text")
-        # With `+=` the text grows where it is; as a part of the f-string it would be copied for
-        # each of thousands of values.
+        # `+=` extends the text in place; as a part of the f-string it would be copied for each of
+        # thousands of values.
         add = [*lines, f'content += f"{{{start}}}{{{written}}}{{{end}}}"']
         if field.many:
             head = [f"for value in payload.{field.name}:"]

@@ -1,7 +1,8 @@
-"""Character data and attribute values, escaped; what XML 1.0 cannot carry becomes U+FFFD.
+"""Escapes character data and attribute values; characters that XML 1.0 does not allow become
+U+FFFD.
 
-Everything that is sent passes here, so this is the one place where a text is made fit for the
-wire: no value, wherever it comes from, can make a stanza that cannot be sent.
+All output passes through this module, so it is the one place that makes a text valid: no value can
+make a stanza that cannot be sent.
 """
 
 import re
@@ -9,7 +10,7 @@ import re
 from xep.characters import FORBIDDEN
 from xep.characters import without_forbidden as without_forbidden  # noqa: PLC0414 - for importers
 
-# The first character that cannot stand as it is; None for nearly every text or value there is.
+# Matches the first character that needs escaping; nearly always there is none.
 text_special = re.compile(f"[&<>\r{FORBIDDEN}]").search
 attribute_special = re.compile(f"[&<>'\"\t\r\n{FORBIDDEN}]").search
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
@@ -17,14 +18,23 @@ _ATTRIBUTE = _TEXT | {ord("'"): "&apos;", ord('"'): "&quot;", ord("\t"): "&#9;",
 
 
 def escape_text(text: str) -> str:
-    """``text`` as character data that any XML parser reads back as `without_forbidden` has it."""
+    """Return ``text`` as character data that any XML parser reads back as `without_forbidden` of
+    it.
+    """
     if text_special(text) is None:
         return text
     return without_forbidden(text).translate(_TEXT)
 
 
 def escape_attribute(text: str) -> str:
-    """``text`` as an attribute value between single quotes, read back as `escape_text` is."""
+    """Return ``text`` as an attribute value for single quotes, read back as by `escape_text`."""
     if attribute_special(text) is None:
         return text
     return without_forbidden(text).translate(_ATTRIBUTE)
+
+
+def unescape_attribute(text: str) -> str:
+    """The value that `escape_attribute` has written as ``text``."""
+    for character, reference in reversed(_ATTRIBUTE.items()):  # `&amp;` is the first there
+        text = text.replace(reference, chr(character))
+    return text

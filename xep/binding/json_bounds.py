@@ -1,8 +1,8 @@
-"""Bounds on JSON that a peer sends, checked before anything builds objects of it.
+"""Limits on JSON from a peer, checked before any objects are created from it.
 
-A stanza of 250 KB can hold JSON of 100,000 values, or nested 1,000 deep. To decode, compare and
-store such a document takes a hundred times as long as a text of that size. What JSON costs depends
-on its values and its depth, so these are bounded besides its bytes.
+A stanza of 250 KB can contain JSON of 100,000 values, or nested 1,000 deep. To decode, compare and
+store such a document takes a hundred times as long as a text of that size. The cost of JSON depends
+on its values and its depth, so these are limited besides its bytes.
 """
 
 from itertools import accumulate
@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 MOST_VALUES: Final = 10_000
-"""Values in one JSON text: scalars, arrays and objects, at every depth."""
+"""The maximum number of values in one JSON text: scalars, arrays and objects, at every depth."""
 MOST_DEPTH: Final = 64
-"""Arrays and objects inside each other."""
+"""The maximum depth of nested arrays and objects."""
 
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -23,12 +23,12 @@ _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def checked_json(text: bytes) -> msgspec.Raw:
-    """Return JSON as it is, if it is JSON within the bounds. No objects are built.
+    """Return JSON unchanged, if it is valid and within the limits. No objects are created.
 
-    A number that no reader here can hold is found when the JSON is decoded.
+    A number that no reader here supports is found when the JSON is decoded.
 
     Raises:
-        ValueError: it is no JSON, or breaks a bound; the message names which.
+        ValueError: it is not JSON, or exceeds a limit; the message names which.
     """
     try:
         _check_syntax(text)
@@ -37,7 +37,7 @@ def checked_json(text: bytes) -> msgspec.Raw:
     except ValueError as error:
         raise ValueError(f"expected JSON: {error}") from error
     # Each value follows a comma, or is the first in an array, an object or the text. So commas and
-    # opening brackets tell how many values there are at most: some may be inside strings.
+    # opening brackets give an upper bound for the number of values: some may be inside strings.
     marks = text.translate(None, _NOT_MARKS)
     if len(marks) >= MOST_VALUES or len(marks) - marks.count(b",") > MOST_DEPTH:
         _check_bounds(_without_strings(text))
@@ -54,6 +54,8 @@ def _check_bounds(text: bytes) -> None:
 
 
 def _without_strings(text: bytes) -> bytes:
-    """Valid JSON without white space, each string a letter; a pattern takes ten times as long."""
+    """Return valid JSON without white space, with each string replaced by a letter; a pattern takes
+    ten times as long.
+    """
     unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
     return b"s".join(unescaped.split(b'"')[::2]).translate(None, b" \t\r\n")

@@ -1,25 +1,32 @@
-"""Payloads that were written down and are read again."""
+"""Payloads as stored text."""
 
 from typing import TypeVar
 from xml.etree import ElementTree
 
-from xep.binding.declaration import Payload
+from xep.binding.declaration import Payload, RawXML
 from xep.binding.decoder import decode
+from xep.binding.encoder import encode
 from xep.binding.errors import ContentError
 
 P = TypeVar("P", bound=Payload)
 
 
-def read(text: str, *classes: type[P]) -> P:
-    """The payload that `encode` wrote as ``text``, which is one of ``classes``.
+def keep(payload: Payload) -> RawXML:
+    """Return ``payload`` as XML text that is valid wherever an element of any name is."""
+    return RawXML(encode(payload))
 
-    For what this program has written itself: ``text`` passes none of the checks of a stream.
+
+def read(text: str, *classes: type[P]) -> P:
+    """Decode ``text``: the result of `encode`, or the text of a `RawXML`.
+
+    For text that this program has written, from parsed or created elements: ``text`` does not pass
+    the checks of a stream.
 
     Raises:
-        ContentError: it is no XML, or none of the classes.
+        ContentError: it is not XML, or none of the classes.
     """
     try:
-        # What is read here was written by `encode`, which writes neither DTD nor entity.
+        # The text was written by `encode`, which writes neither DTD nor entity.
         element = ElementTree.fromstring(text)  # noqa: S314
     except ElementTree.ParseError as error:
         raise ContentError("payload", f"no XML was kept: {error}") from error

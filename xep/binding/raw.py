@@ -1,4 +1,4 @@
-"""An element that was parsed, written again as it came."""
+"""Writes a parsed element as text again, unchanged."""
 
 import re
 from collections.abc import Mapping
@@ -19,24 +19,27 @@ _NAME: Final = re.compile(f"[{_START}][{_START}0-9.\xb7\u0300-\u036f\u203f-\u204
 
 
 def write(
-    element: Element, parent_namespace: str = "", attributes: Mapping[str, str] | None = None
+    element: Element,
+    parent_namespace: str | None = "",
+    attributes: Mapping[str, str] | None = None,
 ) -> str:
-    """``element`` with everything in it as XML text, for a place where ``parent_namespace`` is the
-    default one. What follows it (its tail) is its parent's and left out.
+    """Return ``element`` with all its content as XML text, for a position where
+    ``parent_namespace`` is the default namespace. Its tail belongs to its parent and is omitted.
 
-    It does not recurse: elements may be nested as deep as they like.
+    It does not recurse, so the depth of elements is not limited.
 
     Args:
-        element: what to write.
-        parent_namespace: the namespace that need not be declared.
-        attributes: what stands in the place of the element's own, if given.
+        element: the element.
+        parent_namespace: the namespace that need not be declared; None if the text may be used
+            anywhere, so that every namespace is declared.
+        attributes: replace the element's own, if given.
 
     Raises:
-        EncodingError: a name is no XML name, which no element that was parsed has.
+        EncodingError: a name is not an XML name, which no parsed element has.
     """
     xml: list[str] = []
-    # What is still to be written, the next one last: text, and elements with their surroundings.
-    todo: list[str | tuple[Element, str]] = [(element, parent_namespace)]
+    # The parts still to be written, the next one last: text, and elements with their context.
+    todo: list[str | tuple[Element, str | None]] = [(element, parent_namespace)]
     while todo:
         item = todo.pop()
         if isinstance(item, str):
@@ -58,12 +61,15 @@ def write(
     return "".join(xml)
 
 
-def _head(tag: str, attributes: Mapping[str, str], around: str) -> tuple[str, str, str]:
-    """The name as it is written, the inside of the start tag, and the default namespace in it."""
+def _head(
+    tag: str, attributes: Mapping[str, str], around: str | None
+) -> tuple[str, str, str | None]:
+    """Return the written name, the inside of the start tag, and the default namespace within it."""
     namespace, local = _split(tag)
-    name, inside = local, namespace
+    name = local
+    inside: str | None = namespace
     declared = "" if namespace == around else f" xmlns='{escape_attribute(namespace)}'"
-    if namespace == XML_NAMESPACE:  # no prefix but its own may stand for it
+    if namespace == XML_NAMESPACE:  # only its own prefix may stand for it
         name, inside, declared = f"xml:{local}", around, ""
     head = name + declared
     for count, (key, value) in enumerate(attributes.items()):
@@ -78,8 +84,10 @@ def _head(tag: str, attributes: Mapping[str, str], around: str) -> tuple[str, st
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Namespace and local name of a name in Clark notation; a namespace may hold braces."""
+    """Return namespace and local name of a name in Clark notation; a namespace may
+    contain braces.
+    """
     namespace, brace, local = name.rpartition("}")
     if not _NAME.fullmatch(local) or (brace and namespace[:1] != "{") or namespace[1:] == _XMLNS:
-        raise EncodingError(f"{name[:100]!a} is no name of XML")
+        raise EncodingError(f"{name[:100]!a} is not an XML name")
     return namespace[1:], local

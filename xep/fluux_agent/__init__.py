@@ -6,4 +6,4 @@ One module per namespace. The stanzas of the first public draft are accepted as 
 from typing import Final
 
 NAMESPACE: Final = "urn:fluux:agent:0"
-"""The feature in ``disco#info`` of whoever speaks the protocol."""
+"""The feature in ``disco#info`` of entities that support the protocol."""

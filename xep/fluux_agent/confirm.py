@@ -23,7 +23,7 @@ class ActionParam(Payload, frozen=True, kw_only=True):
 
 
 class ActionParams(Payload, frozen=True, kw_only=True):
-    """Parameters of the action as one JSON object, for what text cannot say."""
+    """Parameters of the action as one JSON object, for values that text cannot express."""
 
     xml = Name(NAMESPACE, "params")
 
@@ -32,9 +32,9 @@ class ActionParams(Payload, frozen=True, kw_only=True):
 
 
 class Action(Payload, frozen=True, kw_only=True):
-    """What would be done: ``type`` is the skill, in ``version``.
+    """The action: ``type`` is the skill, in ``version``.
 
-    A parameter whose value is a text stands in ``params``, every other one in ``json_params``.
+    A parameter whose value is a text is in ``params``, every other one in ``json_params``.
     """
 
     xml = Name(NAMESPACE, "action")
@@ -46,7 +46,7 @@ class Action(Payload, frozen=True, kw_only=True):
 
 
 class Risk(Payload, frozen=True, kw_only=True):
-    """How much is at stake."""
+    """The risk of the action."""
 
     xml = Name(NAMESPACE, "risk")
 
@@ -54,11 +54,11 @@ class Risk(Payload, frozen=True, kw_only=True):
 
 
 class Confirm(Payload, frozen=True, kw_only=True):
-    """May this be done? Sent in a message whose body asks the same in words.
+    """A request for confirmation, in a message whose body asks the same in words.
 
-    ``principal`` is the bare JID for whom it would be done. ``hash`` covers exactly what would run.
-    After ``expires`` no answer counts; the first public
-    draft always gives one, and without it the question stays open as long as its task.
+    ``principal`` is the bare JID for whom the action would run. ``hash`` covers exactly that
+    action. After ``expires`` no answer counts; the first public draft always gives one, and without
+    it the question stays open as long as its task.
     """
 
     xml = Name(NAMESPACE, "confirm")
@@ -75,7 +75,7 @@ class Confirm(Payload, frozen=True, kw_only=True):
 class Decision(Payload, frozen=True, kw_only=True):
     """The answer to the confirmation ``id``.
 
-    ``hash`` repeats the question's, and shows that it is this action that was decided on.
+    ``hash`` repeats that of the question, and shows that the decision is about this action.
     """
 
     xml = Name(NAMESPACE, "decision")

@@ -1,4 +1,6 @@
-"""urn:fluux:agent:0#delegation, delegation: for whom, and by which way, work came here."""
+"""urn:fluux:agent:0#delegation, delegation: on whose behalf, and through which agents, a request
+came.
+"""
 
 from decimal import Decimal
 from typing import Annotated, Final
@@ -11,12 +13,12 @@ NAMESPACE: Final = f"{AGENT}#delegation"
 
 
 class Delegation(Payload, frozen=True, kw_only=True):
-    """Stands inside ``<execute/>`` when an agent asks on behalf of somebody else.
+    """The part of ``<execute/>`` that says that an agent asks on behalf of somebody else.
 
-    ``origin`` is the bare JID of who wanted it first; it narrows what the sender may do and never
-    widens it. ``via`` are the bare JIDs of the agents so far, in order: the last one is the
-    sender. ``max_hops`` bounds how many there may be in all. The budgets are what is left: US
-    dollars and model tokens. ``trace`` is a W3C ``traceparent``.
+    ``origin`` is the bare JID of the first requester; it restricts what the sender may do and never
+    extends it. ``via`` are the bare JIDs of the agents so far, in order: the last one is the
+    sender. ``max_hops`` limits their number. The budgets are the remaining US dollars and model
+    tokens. ``trace`` is a W3C ``traceparent``.
     """
 
     xml = Name(NAMESPACE, "delegation")

@@ -1,7 +1,7 @@
 """urn:fluux:agent:0#errors, the conditions inside stanza errors (RFC 6120 §8.3.4).
 
-Each condition has a function that makes the whole error, so that one failure always has one
-stanza error. Texts are for people and never hold a traceback or a secret.
+Each condition has a function that creates the whole error, so that one failure always has one
+stanza error. Texts are for people and never contain a traceback or a secret.
 """
 
 from typing import Annotated, Final, get_args
@@ -14,13 +14,13 @@ NAMESPACE: Final = f"{AGENT}#errors"
 
 
 class Malformed(Payload, frozen=True, kw_only=True):
-    """The request does not fit its declaration."""
+    """The request does not match its declaration."""
 
     xml = Name(NAMESPACE, "malformed")
 
 
 class InvalidParam(Payload, frozen=True, kw_only=True):
-    """The parameter ``name`` does not fit the skill's input schema."""
+    """The parameter ``name`` does not match the skill's input schema."""
 
     xml = Name(NAMESPACE, "invalid-param")
 
@@ -28,13 +28,13 @@ class InvalidParam(Payload, frozen=True, kw_only=True):
 
 
 class UnknownSkill(Payload, frozen=True, kw_only=True):
-    """There is no such skill, as far as this requester is concerned."""
+    """The skill does not exist, or this requester may not use it."""
 
     xml = Name(NAMESPACE, "unknown-skill")
 
 
 class ModeUnavailable(Payload, frozen=True, kw_only=True):
-    """The skill cannot be run in the mode that was asked for."""
+    """The skill does not support the requested mode."""
 
     xml = Name(NAMESPACE, "mode-unavailable")
 
@@ -46,13 +46,15 @@ class ConfirmationUnavailable(Payload, frozen=True, kw_only=True):
 
 
 class DeadlineExpired(Payload, frozen=True, kw_only=True):
-    """The deadline had passed before the result was there."""
+    """The deadline passed before there was a result."""
 
     xml = Name(NAMESPACE, "deadline-expired")
 
 
 class TooBig(Payload, frozen=True, kw_only=True):
-    """The request, or its result, is bigger than ``limit`` bytes, or too deep or too wide."""
+    """The request, or its result, is larger than ``limit`` bytes, or has too many or too deeply
+    nested elements.
+    """
 
     xml = Name(NAMESPACE, "too-big")
 
@@ -60,7 +62,7 @@ class TooBig(Payload, frozen=True, kw_only=True):
 
 
 class Retry(Payload, frozen=True, kw_only=True):
-    """The refusal may pass: the same request may be sent again ``after`` so many seconds."""
+    """The refusal is temporary: the same request may be sent again ``after`` so many seconds."""
 
     xml = Name(NAMESPACE, "retry")
 
@@ -74,19 +76,19 @@ class Timeout(Payload, frozen=True, kw_only=True):
 
 
 class Internal(Payload, frozen=True, kw_only=True):
-    """Something is wrong with the agent, not with the request."""
+    """The agent has an internal error; the request is valid."""
 
     xml = Name(NAMESPACE, "internal")
 
 
 class DelegationUnavailable(Payload, frozen=True, kw_only=True):
-    """Work on behalf of somebody else is not taken here."""
+    """Work on behalf of somebody else is not accepted."""
 
     xml = Name(NAMESPACE, "delegation-unavailable")
 
 
 class UnknownTask(Payload, frozen=True, kw_only=True):
-    """There is no such task, as far as this requester is concerned."""
+    """The task does not exist, or belongs to another principal."""
 
     xml = Name(NAMESPACE, "unknown-task")
 
@@ -98,31 +100,31 @@ class UnknownInput(Payload, frozen=True, kw_only=True):
 
 
 class UnknownConfirmation(Payload, frozen=True, kw_only=True):
-    """There is no such confirmation, as far as this requester is concerned."""
+    """The confirmation does not exist, or another person was asked."""
 
     xml = Name(NAMESPACE, "unknown-confirmation")
 
 
 class Forbidden(Payload, frozen=True, kw_only=True):
-    """The requester may see this and may not do it."""
+    """The requester may see this but not change it."""
 
     xml = Name(NAMESPACE, "forbidden")
 
 
 class Conflict(Payload, frozen=True, kw_only=True):
-    """It contradicts what was committed before it."""
+    """It contradicts an earlier commit."""
 
     xml = Name(NAMESPACE, "conflict")
 
 
 class Expired(Payload, frozen=True, kw_only=True):
-    """The answer came after the question had lapsed."""
+    """The answer arrived after the question had expired."""
 
     xml = Name(NAMESPACE, "expired")
 
 
 class Denied(Payload, frozen=True, kw_only=True):
-    """The person asked said no."""
+    """The person who was asked declined."""
 
     xml = Name(NAMESPACE, "denied")
 
@@ -140,19 +142,19 @@ class InputExpired(Payload, frozen=True, kw_only=True):
 
 
 class OutcomeUnknown(Payload, frozen=True, kw_only=True):
-    """A step had begun and left no record. Whether it had an effect is not known."""
+    """A step had begun without a record of its end. Whether it had an effect is not known."""
 
     xml = Name(NAMESPACE, "outcome-unknown")
 
 
 class OverQuota(Payload, frozen=True, kw_only=True):
-    """The requester has used up what it may have for now."""
+    """The requester has used up its current quota."""
 
     xml = Name(NAMESPACE, "over-quota")
 
 
 class BudgetExhausted(Payload, frozen=True, kw_only=True):
-    """The work takes more money or tokens than were given for it."""
+    """The work exceeds its budget of money or tokens."""
 
     xml = Name(NAMESPACE, "budget-exhausted")
 
@@ -164,7 +166,7 @@ class Loop(Payload, frozen=True, kw_only=True):
 
 
 class HopsExceeded(Payload, frozen=True, kw_only=True):
-    """The work has passed through more agents than it may."""
+    """The work has passed through more agents than allowed."""
 
     xml = Name(NAMESPACE, "hops-exceeded")
 
@@ -204,28 +206,28 @@ Condition = (
     | Internal
 )
 CONDITIONS: Final[tuple[type[Payload], ...]] = get_args(Condition)
-"""Every condition, as ``StanzaError.of`` wants to know them."""
+"""All conditions, for ``StanzaError.of``."""
 
 
 def malformed(reason: str) -> StanzaError:
-    """The request does not fit its declaration: ``bad-request``."""
+    """Return ``bad-request``: the request does not match its declaration."""
     return StanzaError("bad-request", reason, application=(Malformed(),))
 
 
 def invalid_param(name: str, reason: str) -> StanzaError:
-    """A parameter does not fit the schema: ``bad-request``, naming it and the reason."""
+    """Return ``bad-request`` with the name of a parameter and the reason why it is invalid."""
     return StanzaError("bad-request", f"{name}: {reason}", application=(InvalidParam(name=name),))
 
 
 def unknown_skill() -> StanzaError:
-    """No such skill, or none for this requester: ``item-not-found``, always in the same words."""
+    """Return ``item-not-found``: the requester has no such skill. The text is always the same."""
     return StanzaError(
         "item-not-found", "There is no such skill here.", application=(UnknownSkill(),)
     )
 
 
 def mode_unavailable(mode: str) -> StanzaError:
-    """The mode asked for cannot be had: ``feature-not-implemented``."""
+    """Return ``feature-not-implemented``: the requested mode is not available."""
     return StanzaError(
         "feature-not-implemented",
         f"This skill cannot be run in mode {mode}.",
@@ -234,21 +236,23 @@ def mode_unavailable(mode: str) -> StanzaError:
 
 
 def unknown_task() -> StanzaError:
-    """No such task, or none of this requester's: ``item-not-found``, always in the same words."""
+    """Return ``item-not-found``: the requester has no such task. The text is always the same."""
     return StanzaError(
         "item-not-found", "There is no such task here.", application=(UnknownTask(),)
     )
 
 
 def unknown_input() -> StanzaError:
-    """The task asked no such question: ``item-not-found``."""
+    """Return ``item-not-found``: the task asked no such question."""
     return StanzaError(
         "item-not-found", "The task asks no such question.", application=(UnknownInput(),)
     )
 
 
 def unknown_confirmation() -> StanzaError:
-    """No such confirmation, or not for this one to give: ``item-not-found``, in the same words."""
+    """Return ``item-not-found``: the sender was asked for no such confirmation. The text is always
+    the same.
+    """
     return StanzaError(
         "item-not-found",
         "There is no such confirmation here.",
@@ -257,12 +261,12 @@ def unknown_confirmation() -> StanzaError:
 
 
 def forbidden(reason: str) -> StanzaError:
-    """It is there for this requester, and not to be touched: ``forbidden``."""
+    """Return ``forbidden``: the requester may see the object but not change it."""
     return StanzaError("forbidden", reason, application=(Forbidden(),))
 
 
 def delegation_unavailable() -> StanzaError:
-    """Work on behalf of somebody else is not taken: ``feature-not-implemented``."""
+    """Return ``feature-not-implemented``: work on behalf of somebody else is not accepted."""
     return StanzaError(
         "feature-not-implemented",
         "This agent takes no delegated work.",
@@ -271,7 +275,7 @@ def delegation_unavailable() -> StanzaError:
 
 
 def confirmation_unavailable() -> StanzaError:
-    """A skill that needs a confirmation is refused: ``not-allowed``."""
+    """Return ``not-allowed``: the skill needs a confirmation that nobody can give."""
     return StanzaError(
         "not-allowed",
         "This skill needs the confirmation of a person, and nobody can be asked for it.",
@@ -280,7 +284,7 @@ def confirmation_unavailable() -> StanzaError:
 
 
 def deadline_expired() -> StanzaError:
-    """The request came, or its result would come, too late: ``not-acceptable``."""
+    """Return ``not-acceptable``: the request, or its result, is later than the deadline."""
     return StanzaError(
         "not-acceptable",
         "The deadline had passed before the result was there.",
@@ -289,7 +293,7 @@ def deadline_expired() -> StanzaError:
 
 
 def expired() -> StanzaError:
-    """The answer to a question that has lapsed: ``not-acceptable``. It is never a denial."""
+    """Return ``not-acceptable``: the question of an answer has expired. It is never a denial."""
     return StanzaError(
         "not-acceptable",
         "The question had lapsed before the answer came.",
@@ -298,12 +302,12 @@ def expired() -> StanzaError:
 
 
 def denied() -> StanzaError:
-    """The person asked said no: ``not-allowed``."""
+    """Return ``not-allowed``: the person who was asked declined."""
     return StanzaError("not-allowed", "The person asked did not allow it.", application=(Denied(),))
 
 
 def confirmation_expired() -> StanzaError:
-    """Nobody confirmed the action in time: ``not-acceptable``. It is never a denial."""
+    """Return ``not-acceptable``: nobody confirmed the action in time. It is never a denial."""
     return StanzaError(
         "not-acceptable",
         "Nobody confirmed the action in time.",
@@ -312,7 +316,7 @@ def confirmation_expired() -> StanzaError:
 
 
 def input_expired() -> StanzaError:
-    """Nobody answered the question in time: ``not-acceptable``."""
+    """Return ``not-acceptable``: nobody answered the question in time."""
     return StanzaError(
         "not-acceptable",
         "Nobody answered the question in time.",
@@ -321,12 +325,12 @@ def input_expired() -> StanzaError:
 
 
 def conflict(reason: str) -> StanzaError:
-    """It contradicts what was committed before: ``conflict``."""
+    """Return ``conflict``: the request contradicts an earlier commit."""
     return StanzaError("conflict", reason, application=(Conflict(),))
 
 
 def loop() -> StanzaError:
-    """The work has been here before: ``not-allowed``."""
+    """Return ``not-allowed``: the work has passed through this agent before."""
     return StanzaError(
         "not-allowed",
         "The work has passed through this agent before.",
@@ -335,7 +339,7 @@ def loop() -> StanzaError:
 
 
 def hops_exceeded() -> StanzaError:
-    """The path is too long: ``not-allowed``."""
+    """Return ``not-allowed``: the work has passed through too many agents."""
     return StanzaError(
         "not-allowed",
         "The work has passed through more agents than it may.",
@@ -344,7 +348,7 @@ def hops_exceeded() -> StanzaError:
 
 
 def budget_exhausted() -> StanzaError:
-    """The budget does not cover the work: ``not-acceptable``."""
+    """Return ``not-acceptable``: the budget does not cover the work."""
     return StanzaError(
         "not-acceptable",
         "The work takes more than the budget that came with it.",
@@ -353,7 +357,9 @@ def budget_exhausted() -> StanzaError:
 
 
 def too_big(limit: int | None = None) -> StanzaError:
-    """More than the agent takes or may send: ``policy-violation``; ``limit`` in bytes."""
+    """Return ``policy-violation``: more than the agent accepts or may send; ``limit`` is
+    in bytes.
+    """
     text = "The request or its result is too big."
     if limit is not None:
         text = f"The request or its result is bigger than {limit} bytes."
@@ -363,7 +369,9 @@ def too_big(limit: int | None = None) -> StanzaError:
 def too_big_to_confirm(
     size: int, limit: int, lines: int | None = None, most_lines: int | None = None
 ) -> StanzaError:
-    """Parameters that a person cannot be shown: ``policy-violation``; sizes in bytes of JSON."""
+    """Return ``policy-violation``: the parameters are too large to show to a person; sizes are
+    bytes of JSON.
+    """
     have, most = f"{size} bytes", f"{limit} bytes"
     if lines is not None:
         have, most = f"{have} and {lines} lines", f"{most} and {most_lines} lines"
@@ -375,7 +383,7 @@ def too_big_to_confirm(
 
 
 def busy(after: int) -> StanzaError:
-    """Over a share or a bound: ``resource-constraint``, to be tried again in ``after`` seconds."""
+    """Return ``resource-constraint``: a limit is exceeded; retry in ``after`` seconds."""
     return StanzaError(
         "resource-constraint",
         f"Too much is under way. Try again in {after} seconds.",
@@ -384,7 +392,7 @@ def busy(after: int) -> StanzaError:
 
 
 def over_quota(after: int) -> StanzaError:
-    """A quota is used up: ``resource-constraint``, to be tried again in ``after`` seconds."""
+    """Return ``resource-constraint``: a quota is used up; retry in ``after`` seconds."""
     return StanzaError(
         "resource-constraint",
         f"A quota is used up. Try again in {after} seconds.",
@@ -393,10 +401,10 @@ def over_quota(after: int) -> StanzaError:
 
 
 def timed_out(*, repeatable: bool) -> StanzaError:
-    """The skill did not finish: ``remote-server-timeout``.
+    """Return ``remote-server-timeout``: the skill did not finish.
 
     Only an idempotent or read-only skill is ``repeatable``; for any other the type is ``cancel``
-    instead of ``wait``, so that nobody makes it happen twice.
+    instead of ``wait``, so that nobody runs it twice.
     """
     return StanzaError(
         "remote-server-timeout",
@@ -407,7 +415,9 @@ def timed_out(*, repeatable: bool) -> StanzaError:
 
 
 def remote_failure(*, repeatable: bool) -> StanzaError:
-    """Something further on failed: ``remote-server-timeout``, with a type as of ``timed_out``."""
+    """Return ``remote-server-timeout``: another service failed; the type is as for
+    ``timed_out``.
+    """
     return StanzaError(
         "remote-server-timeout",
         "An agent or a service that this needs failed or could not be reached.",
@@ -417,7 +427,7 @@ def remote_failure(*, repeatable: bool) -> StanzaError:
 
 
 def answer_not_kept() -> StanzaError:
-    """The work was carried out, and its answer has made room for newer ones."""
+    """Return the error for work that succeeded, but whose answer was removed for newer ones."""
     return StanzaError(
         "internal-server-error",
         "The request was carried out once and its answer is no longer kept. It is not run again.",
@@ -426,7 +436,7 @@ def answer_not_kept() -> StanzaError:
 
 
 def outcome_unknown() -> StanzaError:
-    """A step began and left no record: ``internal-server-error``."""
+    """Return ``internal-server-error``: a step began without a record of its end."""
     return StanzaError(
         "internal-server-error",
         "The work was interrupted. Whether it had an effect is not known.",
@@ -435,7 +445,7 @@ def outcome_unknown() -> StanzaError:
 
 
 def internal() -> StanzaError:
-    """The agent failed: ``internal-server-error``, without a word on how."""
+    """Return ``internal-server-error``: the agent failed; without details."""
     return StanzaError(
         "internal-server-error", "The agent failed to serve this.", application=(Internal(),)
     )

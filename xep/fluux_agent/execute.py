@@ -1,4 +1,4 @@
-"""urn:fluux:agent:0#execute, execution: run a skill, and what comes of it."""
+"""urn:fluux:agent:0#execute, execution: a request to run a skill, and its outcome."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -23,13 +23,13 @@ State = Literal[
     "rejected",
     "cancelled",
 ]
-"""Where a task stands; the last four are for good."""
+"""The state of a task; the last four are final."""
 
 
 class Param(Payload, frozen=True, kw_only=True):
     """One parameter as verbatim text, converted by the skill's input schema.
 
-    A name that stands more than once is an array.
+    A name that occurs more than once is an array.
     """
 
     xml = Name(NAMESPACE, "param")
@@ -39,7 +39,7 @@ class Param(Payload, frozen=True, kw_only=True):
 
 
 class Params(Payload, frozen=True, kw_only=True):
-    """Parameters as one JSON object, for what text cannot say."""
+    """Parameters as one JSON object, for values that text cannot express."""
 
     xml = Name(NAMESPACE, "params")
 
@@ -48,7 +48,7 @@ class Params(Payload, frozen=True, kw_only=True):
 
 
 class Earlier(Payload, frozen=True, kw_only=True):
-    """A task of the same principal that this one goes on from."""
+    """A task of the same principal that this one continues."""
 
     xml = Name(NAMESPACE, "earlier")
 
@@ -56,14 +56,13 @@ class Earlier(Payload, frozen=True, kw_only=True):
 
 
 class Execute(Payload, frozen=True, kw_only=True):
-    """Run ``skill``.
+    """A request to run ``skill``.
 
-    ``mode``: ``inline`` wants the result in the answer to this IQ, ``async`` a task, ``auto``
-    leaves it to the agent. ``request`` is the caller's own id, by which a repetition is known.
-    ``deadline`` is when the result has lost its use. ``priority`` orders the caller's own tasks
-    that wait for their turn. ``context`` joins tasks of one matter, ``earlier`` names some of
-    them, ``thread`` is the message thread that talk about it belongs to. ``delegation`` is there
-    when an agent asks for somebody else.
+    ``mode``: ``inline`` requests the result in the answer to this IQ, ``async`` a task, ``auto``
+    leaves it to the agent. ``request`` is the caller's own id, which identifies repetitions.
+    ``deadline`` is when the result becomes useless. ``priority`` orders the caller's waiting tasks.
+    ``context`` groups tasks, ``earlier`` names some of them, ``thread`` is the thread of messages
+    about the work. ``delegation`` is present when an agent asks on behalf of somebody else.
     """
 
     xml = Name(NAMESPACE, "execute")
@@ -82,22 +81,22 @@ class Execute(Payload, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes its parameters take."""
+        """Return the approximate size of its parameters in bytes."""
         json = 0 if self.json_params is None else len(bytes(self.json_params.json))
         return json + sum([len(param.name) + len(param.text) for param in self.params])
 
     def texts(self) -> dict[str, list[str]]:
-        """The texts given for each parameter name, in order."""
+        """Return the texts given for each parameter name, in order."""
         texts: dict[str, list[str]] = {}
         for param in self.params:
             texts.setdefault(param.name, []).append(param.text)
         return texts
 
     def values(self) -> dict[str, Any]:
-        """The parameters given as JSON.
+        """Return the parameters given as JSON.
 
         Raises:
-            ContentError: they are no JSON object, or one of them is also given as text.
+            ContentError: they are not a JSON object, or one of them is also given as text.
         """
         if self.json_params is None:
             return {}
@@ -111,10 +110,10 @@ class Execute(Payload, frozen=True, kw_only=True):
 
 
 class Output(Payload, frozen=True, kw_only=True):
-    """One named artifact of a result; JSON is text too. ``file`` is there instead of a text.
+    """One named artifact of a result; JSON is text too. ``file`` replaces the text.
 
-    Before the end of a task an artifact may come in parts: ``part`` counts them from 0, and only
-    the ``last`` one is so marked.
+    Before the end of a task an artifact may be sent in parts: ``part`` counts them from 0, and the
+    ``last`` one is marked.
     """
 
     xml = Name(NAMESPACE, "output")
@@ -128,7 +127,7 @@ class Output(Payload, frozen=True, kw_only=True):
 
 
 class Usage(Payload, frozen=True, kw_only=True):
-    """What the run took: milliseconds, model tokens, US dollars. What is missing is unknown."""
+    """The resources used: milliseconds, model tokens, US dollars. A missing value is unknown."""
 
     xml = Name(NAMESPACE, "usage")
 
@@ -139,7 +138,9 @@ class Usage(Payload, frozen=True, kw_only=True):
 
 
 class Result(Payload, frozen=True, kw_only=True):
-    """The skill ran. With ``is_error`` it ran and said no, which is an answer, not a failure."""
+    """The result of a skill. ``is_error`` means that it ran and reports an error, which is an
+    answer, not a failure.
+    """
 
     xml = Name(NAMESPACE, "result")
 
@@ -150,10 +151,10 @@ class Result(Payload, frozen=True, kw_only=True):
 
 
 class Accepted(Payload, frozen=True, kw_only=True):
-    """The work is on disk as a task and goes on.
+    """The work is stored as a task and continues.
 
-    ``retain_until`` is how long its result can be asked for, ``poll_after`` in how many seconds
-    asking makes sense.
+    ``retain_until`` is how long its result is available, ``poll_after`` the number of seconds after
+    which polling makes sense.
     """
 
     xml = Name(NAMESPACE, "accepted")

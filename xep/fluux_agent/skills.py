@@ -1,4 +1,4 @@
-"""urn:fluux:agent:0#skills, skill discovery: which skills there are and how each is used."""
+"""urn:fluux:agent:0#skills, skill discovery: the skills, and how each is used."""
 
 from decimal import Decimal
 from typing import Annotated, Final, Literal
@@ -10,7 +10,7 @@ from xep.fluux_agent import NAMESPACE as AGENT
 from xep.result_sets import ResultSet
 
 NAMESPACE: Final = f"{AGENT}#skills"
-"""Also the disco node at which skills are items."""
+"""Also the disco node whose items are the skills."""
 
 
 class Title(Payload, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Title(Payload, frozen=True, kw_only=True):
 
 
 class Description(Payload, frozen=True, kw_only=True):
-    """What a skill or a parameter is for; one per language."""
+    """The purpose of a skill or a parameter; one per language."""
 
     xml = Name(NAMESPACE, "description")
 
@@ -41,7 +41,7 @@ class Example(Payload, frozen=True, kw_only=True):
 
 
 class Media(Payload, frozen=True, kw_only=True):
-    """A media type that the skill takes as input or gives as output."""
+    """A media type that the skill takes as input or returns as output."""
 
     xml = Name(NAMESPACE, "media")
 
@@ -53,8 +53,8 @@ class ParamDescription(Payload, frozen=True, kw_only=True):
     """One parameter.
 
     ``type`` is a type of JSON Schema (string, integer, number, boolean, array, object, null), or
-    ``any`` where there is no single one. It tells a person what to write; what is accepted is
-    said by the input schema.
+    ``any`` if there is no single one. It helps a person to write a value; the input schema says
+    what is accepted.
     """
 
     xml = Name(NAMESPACE, "param")
@@ -66,7 +66,8 @@ class ParamDescription(Payload, frozen=True, kw_only=True):
 
 
 class Annotations(Payload, frozen=True, kw_only=True):
-    """What running the skill may do, with the names and defaults of MCP's tool annotations.
+    """The effects that running the skill may have, with the names and defaults of MCP's tool
+    annotations.
 
     A peer's annotations are its claim and never decide what is allowed. All four are always
     written, so that nobody has to know the defaults.
@@ -81,7 +82,7 @@ class Annotations(Payload, frozen=True, kw_only=True):
 
 
 class Typical(Payload, frozen=True, kw_only=True):
-    """What one run usually takes: milliseconds, and US dollars. A hint, not a promise."""
+    """The typical cost of one run: milliseconds, and US dollars. A hint, not a promise."""
 
     xml = Name(NAMESPACE, "typical")
 
@@ -102,7 +103,7 @@ class Schema(Payload, frozen=True, kw_only=True):
 
 
 class SkillDescription(Payload, frozen=True, kw_only=True):
-    """One skill. ``schemas`` are there only when the skill was asked for by name."""
+    """One skill. ``schemas`` are present only when the skill was requested by name."""
 
     xml = Name(NAMESPACE, "skill")
 
@@ -120,14 +121,14 @@ class SkillDescription(Payload, frozen=True, kw_only=True):
 
 
 class SkillsQuery(Payload, frozen=True, kw_only=True):
-    """The question and its answer.
+    """The skills query and its answer.
 
-    In the question ``skill`` asks for one skill with its schemas, ``search`` for skills that fit
-    some words, and ``version`` is the hash of an earlier answer. In the answer ``version`` is the
-    hash over everything this principal sees, schemas included, whatever was asked for: it is the
-    same on every page and for every search. ``ttl`` is for how many seconds the answer may be
-    kept. When the question's ``version`` is still the right one, the answer is ``unchanged`` and
-    holds no skills.
+    In the query ``skill`` requests one skill with its schemas, ``search`` requests skills that
+    match some words, and ``version`` is the hash of an earlier answer. In the answer ``version`` is
+    the hash over everything that this principal sees, schemas included, regardless of the request:
+    it is the same on every page and for every search. ``ttl`` is the number of seconds for which
+    the answer may be cached. When the query's ``version`` is still current, the answer is
+    ``unchanged`` and contains no skills.
 
     A skill that cannot be decoded is left out, so that one peer's mistake does not hide the rest.
     """

@@ -1,4 +1,4 @@
-"""urn:fluux:agent:0#task, durable work: its state and events, questions to its caller, its end."""
+"""urn:fluux:agent:0#task, durable work: state, events, questions to the caller, result."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -19,7 +19,7 @@ NAMESPACE: Final = f"{AGENT}#task"
 
 
 class Progress(Payload, frozen=True, kw_only=True):
-    """How far the work is, from 0 to 1 if that is known, and what it is at."""
+    """The progress of the work, from 0 to 1 if that is known, and the current step."""
 
     xml = Name(NAMESPACE, "progress")
 
@@ -29,7 +29,7 @@ class Progress(Payload, frozen=True, kw_only=True):
 
 
 class Question(Payload, frozen=True, kw_only=True):
-    """What is asked, for a person to read; one per language."""
+    """The text of a question, for people; one per language."""
 
     xml = Name(NAMESPACE, "question")
 
@@ -38,7 +38,7 @@ class Question(Payload, frozen=True, kw_only=True):
 
 
 class InputSchema(Payload, frozen=True, kw_only=True):
-    """The JSON Schema that an answer has to fit; its type is ``object``."""
+    """The JSON Schema of an answer; its type is ``object``."""
 
     xml = Name(NAMESPACE, "schema")
 
@@ -49,9 +49,9 @@ class InputSchema(Payload, frozen=True, kw_only=True):
 
 
 class Input(Payload, frozen=True, kw_only=True):
-    """What a task in state ``input-required`` waits for.
+    """The question of a task in state ``input-required``.
 
-    ``id`` is never used again. ``revision`` is that of the event that asked, and an answer names
+    ``id`` is never used again. ``revision`` is that of the event that asked, and an answer repeats
     it. After ``expires`` no answer counts. ``form`` asks the same as ``schema``.
     """
 
@@ -75,9 +75,9 @@ class AnswerParams(Payload, frozen=True, kw_only=True):
 
 
 class InputAnswer(Payload, frozen=True, kw_only=True):
-    """The answer to the question ``input`` of a task: JSON, or the form filled in or given up.
+    """The answer to the question ``input`` of a task: JSON, or a submitted or cancelled form.
 
-    Exactly one of ``params`` and ``form`` is there. A form of type ``cancel`` declines.
+    Exactly one of ``params`` and ``form`` is set. A form of type ``cancel`` declines.
     """
 
     xml = Name(NAMESPACE, "answer")
@@ -90,7 +90,7 @@ class InputAnswer(Payload, frozen=True, kw_only=True):
 
 
 class FailureText(Payload, frozen=True, kw_only=True):
-    """What went wrong, for a person to read; one per language. Never a traceback or a secret."""
+    """The reason of a failure, for people; one per language. Never a traceback or a secret."""
 
     xml = Name(NAMESPACE, "text")
 
@@ -99,10 +99,9 @@ class FailureText(Payload, frozen=True, kw_only=True):
 
 
 class Failure(Payload, frozen=True, kw_only=True):
-    """Why a task failed or was rejected, by the conditions that a stanza error would hold.
+    """Why a task failed or was rejected, with the conditions of a stanza error.
 
-    ``repeatable`` says that the same work may be asked for again without anything happening
-    twice.
+    ``repeatable`` says that the same work may be requested again without having an effect twice.
     """
 
     xml = Name(NAMESPACE, "failure")
@@ -113,18 +112,18 @@ class Failure(Payload, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: StanzaError, *, repeatable: bool = False) -> "Failure":
-        """What ``error`` says of a request, said of a task."""
+        """Return the failure of a task for the ``error`` of a request."""
         known = tuple([one for one in error.application if isinstance(one, get_args(Condition))])
         text = FailureText(text=error.text, lang=error.lang)
         return cls(repeatable=repeatable, conditions=known, texts=(text,) if error.text else ())
 
 
 class Task(Payload, frozen=True, kw_only=True):
-    """A task. With nothing but its ``id`` the question for it; else the answer, or an event.
+    """A task. With only its ``id`` it is a query; otherwise the answer, or an event.
 
-    ``revision`` counts the changes from 0, which is its admission. ``retain_until`` is until when
-    it can be asked for at least. ``outputs`` are parts of artifacts that are there before the end:
-    in an event one part each, in the answer to ``get`` everything up to that part.
+    ``revision`` counts the changes from 0, which is its admission. It is retained at least until
+    ``retain_until``. ``outputs`` are parts of artifacts before the end: in an event one part each,
+    in the answer to ``get`` everything up to that part.
     """
 
     xml = Name(NAMESPACE, "task")
@@ -150,12 +149,12 @@ class Task(Payload, frozen=True, kw_only=True):
 
 
 class Tasks(Payload, frozen=True, kw_only=True):
-    """The requester's own tasks, oldest first: the question and its answer.
+    """The requester's own tasks: the query and its answer.
 
-    In the question ``state``, ``context`` and ``since`` (changed then or later) narrow the list.
-    In the answer a task holds its attributes and its progress; the rest is asked for one by one.
-    ``ended`` and ``ended_bytes`` say how much of ended tasks is kept for the principal, whatever
-    was asked for.
+    In the query ``state``, ``context`` and ``since`` (changed then or later) filter the list. In
+    the answer a task has its attributes and its progress; the rest is requested for each task.
+    ``ended`` and ``ended_bytes`` say how many ended tasks are retained for the principal,
+    regardless of the filters.
     """
 
     xml = Name(NAMESPACE, "tasks")
@@ -170,7 +169,7 @@ class Tasks(Payload, frozen=True, kw_only=True):
 
 
 class Gap(Payload, frozen=True, kw_only=True):
-    """Events that are no longer kept: the revisions ``first`` to ``last``, both included."""
+    """Events that are no longer stored: the revisions ``first`` to ``last``, both included."""
 
     xml = Name(NAMESPACE, "gap")
 
@@ -179,10 +178,10 @@ class Gap(Payload, frozen=True, kw_only=True):
 
 
 class Events(Payload, frozen=True, kw_only=True):
-    """The events of the task ``id`` after the revision ``since``: the question and its answer.
+    """The events of the task ``id`` after the revision ``since``: the query and its answer.
 
-    In the answer ``revision`` is the task's present one, and every revision in between is an event
-    or lies in a gap.
+    In the answer ``revision`` is the task's current one, and every revision in between is an event
+    or in a gap.
     """
 
     xml = Name(NAMESPACE, "events")
@@ -196,7 +195,7 @@ class Events(Payload, frozen=True, kw_only=True):
 
 
 class Cancel(Payload, frozen=True, kw_only=True):
-    """Please end the task ``id``. It may be completed all the same."""
+    """A request to cancel the task ``id``. It may still be completed."""
 
     xml = Name(NAMESPACE, "cancel")
 

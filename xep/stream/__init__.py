@@ -1,24 +1,24 @@
-"""An XMPP stream as bytes in, complete stanzas out (RFC 6120 §4, §11).
+"""Converts the bytes of an XMPP stream to complete stanzas (RFC 6120 §4, §11).
 
-It needs nothing but the standard library: no sockets, no clocks, no other room of `xep`.
+It needs only the standard library: no sockets, no clocks, no other package of `xep`.
 """
 
 from xep.stream.errors import CONDITIONS, STREAM_ERRORS, STREAMS, Condition, StreamError
 from xep.stream.events import (
     STANZA_TAGS,
     ElementReceived,
-    Event,
-    Kind,
     Limit,
     Other,
+    ParserEvent,
     ParserFailed,
+    StanzaKind,
     StanzaSkipped,
     StreamClosed,
     StreamOpened,
 )
 from xep.stream.header import STREAM_CLOSE, encode_header
 from xep.stream.parser import ParserOf, StreamParser
-from xep.stream.scanner import Limits
+from xep.stream.scanner import StreamLimits
 
 __all__ = [
     "CONDITIONS",
@@ -28,16 +28,16 @@ __all__ = [
     "STREAM_ERRORS",
     "Condition",
     "ElementReceived",
-    "Event",
-    "Kind",
     "Limit",
-    "Limits",
     "Other",
+    "ParserEvent",
     "ParserFailed",
     "ParserOf",
+    "StanzaKind",
     "StanzaSkipped",
     "StreamClosed",
     "StreamError",
+    "StreamLimits",
     "StreamOpened",
     "StreamParser",
     "encode_header",

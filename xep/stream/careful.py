@@ -1,8 +1,8 @@
-"""What the fast parser of `tree` refuses, read once more, one element at a time.
+"""Parses again, one element at a time, what the fast parser of `tree` refuses.
 
-ElementTree has expat join namespace and name by `}`, which a namespace may hold: expat then refuses
-XML that is well-formed. Here they are joined by a form feed, which XML cannot hold in any spelling
-(XML 1.0 §2.2). It takes twice the time, so only what was refused gets here.
+ElementTree has expat join namespace and name with `}`, which a namespace may contain: expat then
+refuses well-formed XML. Here they are joined with a form feed, which XML does not allow in any form
+(XML 1.0 §2.2). It takes twice the time, so it is used only for refused input.
 """
 
 import re
@@ -23,7 +23,7 @@ _MARKUP: Final = re.compile(
 
 
 def parse(header: bytes, data: bytes) -> Element:
-    """Parse one element that stands inside `header`, a start tag that was accepted before.
+    """Parse one element within `header`, a start tag that was accepted before.
 
     Raises `StreamError` with the condition of RFC 6120 §4.9.3 and the parser's reason, which quotes
     nothing of the data.
@@ -48,16 +48,12 @@ def parse(header: bytes, data: bytes) -> Element:
     except expat.ExpatError as error:
         raise refusal(error.code, data) from None
     if len(root) != 1:
-        raise StreamError("not-well-formed", "The XML is not well-formed: it is no element.")
+        raise StreamError("not-well-formed", "The XML is not well-formed: it is not an element.")
     return root[0]
 
 
 def parse_head(tag: bytes) -> tuple[str, dict[str, str]] | None:
-    """The name and the attributes of an empty element, as they are written, prefixes and all.
-
-    So a start tag can be read that is at fault in nothing but its namespaces. None if there is
-    more wrong with it.
-    """
+    """Return the name and the attributes of an empty element, as written, including prefixes."""
     found: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate("utf-8")
     parser.StartElementHandler = lambda name, attributes: found.append((name, attributes))
@@ -69,9 +65,10 @@ def parse_head(tag: bytes) -> tuple[str, dict[str, str]] | None:
 
 
 def is_one_element(data: bytes) -> bool:
-    """Whether every start tag in `data` has an end tag of the same name, the first one the last.
+    """Return whether every start tag in `data` has an end tag of the same name, the first one the
+    last.
 
-    If so, all readers agree about where the element ends, whatever else is wrong with it.
+    If so, all parsers agree about where the element ends, whatever else is wrong with it.
     """
     names: list[bytes] = []
     pos, length = 0, len(data)
@@ -92,7 +89,7 @@ def is_one_element(data: bytes) -> bool:
 
 
 def refusal(code: int, data: bytes) -> StreamError:
-    """Say with which condition of RFC 6120 §4.9.3 expat's refusal of `data` is answered."""
+    """Return the condition of RFC 6120 §4.9.3 for expat's refusal of `data`."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -102,5 +99,5 @@ def refusal(code: int, data: bytes) -> StreamError:
 
 
 def _clark(name: str) -> str:
-    """`{namespace}local` for what expat has joined."""
+    """Return `{namespace}local` for a name that expat has joined."""
     return "{" + name.replace(_SEPARATOR, "}") if _SEPARATOR in name else name

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 STREAMS: Final = "http://etherx.jabber.org/streams"
-"""The stream namespace (RFC 6120 §4.8.1), bound to the prefix `stream` in all that is sent."""
+"""The stream namespace (RFC 6120 §4.8.1), bound to the prefix `stream` in all output."""
 
 STREAM_ERRORS: Final = "urn:ietf:params:xml:ns:xmpp-streams"
 """The namespace of the defined conditions (RFC 6120 §4.9.2)."""
@@ -48,17 +48,17 @@ CONDITIONS: Final[dict[str, Condition]] = {name: name for name in get_args(Condi
 
 
 class StreamError(Exception):
-    """What ends a stream: a defined condition and a sentence for people (RFC 6120 §4.9.2).
+    """The end of a stream: a defined condition and a sentence for people (RFC 6120 §4.9.2).
 
-    It is raised (or reported as an event) by the parser for what the peer sent, decoded from a
+    It is raised (or reported as an event) by the parser because of the peer's input, decoded from a
     received `<stream:error/>`, and encoded to be sent.
     """
 
     def __init__(self, condition: Condition, text: str = "", *, content: str = "") -> None:
-        """Describe the error.
+        """Create the error.
 
-        `content` is the text inside the condition element itself, which only `see-other-host`
-        has (the host to go to, RFC 6120 §4.9.3.19).
+        `content` is the text inside the condition element itself, which only `see-other-host` has
+        (the host to go to, RFC 6120 §4.9.3.19).
         """
         super().__init__(f"{condition}: {text}" if text else condition)
         self.condition: Condition = condition
@@ -66,7 +66,7 @@ class StreamError(Exception):
         self.content = content
 
     def encode(self) -> bytes:
-        """Give the `<stream:error/>` element; the stream header has bound the prefix `stream`."""
+        """Return the `<stream:error/>` element; the stream header has bound the prefix `stream`."""
         condition = f"<{self.condition} xmlns='{STREAM_ERRORS}'"
         condition += f">{escape(self.content)}</{self.condition}>" if self.content else "/>"
         text = ""
@@ -76,11 +76,11 @@ class StreamError(Exception):
 
     @classmethod
     def from_element(cls, element: "Element") -> "StreamError":
-        """Read a received `<stream:error/>`; it never raises.
+        """Decode a received `<stream:error/>`; it never raises.
 
-        A condition that is missing or that the RFC does not define is `undefined-condition`;
-        the name that was sent then stands in the text, if there is no other. Texts are cut after
-        500 characters.
+        A missing condition, or one that the RFC does not define, is `undefined-condition`; the
+        received name is then in the text, if there is no other. Texts are truncated after 500
+        characters.
         """
         condition: Condition = "undefined-condition"
         text = content = unknown = ""

@@ -1,4 +1,4 @@
-"""Text to XML: what must be escaped, and what XML cannot hold at all."""
+"""Escapes text for XML, and replaces characters that XML does not allow."""
 
 import re
 from typing import Final
@@ -18,9 +18,9 @@ _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 def escape(text: str) -> str:
-    """Make `text` fit for an attribute in either quotes or for character data.
+    """Escape `text` for an attribute in either quotes or for character data.
 
-    A character that XML 1.0 cannot hold (§2.2: most controls, surrogates, U+FFFE, U+FFFF)
+    A character that XML 1.0 does not allow (§2.2: most controls, surrogates, U+FFFE, U+FFFF)
     becomes U+FFFD, so that no text can make a stream ill-formed.
     """
     return _ILLEGAL.sub("\ufffd", text).translate(_ESCAPES)

@@ -1,4 +1,4 @@
-"""What `StreamParser.receive` reports, in the order in which the peer sent it."""
+"""The events of `StreamParser.receive`, in the order in which the peer sent the input."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from xep.stream.errors import StreamError
 
 Limit = Literal["bytes", "depth", "elements"]
-"""Which bound of `xep.stream.scanner.Limits` a stanza broke first."""
+"""The limit of `xep.stream.scanner.StreamLimits` that a stanza exceeded first."""
 
-Kind = Literal["iq", "message", "presence"]
+StanzaKind = Literal["iq", "message", "presence"]
 """The three stanzas of RFC 6120 §8."""
 
-STANZA_TAGS: dict[str, Kind] = {
+STANZA_TAGS: dict[str, StanzaKind] = {
     "{jabber:client}iq": "iq",
     "{jabber:client}message": "message",
     "{jabber:client}presence": "presence",
@@ -40,9 +40,9 @@ class StreamOpened:
 class ElementReceived:
     """A first-level element is complete: a stanza, `<stream:error/>`, `<handshake/>` …
 
-    Names in a content namespace are canonical: `jabber:component:accept` and `jabber:server`
-    read `jabber:client`, wherever it is that of the stream header, and in the element and its
-    direct children also if they declare it themselves.
+    Names in a content namespace are canonical: `jabber:component:accept` and `jabber:server` become
+    `jabber:client`, if it is that of the stream header, and in the element and its direct children
+    also if they declare it themselves.
     """
 
     element: "Element"
@@ -52,15 +52,15 @@ class ElementReceived:
 
 @dataclass(slots=True)
 class StanzaSkipped:
-    """A first-level element was passed over, and the stream goes on: it broke a limit, or it is one
-    whole element that cannot be parsed.
+    """A first-level element was skipped, and the stream continues: it exceeded a limit, or it is
+    one whole element that cannot be parsed.
 
-    What follows is known as far as the start tag was complete within the byte limit and can be
-    read; `tag` is None if not. An attribute that is absent is None.
+    The attributes are known if the start tag was complete within the byte limit and can be parsed;
+    `tag` is None if not. A missing attribute is None.
     """
 
     limit: Limit | None
-    """The limit that was broken first; None if none was."""
+    """The limit that was exceeded first; None if none was."""
     size: int
     """Bytes as received, all of the element."""
     tag: str | None
@@ -74,8 +74,8 @@ class StanzaSkipped:
     one sender's stanzas only, this is the error to end it with (RFC 6120 §11.3)."""
 
     @property
-    def kind(self) -> Kind | None:
-        """Which stanza it was, or None if that is unknown or it was no stanza."""
+    def kind(self) -> StanzaKind | None:
+        """The kind of stanza, or None if that is unknown or it was not a stanza."""
         return STANZA_TAGS.get(self.tag or "")
 
 
@@ -86,12 +86,12 @@ class StreamClosed:
 
 @dataclass(slots=True)
 class ParserFailed:
-    """What followed was no stream any more: always the last event. The parser refuses more."""
+    """The input is no longer a stream: always the last event. The parser refuses more input."""
 
     error: "StreamError"
 
 
 Other = StreamOpened | StanzaSkipped | StreamClosed | ParserFailed
-"""What there is beside complete elements."""
+"""The events besides complete elements."""
 
-Event = ElementReceived | Other
+ParserEvent = ElementReceived | Other

@@ -1,12 +1,12 @@
-"""The short way to frame stanzas that look the way servers write them.
+"""The fast path for finding the ends of stanzas that look as servers write them.
 
-It finds whole stanzas with a few searches at C speed instead of looking at each tag. Whatever is
-unusual it leaves to the scanner.
+It finds whole stanzas with a few searches at C speed instead of inspecting each tag. The scanner
+handles everything unusual.
 
-Why it is exact for what expat then accepts as just as many elements: a piece holds no `<!` and no
-`<?`, so in well-formed XML each `<` in it begins a tag. It begins with `<iq `, holds no other
-`<iq` and ends with its first `</iq>`, which can then only close the one that began. Likewise
-`<presence …>` is empty if a slash stands before its first `>`; if that stood inside an attribute,
+Why the result is exact if expat then accepts the same number of elements: a piece contains no `<!`
+and no `<?`, so in well-formed XML each `<` in it begins a tag. It begins with `<iq `, contains no
+other `<iq` and ends with its first `</iq>`, which can then only close the one that began. Likewise
+`<presence …>` is empty if a slash comes before its first `>`; if that were inside an attribute,
 expat would be left with half a tag, and count one element less.
 """
 
@@ -14,12 +14,12 @@ import re
 from itertools import repeat
 from typing import Final
 
-from xep.stream.scanner import Limits
+from xep.stream.scanner import StreamLimits
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _SLASH: Final = ord("/")
 
-# What begins a stanza, what another one inside begins with, what ends it.
+# The beginning of a stanza, the beginning of a nested one, and the end.
 _PLAIN: Final = {
     ord("i"): (b"<iq ", b"<iq", b"</iq>"),
     ord("m"): (b"<message ", b"<message", b"</message>"),
@@ -28,19 +28,19 @@ _PLAIN: Final = {
 _END: Final = b"</iq>"
 _END_SIZE: Final = len(_END)
 _WORTH_IT: Final = 1024
-"""Bytes from which on it pays to look for all IQs at once."""
+"""From this size it pays to search for all IQs at once."""
 _SHORTEST_ELEMENT: Final = len("<a/>")
 _SHORTEST_LEVEL: Final = len("<a></a>")
 
 
 def frame(
-    data: bytes, pos: int, limits: Limits, *, odd: bool, first: bool = True
+    data: bytes, pos: int, limits: StreamLimits, *, odd: bool, first: bool = True
 ) -> tuple[list[int], int, bool]:
     """Find the plain stanzas within `limits` that follow each other from index `pos`.
 
-    `odd` says that `data` holds a `!` or a `?` somewhere, `first` that nobody has looked at it
-    before. Gives the stanzas' sizes, the index after the last one, and whether it makes sense to
-    try again behind whatever stopped it.
+    `odd` says that `data` contains a `!` or a `?` somewhere, `first` that it has not been searched
+    before. Returns the stanzas' sizes, the index after the last one, and whether another try makes
+    sense behind the part that stopped it.
     """
     sizes: list[int] = []
     end = pos
@@ -49,7 +49,7 @@ def frame(
     harmless = min(
         limits.bytes, limits.elements * _SHORTEST_ELEMENT, limits.depth * _SHORTEST_LEVEL
     )
-    # Once only, as it looks at all that is left.
+    # Once only, because it searches all remaining data.
     if first and not odd and length - pos > _WORTH_IT and data.startswith(b"<iq ", pos):
         sizes = _only_iqs(data, pos, harmless)
         end = pos + sum(sizes)
@@ -87,10 +87,10 @@ def _skip_space(data: bytes, pos: int) -> int:
 
 
 def _only_iqs(data: bytes, pos: int, harmless: int) -> list[int]:
-    """The sizes of the IQs from `pos` to the last `</iq>`, if there is nothing else.
+    """Return the sizes of the IQs from `pos` to the last `</iq>`, if there is nothing else.
 
-    It finds what the loop above finds, at once: there are as many pieces as `<iq`, each of them
-    begins with one, so none holds another.
+    It finds the same as the loop above, at once: there are as many pieces as `<iq`, each of them
+    begins with one, so none contains another.
     """
     after = data.rfind(_END) + len(_END)
     pieces = data[pos:after].split(_END)[:-1]
@@ -104,8 +104,8 @@ def _only_iqs(data: bytes, pos: int, harmless: int) -> list[int]:
     return sizes
 
 
-def _is_within(stanza: bytes, limits: Limits) -> bool:
-    """Whether a plain stanza breaks no limit for certain; in doubt the scanner will tell."""
+def _is_within(stanza: bytes, limits: StreamLimits) -> bool:
+    """Return whether a plain stanza certainly exceeds no limit; in doubt the scanner decides."""
     ends = stanza.count(b"</")
     return (
         len(stanza) <= limits.bytes

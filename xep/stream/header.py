@@ -11,7 +11,7 @@ from xep.stream.escape import escape
 from xep.stream.events import StreamOpened
 
 STREAM_CLOSE: Final = b"</stream:stream>"
-"""What closes a stream."""
+"""The end tag of a stream."""
 
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _TAG_NAME: Final = re.compile(rb"<[^\s/>]+")
@@ -32,10 +32,10 @@ def encode_header(
     version: str | None = None,
     lang: str | None = None,
 ) -> bytes:
-    """Give the bytes that open a stream, XML declaration included.
+    """Return the bytes that open a stream, XML declaration included.
 
     `namespace` is the content namespace, such as `jabber:component:accept`. An attribute that is
-    None is left out. XEP-0114 sends no version; RFC 6120 §4.7.5 demands `1.0` elsewhere.
+    None is omitted. XEP-0114 sends no version; RFC 6120 §4.7.5 requires `1.0` elsewhere.
     """
     attributes = {"to": to, "from": from_, "id": id_, "version": version, "xml:lang": lang}
     given = "".join(
@@ -66,7 +66,7 @@ def decode_header(tag: bytes, content_namespaces: Collection[str]) -> StreamOpen
     `content_namespaces` nor absent (RFC 6120 §4.8.1, §4.8.2); `bad-format` if it is in the
     stream namespace and no `<stream/>`.
     """
-    if b"\0" in tag:  # expat would take it for UTF-16
+    if b"\0" in tag:  # expat would interpret it as UTF-16
         raise StreamError("not-well-formed", "There is a NUL in the stream header.")
     root = _Root()
     parser = XMLParser(target=root, encoding="utf-8")  # noqa: S314 - no DTD gets here
@@ -80,7 +80,7 @@ def decode_header(tag: bytes, content_namespaces: Collection[str]) -> StreamOpen
     if name != "stream":
         raise StreamError("bad-format", "The root of a stream is called 'stream'.")
     default = root.default
-    if default == STREAMS:  # then each stanza names its own namespace, as RFC 6120 §4.8.2 allows
+    if default == STREAMS:  # then each stanza declares its own namespace, as RFC 6120 §4.8.2 allows
         default = ""
     if default and default not in content_namespaces:
         expected = " or ".join(content_namespaces)
@@ -97,10 +97,10 @@ def decode_header(tag: bytes, content_namespaces: Collection[str]) -> StreamOpen
 
 
 def canonical_header(tag: bytes, content_namespaces: Collection[str]) -> bytes:
-    """Give a start tag of the same name that declares the same prefixes, `jabber:client` standing
-    for each of `content_namespaces`; `tag` is one that `decode_header` has accepted.
+    """Return a start tag of the same name that declares the same prefixes, with `jabber:client` for
+    each of `content_namespaces`; `decode_header` has accepted `tag`.
 
-    What is parsed under it has the canonical names from the beginning.
+    Elements that are parsed under it have canonical names from the beginning.
     """
     root = _Root()
     XMLParser(target=root, encoding="utf-8").feed(tag)  # noqa: S314 - no DTD gets here
@@ -114,7 +114,7 @@ def canonical_header(tag: bytes, content_namespaces: Collection[str]) -> bytes:
 
 
 class _Root:
-    """What expat reports of the header."""
+    """Collects expat's events of the header."""
 
     def __init__(self) -> None:
         self.tag = ""

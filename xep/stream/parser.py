@@ -1,8 +1,8 @@
 """The stream parser: bytes in, events out.
 
-Three rooms do the work. The scanner (or, for plain stanzas, `framing`) finds where each first-level
-element ends and holds it against the limits; only then does `tree` give it to expat; `header` reads
-what opens the stream. This module keeps the order of things.
+The scanner (or, for plain stanzas, `framing`) finds where each first-level element ends and checks
+the limits; only then does `tree` pass it to expat; `header` parses the stream header. This module
+controls the order.
 """
 
 import re
@@ -22,14 +22,14 @@ from xep.stream.events import (
 )
 from xep.stream.framing import frame
 from xep.stream.header import canonical_header, check_declaration, decode_header
-from xep.stream.scanner import Limits, Scanner
+from xep.stream.scanner import Scanner, StreamLimits
 from xep.stream.tree import Forest
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _DECLARATION: Final = re.compile(rb"<\?xml[ \t\r\n]")
 _LONGEST_DECLARATION: Final = 256
 _WORTH_PARSING: Final = 4096
-"""Bytes of an element that has not ended from which on they are parsed."""
+"""An incomplete element of at least this size is parsed in advance."""
 _LESS: Final = ord("<")
 
 E = TypeVar("E")
@@ -38,58 +38,58 @@ E = TypeVar("E")
 class ParserOf(Generic[E]):
     """One direction of one XMPP stream (RFC 6120 §4), whose complete elements are events E.
 
-    Feed it with `receive`. Whatever comes in, and however it is cut, it reports the same events
-    and keeps no more than about one stanza of the allowed size.
+    Feed it with `receive`. However the input is divided into chunks, it reports the same events and
+    stores at most about one stanza of the allowed size.
     """
 
     def __init__(
         self,
         received: Callable[[Element, int], E],
         content_namespaces: Iterable[str] = ("jabber:component:accept",),
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
     ) -> None:
         """Accept streams whose default namespace is one of `content_namespaces` (or none).
 
-        `received` makes the event of a complete element and its size in bytes, as
-        `ElementReceived` describes them. `limits` hold for each first-level element; the one in
-        bytes holds for the stream header too, which cannot be skipped, so the stream fails.
-        Without them the defaults of `Limits`.
+        `received` makes the event of a complete element and its size in bytes, as `ElementReceived`
+        describes them. `limits` apply to each first-level element; the one in bytes applies to the
+        stream header too, which cannot be skipped, so the stream fails. By default they are those
+        of `StreamLimits`.
         """
         self._received = received
         self._content_namespaces = tuple(content_namespaces)
-        self._limits = limits or Limits()
+        self._limits = limits or StreamLimits()
         self._scanner = Scanner(self._limits)
         self.reset()
 
     def reset(self) -> None:
         """Expect a new stream header, as after STARTTLS or SASL (RFC 6120 §4.3.3).
 
-        All that was received is forgotten, the bytes of an incomplete element included: the peer
-        had to wait for our answer before it sent more (RFC 6120 §5.4.3.3). To find out whether it
-        did, look at what `receive` reported after the element, and at `pending`.
+        All input so far is discarded, including the bytes of an incomplete element: the peer had to
+        wait for our answer before it sent more (RFC 6120 §5.4.3.3). To find out whether it did,
+        check the events that `receive` reported after the element, and `pending`.
         """
         self._buffer = bytearray()
         self._forest: Forest | None = None
         self._error: StreamError | None = None
-        self._at_start = True  # no byte yet, so an XML declaration may come
+        self._at_start = True  # no byte yet, so an XML declaration may follow
         self._inside = False  # an element, or the stream header, has begun
         self._closed = False
         self._skipped: StanzaSkipped | None = None
-        self._ahead = 0  # bytes of the buffer that were parsed; -1 if that is left for the end
+        self._ahead = 0  # bytes of the buffer that were parsed; -1 to parse them at the end
         self._scanner.begin()
 
     @property
     def pending(self) -> int:
-        """Bytes of an incomplete element or header that are kept."""
+        """The stored bytes of an incomplete element or header."""
         return len(self._buffer)
 
     def receive(self, data: bytes) -> list[E | Other]:
-        """Take the next bytes, however they are cut; give what they completed.
+        """Process the next bytes, in chunks of any size; return the completed events.
 
-        White space between elements is a keepalive (RFC 6120 §4.6.1) and gives nothing. One whole
-        element that cannot be parsed gives `StanzaSkipped`. What is no sequence of elements gives
-        `ParserFailed` as the last event, after all that was complete before it.
-        Raises `StreamError` only if the parser has reported `ParserFailed` already.
+        White space between elements is a keepalive (RFC 6120 §4.6.1) and is ignored. One whole
+        element that cannot be parsed gives `StanzaSkipped`. Input that is not a sequence of
+        elements gives `ParserFailed` as the last event, after all elements that were complete
+        before it. Raises `StreamError` only if the parser has reported `ParserFailed` already.
         """
         if self._error is not None:
             raise StreamError(self._error.condition, self._error.text)
@@ -122,7 +122,7 @@ class ParserOf(Generic[E]):
                         elements = self._forest.feed(data[start:pos], sizes)
                         if elements is not None:
                             events += map(self._received, elements, sizes)
-                        else:  # something is wrong in there: see what, one by one
+                        else:  # an element is invalid: parse them one by one
                             pos, fast = start, False
                 pos = self._skip_space(data, pos)
                 if pos == length:
@@ -131,7 +131,7 @@ class ParserOf(Generic[E]):
             pos = self._read_element(data, pos, events)
 
     def _read_declaration(self, data: bytes) -> bytes:
-        """Pass over an XML declaration; give the bytes after it, or keep them while undecided."""
+        """Skip an XML declaration; return the bytes after it, or store them while undecided."""
         start = bytes(self._buffer) + data
         if not start:
             return b""
@@ -168,9 +168,10 @@ class ParserOf(Generic[E]):
         self._scanner.begin(root=self._forest is None)
 
     def _read_element(self, data: bytes, pos: int, events: list[E | Other]) -> int:
-        """Go on with the element that has begun; give the index after what was used."""
+        """Continue with the element that has begun; return the index after the used bytes."""
         scanner = self._scanner
-        # What breaks the limit of bytes is noticed right there, whatever comes in the same chunk.
+        # An exceeded byte limit is noticed at the exact position, whatever follows in the same
+        # chunk.
         room = self._limits.bytes + 1 - scanner.size
         stop = min(len(data), pos + room) if room > 0 else len(data)
         end = scanner.scan(data, pos, stop)
@@ -214,7 +215,9 @@ class ParserOf(Generic[E]):
         return stop
 
     def _parse_ahead(self) -> None:
-        """Parse what is settled of a large element: so its last read does not take all the time."""
+        """Parse the settled part of a large element, so that its last read does not take all the
+        time.
+        """
         ahead, settled = self._ahead, self._scanner.settled
         if self._forest is None or ahead < 0 or settled - ahead < _WORTH_PARSING:
             return
@@ -236,7 +239,7 @@ class ParserOf(Generic[E]):
         events.append(StreamClosed())
 
     def _skip(self, data: bytes, pos: int) -> StanzaSkipped:
-        """Note what is known of an element that has just broken a limit."""
+        """Return the event of an element that has just exceeded a limit."""
         scanner = self._scanner
         limit = scanner.broken or "bytes"
         if self._forest is None:
@@ -250,10 +253,10 @@ class ParserOf(Generic[E]):
         return _skipped(limit, 0, *self._forest.read_start_tag(start), None)
 
     def _unparsable(self, forest: Forest, piece: bytes, error: StreamError) -> StanzaSkipped:
-        """Note what is known of an element that cannot be parsed.
+        """Return the event of an element that cannot be parsed.
 
-        Raises `StreamError` if there could be two opinions about where it ends: then what follows
-        might be anything.
+        Raises `StreamError` if parsers could disagree about where it ends: then the rest might be
+        anything.
         """
         if not careful.is_one_element(piece):
             raise error
@@ -278,7 +281,7 @@ class StreamParser(ParserOf[ElementReceived]):
     def __init__(
         self,
         content_namespaces: Iterable[str] = ("jabber:component:accept",),
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
     ) -> None:
         """As documented above."""
         super().__init__(ElementReceived, content_namespaces, limits)

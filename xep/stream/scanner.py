@@ -1,10 +1,10 @@
-"""Where a first-level element ends, found before any XML parser sees it.
+"""Finds the end of a first-level element, before any XML parser sees it.
 
-The scanner knows just enough XML to tell tags, attribute values, text and CDATA apart, so it can
-count depth, elements and bytes, and refuse what RFC 6120 §11.1 forbids. It keeps a state of a few
-small numbers, never the data: an element of any size passes in constant memory and linear time,
-however it is cut into chunks. Names, namespaces, characters and the matching of tags are left to
-expat; for all that expat accepts the two agree on where each tag begins and ends.
+The scanner knows just enough XML to distinguish tags, attribute values, text and CDATA, so it can
+count depth, elements and bytes, and refuse what RFC 6120 §11.1 forbids. Its state is a few small
+numbers, never the data: an element of any size passes in constant memory and linear time, however
+it is divided into chunks. Expat checks names, namespaces, characters and the matching of tags; for
+all input that expat accepts the two agree on where each tag begins and ends.
 """
 
 import re
@@ -35,7 +35,7 @@ _LEAVES: Final = re.compile(
     rb"(?:(?:\"[^\"<&]*+\"|'[^'<&]*+')[^<>\"'!?&/]*+){0,20}"
     rb"(?:/>|>[^<&]*+</\1[ \t\r\n]*+>)){1,50}"
 )
-"""Elements that hold nothing but text, one behind the other: there may be thousands of them."""
+"""Elements that contain only text, one after the other: there may be thousands of them."""
 _ATTRIBUTES: Final = re.compile(rb"[^<>\"']*+(?:(?:\"[^\"<&]*+\"|'[^'<&]*+')[^<>\"']*+){1,50}")
 _IN_TAG: Final = re.compile(rb"[<>\"']")
 _NAME_START: Final = re.compile(rb"[A-Za-z_:\x80-\xff]")
@@ -52,17 +52,17 @@ _AFTER_BANG, _INSIDE_CDATA, _INSIDE_REFERENCE = range(5, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How big one first-level element may be. What is bigger is skipped."""
+class StreamLimits:
+    """The maximum size of one first-level element. A larger one is skipped."""
 
     bytes: int = 256 * 1024
-    """Size as received. RFC 6120 §13.12 demands that 10,000 are allowed."""
+    """Size as received. RFC 6120 §13.12 requires at least 10,000."""
     depth: int = 64
-    """Elements inside each other, the first-level element included."""
+    """Depth of nested elements, the first-level element included."""
     elements: int = 4096
-    """Elements in all, the first-level element included."""
+    """Number of elements, the first-level element included."""
     skipped: int = 1 << 30
-    """Bytes of an element that is being skipped, after which the stream counts as broken."""
+    """Bytes of a skipped element after which the stream counts as broken."""
 
 
 class Scanner:
@@ -89,35 +89,35 @@ class Scanner:
         "start_tag_end",
     )
 
-    def __init__(self, limits: Limits) -> None:
-        """Judge by `limits`; call `begin` before each element."""
+    def __init__(self, limits: StreamLimits) -> None:
+        """Use these `limits`; call `begin` before each element."""
         self._limits = limits
         self.begin()
 
     def begin(self, *, root: bool = False) -> None:
         """Expect an element whose `<` is the next byte; with `root` only its start tag."""
         self._root = root
-        self._base = 0  # where in the element the chunk at hand begins
+        self._base = 0  # the position of the current chunk in the element
         self._done = False
         self._state = _IN_CONTENT
         self._closing = False  # inside a tag: it is an end tag
-        self._slash = False  # inside a tag: the byte before was a slash
-        self._markup = 0  # where the tag, the CDATA or the reference began that is not over
+        self._slash = False  # inside a tag: the previous byte was a slash
+        self._markup = 0  # the beginning of the current tag, CDATA or reference
         self._matched = 0  # how much of "[CDATA[" or of "]]>" was seen
         self._reference = b""  # the name after "&" so far
-        self._resume = _IN_CONTENT  # where a reference stands
+        self._resume = _IN_CONTENT  # the state after a reference
         self.depth = 0
         self.elements = 0
         self.size = 0
         """Bytes so far."""
         self.start_tag_end = 0
-        """Where the first tag ended, counted from its `<`; 0 while it has not."""
+        """The end of the first tag, counted from its `<`; 0 before it."""
         self.broken: Limit | None = None
-        """The first limit that was broken."""
+        """The first limit that was exceeded."""
         self.closes_stream = False
-        """What ended was not an element but the end tag of the stream."""
+        """The element is not one, but the end tag of the stream."""
         self.is_empty_tag = False
-        """The last start tag was of the form `<a/>`."""
+        """The last start tag had the form `<a/>`."""
 
     @property
     def in_end_tag_of_stream(self) -> bool:
@@ -126,11 +126,12 @@ class Scanner:
 
     @property
     def settled(self) -> int:
-        """How many bytes so far are whole tags, text and references."""
+        """The number of bytes so far in complete tags, text and references."""
         return self.size if self._state == _IN_CONTENT else self._markup
 
     def scan(self, data: bytes, pos: int, stop: int) -> int:
-        """Go on from index `pos`; give the index after the element, or -1 if it goes on at `stop`.
+        """Continue from index `pos`; return the index after the element, or -1 if it continues at
+        `stop`.
 
         Raises `StreamError`: `restricted-xml` for comments, processing instructions, DTDs and
         undefined entities (RFC 6120 §11.1), `bad-format` for CDATA in place of an element,
@@ -157,7 +158,7 @@ class Scanner:
                     pos = self._leaves(data, pos, leaves.end())
                     continue
             tag = _TAG.match(data, pos, stop)
-            if tag is None:  # not complete yet, or no tag
+            if tag is None:  # incomplete, or not a tag
                 self._markup = base + pos
                 self._state = _AFTER_LESS
                 pos += 1
@@ -192,14 +193,16 @@ class Scanner:
         self._done = self._root or self.depth == 0
 
     def _leaves(self, data: bytes, pos: int, end: int) -> int:
-        """Count elements that hold nothing but text; they leave the depth as it is."""
+        """Count elements that contain only text; they do not change the depth."""
         self.elements += data.count(b"<", pos, end) - data.count(b"</", pos, end)
         if self.broken is None and self.elements > self._limits.elements:
             self.broken = "elements"
         return end
 
     def _inside(self, data: bytes, pos: int, stop: int) -> int:
-        """Go on inside something that a chunk has cut, or that is no plain tag or text."""
+        """Continue inside something that a chunk has divided, or that is not a plain tag
+        or text.
+        """
         state = self._state
         if state == _INSIDE_TAG:
             return self._inside_tag(data, pos, stop)
@@ -274,7 +277,7 @@ class Scanner:
         return pos + 1
 
     def _inside_cdata(self, data: bytes, pos: int, stop: int) -> int:
-        # Its end may be cut in two: the brackets that ended the last chunk are looked at again.
+        # Its end may be divided: the brackets at the end of the last chunk are checked again.
         kept = b"]" * self._matched
         seam = (kept + data[pos : min(pos + 2, stop)]).find(b"]]>")
         if seam >= 0:
@@ -297,7 +300,7 @@ class Scanner:
     def _inside_reference(self, data: bytes, pos: int) -> int:
         byte = data[pos]
         name = self._reference
-        if not name and byte == _HASH:  # its digits are for expat to judge
+        if not name and byte == _HASH:  # expat checks its digits
             self._state = self._resume
             return pos + 1
         if byte == _SEMICOLON and name in _PREDEFINED:
@@ -309,7 +312,7 @@ class Scanner:
                 raise StreamError(
                     "restricted-xml", "Only the five predefined entities of XML are allowed."
                 )
-            # It begins no reference, and expat will refuse it; where tags end is clear even so.
+            # It begins no reference, and expat will refuse it; the ends of tags are still clear.
             self._state = self._resume
             return pos
         self._reference = longer
@@ -322,7 +325,7 @@ def _run(pattern: re.Pattern[bytes], data: bytes, pos: int, stop: int) -> int:
 
 
 def _plain_text(data: bytes, pos: int, stop: int) -> int:
-    """Pass over long text that has nothing to look at, far more quickly than a pattern does."""
+    """Skip long text without markup, far more quickly than a pattern does."""
     while stop - pos > _WINDOW:
         window = pos + _WINDOW
         if data.find(b"<", pos, window) >= 0 or data.find(b"&", pos, window) >= 0:

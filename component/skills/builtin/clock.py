@@ -1,4 +1,4 @@
-"""What time it is, anywhere."""
+"""A skill that returns the time in any time zone."""
 
 from __future__ import annotations
 

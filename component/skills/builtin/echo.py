@@ -1,4 +1,4 @@
-"""The smallest skill there is: it says what it was told."""
+"""The simplest skill: it returns its parameter."""
 
 from __future__ import annotations
 

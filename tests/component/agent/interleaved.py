@@ -7,32 +7,35 @@ run can be repeated to the letter.
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from itertools import count, cycle
+from itertools import accumulate, cycle
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import pytest
 import trio._core._run as trio_run
+from anyio.streams.memory import MemoryObjectSendStream
 
-from component.agent import conversations, outlet, parking, turns
-from component.agent.conversations import Conversations
-from component.agent.engine import Engine
-from component.agent.lanes import Turn
+from component.agent import conversation, delivery, parked, turns
+from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.engine import Engine, EngineLimits
+from component.agent.requests import TurnRequest
 from component.memory.ends import History
 from component.memory.lines import Line, SessionKey
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.storage.sqlite import SQLite, process_clock
+from component.storage.sqlite import SQLite
 from component.storage.writes import Write
 from tests.component.agent.world import Suspicious, World
+from xep.jid import JID
 
 T = TypeVar("T")
 
 
 class Pace:
-    """How many steps each wait takes, one number after the other, from the beginning again."""
+    """The number of steps of each wait; the list is repeated."""
 
     def __init__(self, steps: Sequence[int]) -> None:
         self._steps = cycle(steps or [0])
@@ -43,12 +46,15 @@ class Pace:
 
 
 class PacedStorage:
-    """A database in the event loop. `refuses` is how many operations it refuses next."""
+    """A database in the event loop. `refuses` is how many operations it refuses next; `notify`
+    tells who listens that another instance has changed something.
+    """
 
     def __init__(self, database: SQLite, pace: Pace) -> None:
         self._database = database
         self._pace = pace
         self.refuses = 0
+        self._listeners: list[MemoryObjectSendStream[None]] = []
 
     async def read(self, op: Callable[[Database], T]) -> T:
         await self._before()
@@ -57,7 +63,7 @@ class PacedStorage:
         return found
 
     async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
-        """What has begun is reported as written, as by `Storage`."""
+        """Complete a write that has started, like `Storage`."""
         try:
             await self._before()
         except StorageError:
@@ -71,6 +77,20 @@ class PacedStorage:
         if write.error is not None:
             raise write.error
         return write.value  # type: ignore[return-value]  # it has been run
+
+    @asynccontextmanager
+    async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
+        send, receive = anyio.create_memory_object_stream[None](inf)
+        self._listeners.append(send)
+        with send, receive:
+            try:
+                yield receive
+            finally:
+                self._listeners.remove(send)
+
+    def notify(self) -> None:
+        for listener in self._listeners:
+            listener.send_nowait(None)
 
     async def _before(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -116,16 +136,35 @@ class PacedSessions:
 
 
 class Paced(World):
-    """The world at a pace. `answers` has each answer's turn, and the messages that it covers."""
+    """The world at a pace. `answers` has each answer's turn, and the messages that it covers.
 
-    def __init__(self, database: SQLite, steps: Sequence[int], **loop: float) -> None:
+    Whatever is cancelled takes some steps to unwind. The clock jumps by `jumps`, in seconds, each
+    time that somebody looks at it.
+    """
+
+    def __init__(
+        self, database: SQLite, steps: Sequence[int], jumps: Sequence[int] = (), **loop: float
+    ) -> None:
         super().__init__(Path(), **loop)
         self.pace = Pace(steps)
         self.paced = PacedStorage(database, self.pace)
         self.talks = PacedSessions(self.pace)
         self.answers: list[tuple[str, tuple[str, ...]]] = []
         self.over: list[str] = []
-        self.shop.during = lambda _name: self.pace()
+        self.shop.during = lambda _name: self.unwinding_slowly()
+        self.crowd.says = self._says
+        self._clock = accumulate(cycle(jumps or [10_000]), initial=10**9)
+
+    async def _says(self, _who: JID) -> bool:
+        await self.pace()
+        return True
+
+    async def unwinding_slowly(self) -> None:
+        try:
+            await self.pace()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.pace()
 
     async def profiles(self, key: SessionKey) -> Any:
         await self.pace()
@@ -133,9 +172,9 @@ class Paced(World):
 
     def thinks(self, think: Callable[[ModelRequest], Completion]) -> None:
         async def slowly(request: ModelRequest) -> Completion:
-            await self.pace()
+            await self.unwinding_slowly()
             answer = think(request)
-            await self.pace()
+            await self.unwinding_slowly()
             return answer
 
         self.brain.think = slowly
@@ -149,28 +188,31 @@ class Paced(World):
             scanner=Suspicious(),
             budgets=self.purse,
             record=self.book,
-            loop=self.loop,
+            limits=EngineLimits(loop=self.loop),
         )
+        self.storage = self.paced  # type: ignore[assignment]  # all of it that is used here
         self.conversations = Conversations(
             engine=self.engine,
-            profiles=self.profiles,
+            ports=ConversationPorts(
+                profiles=self.profiles,
+                voice=self.ear,
+                persons=self.crowd,
+                over=self.over.append,
+            ),
             storage=self.paced,  # type: ignore[arg-type]  # all of it that is used here
             home="here",
-            voice=self.ear,
-            persons=self.crowd,
             loop=self.loop,
-            over=self.over.append,
-            # Whenever somebody looks, hours have passed: nothing is waited for.
-            clock=partial(next, count(10**12, 10**7)),
+            clock=lambda: next(self._clock) * 1000,
             answers_within_s=self.answers_within_s,
         )
-        said = self.conversations._outlet.say
+        send = self.conversations._delivery.answer
 
-        def say(turn: Turn, sentence: str) -> None:
-            self.answers.append((turn.incoming.id, turn.ids))
-            said(turn, sentence)
+        def answer(requests: Sequence[TurnRequest], text: str) -> None:
+            ids = tuple(one.id for one in requests)
+            self.answers.append((ids[0], ids))
+            send(requests, text)
 
-        self.conversations._outlet.say = say  # type: ignore[method-assign]  # to count answers
+        self.conversations._delivery.answer = answer  # type: ignore[method-assign]  # counts them
         yield self.conversations
 
     async def rows(self) -> list[str]:
@@ -180,30 +222,32 @@ class Paced(World):
         return [row[0] for row in found]
 
     async def _left(self) -> list[str]:
-        """The rows that neither wait for something nor are answered by one that does."""
-        parked = set(self.conversations._parking._turns)
+        """The rows that wait for nothing, and whose turn does not."""
+        known = self.conversations._conversations.values()
+        parked = {turn for one in known for turn in one.parked.ids}
         rows = self.paced._database.read(partial(turns.of_home, home="here"))
         return [
-            row.incoming.id
+            row.request.id
             for row in rows
-            if not {row.incoming.id, row.wait and row.wait.joined} & parked
+            if not {row.request.id, row.wait and row.wait.joined} & parked
         ]
 
     async def quiet(self) -> None:
-        """Wait until nothing is under way, and nothing is left but what is parked."""
+        """Wait until nothing runs and only parked turns are left."""
         for _ in range(3_000):
-            busy = self.conversations._lanes.all() or self.conversations._outlet._answered
-            if not busy and not await self._left():
+            known = self.conversations._conversations.values()
+            busy = any(one.is_running or one.waiting or one._holds for one in known)
+            if not (busy or self.conversations._delivery._answered or await self._left()):
                 return
             await anyio.lowlevel.checkpoint()
-        lanes = [(lane.running, list(lane.waiting)) for lane in self.conversations._lanes.all()]
-        raise AssertionError(f"it does not come to rest: {lanes}, {await self.rows()}")
+        left = [(one.is_running, list(one.waiting)) for one in known]
+        raise AssertionError(f"it does not come to rest: {left}, {await self.rows()}")
 
 
 @contextmanager
 def a_database(path: Path) -> Iterator[SQLite]:
-    """A database for many examples, one after the other."""
-    database = SQLite.open(path / "agent.db", process_clock)
+    """A database for many examples, one after another."""
+    database = SQLite.open(path / "agent.db")
     database._writer.execute("PRAGMA synchronous = OFF")
     try:
         yield database
@@ -213,18 +257,19 @@ def a_database(path: Path) -> Iterator[SQLite]:
 
 @contextmanager
 def without_time() -> Iterator[None]:
-    """Nothing waits for seconds."""
+    """Waits take no real time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (conversations, parking):
+        for module in (conversation, parked):
             patch.setattr(module, "FIRST_WAIT_S", 0.0)
             patch.setattr(module, "LONGEST_WAIT_S", 0.0)
-        patch.setattr(outlet, "_GATHER_S", 0.0)
+        patch.setattr(delivery, "_GATHER_S", 0.0)
+        patch.setattr(parked, "LONGEST_DELAY_S", 0.0)
         yield
 
 
 @contextmanager
 def in_order_of(seed: int) -> Iterator[None]:
-    """trio runs tasks in random order: this one is the same each time."""
+    """Make the random order of tasks in trio reproducible."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         state = trio_run._r.getstate()

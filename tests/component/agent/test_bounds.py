@@ -1,4 +1,4 @@
-"""What bounds a turn is what was declared and set, also when a model takes less than it says."""
+"""The limits of a turn are those of the settings, also if a model accepts less than it reports."""
 
 from pathlib import Path
 
@@ -15,7 +15,17 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
 )
-from tests.component.agent.world import JULIET, ROMEO, World, call, echo, message, says, shopping
+from tests.component.agent.world import (
+    JULIET,
+    ROMEO,
+    World,
+    call,
+    echo,
+    message,
+    says,
+    shopping,
+    words,
+)
 from tests.waiting import eventually
 from xep.jid import JID
 
@@ -23,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def answered(world: World, *bodies: str, more: int = 0) -> None:
-    """Say these, one after the other; `more` is what is said beside the answers."""
+    """Send these messages one after another; `more` is text in addition to the answers."""
     async with world.life() as conversations:
         for number, body in enumerate(bodies):
             await conversations.received(message(f"m{number}", body))
@@ -33,14 +43,14 @@ async def answered(world: World, *bodies: str, more: int = 0) -> None:
 
 
 def tokens(request: ModelRequest) -> int:
-    texts = [one.content for one in request.messages]
+    texts = [one.text for one in request.messages]
     texts += [one.arguments for each in request.messages for one in each.tool_calls]
     return sum(map(len, texts)) // 4
 
 
 def forgetful(request: ModelRequest) -> None:
-    """Refuse to sum up."""
-    if request.messages[0].content.startswith("Below, as data"):
+    """A model that makes no summaries."""
+    if request.messages[0].text.startswith("Below, as data"):
         raise ModelRefusedError("no")
 
 
@@ -60,11 +70,11 @@ async def test_earlier_messages_are_left_out_oldest_first(tmp_path: Path) -> Non
     await answered(world, *(f"{number} " + "x" * 2800 for number in range(4)), more=1)
     assert world.ear.bodies.count(sentences.SHORTENED) == 1
     assert world.ear.bodies[-1].startswith("re: 3")
-    shown = [one.content[:1] for one in world.brain.asked[-1].messages if one.role == "user"]
+    shown = [one[:1] for one in words(world.brain.asked[-1])]
     assert shown in (["2", "3"], ["3"])
 
 
-async def test_results_of_tools_are_cut_further(tmp_path: Path) -> None:
+async def test_results_of_tools_are_truncated_further(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.shop.result = lambda _name, _arguments: "begin " + "x" * 14_000 + " end"
 
@@ -81,7 +91,7 @@ async def test_results_of_tools_are_cut_further(tmp_path: Path) -> None:
 
 
 async def test_rounds_of_calls_are_left_out_oldest_first(tmp_path: Path) -> None:
-    world = World(tmp_path, same_tool=99)
+    world = World(tmp_path)
     world.brain.context_tokens = 6000
     made = 0
 
@@ -90,7 +100,7 @@ async def test_rounds_of_calls_are_left_out_oldest_first(tmp_path: Path) -> None
         if tokens(request) > 2800:
             raise ContextOverflowError("too long")
         if made == 12:
-            return says(f"done with {request.messages[-1].content}")
+            return says(f"done with {request.messages[-1].text}")
         made += 1
         return says("", call("look", '{"n": "%s"}' % (str(made) * 800), f"c{made}"))
 
@@ -98,19 +108,19 @@ async def test_rounds_of_calls_are_left_out_oldest_first(tmp_path: Path) -> None
     await answered(world, "go", more=1)
     assert world.ear.bodies == [sentences.SHORTENED, "done with look is done"]
     last = world.brain.asked[-1].messages
-    assert [one.content for one in last if one.role == "user"] == ["go"], "that is never left out"
+    assert words(world.brain.asked[-1]) == ["go"], "that is never left out"
     assert len([one for one in last if one.role == "tool"]) < 12
 
 
 # -- what is declared ---------------------------------------------------------------------------
 
 
-async def test_an_agent_may_have_fewer_calls_of_the_model_than_others(tmp_path: Path) -> None:
+async def test_an_agent_can_have_its_own_maximum_of_model_calls(tmp_path: Path) -> None:
     world = World(tmp_path, max_iterations=9)
     world.profile = Profile(agent="assistant", max_iterations=3)
     world.brain.think = lambda request: (
         says("", call("look", f'{{"n": {len(request.messages)}}}'))
-        if request.tools
+        if request.tool_choice == "auto"
         else says("That is what I have.")
     )
     await answered(world, "go")
@@ -118,34 +128,27 @@ async def test_an_agent_may_have_fewer_calls_of_the_model_than_others(tmp_path: 
     assert len(world.brain.asked) == 3
 
 
-async def test_and_shorter_answers(tmp_path: Path) -> None:
+async def test_an_agent_can_have_its_own_maximum_length_of_answers(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.profile = Profile(agent="assistant", max_tokens=77)
     await answered(world, "hi")
     assert [request.max_tokens for request in world.brain.asked] == [77]
 
 
-@pytest.mark.parametrize(
-    ("loop", "names", "told"),
-    [
-        ({"same_tool": 3}, ("look", "look", "look"), "look 3 times in a row"),
-        ({"ping_pong": 2}, ("look", "find", "look", "find"), "in turn, 2 times each"),
-    ],
-)
-async def test_what_counts_as_a_circle_is_what_is_set(
-    tmp_path: Path, loop: dict[str, float], names: tuple[str, ...], told: str
-) -> None:
-    world = World(tmp_path, **loop)
-    world.brain.think = shopping(*names)
+async def test_the_setting_defines_a_loop(tmp_path: Path) -> None:
+    world = World(tmp_path, same_call=2)
+    world.brain.think = lambda request: (
+        says("", call("look")) if len(world.brain.asked) <= 2 else says("I stop.")
+    )
     await answered(world, "go")
-    notes = [one.content for one in world.brain.asked[-1].messages if one.role == "system"]
-    assert told in notes[-1]
+    notes = [one.text for one in world.brain.asked[-1].messages if one.role == "system"]
+    assert "look 2 times with the same arguments and the same result" in notes[-1]
 
 
 # -- many at once, and the order ----------------------------------------------------------------
 
 
-async def test_no_more_turns_run_at_once_than_are_set(tmp_path: Path) -> None:
+async def test_the_setting_limits_the_number_of_running_turns(tmp_path: Path) -> None:
     world = World(tmp_path, turns_total=2)
     go_on = anyio.Event()
 
@@ -158,13 +161,13 @@ async def test_no_more_turns_run_at_once_than_are_set(tmp_path: Path) -> None:
     async with world.life() as conversations:
         for number, who in enumerate(people):
             await conversations.received(message(f"m{number}", who=who))
-        running = [conversations.doing("assistant", who).running for who in people]
+        running = [conversations.activity("assistant", who).running for who in people]
         assert running == [True, True, False, False, False]
         go_on.set()
         await world.ear.hears(5)
 
 
-async def test_what_waited_is_answered_in_its_order_by_the_next_life(tmp_path: Path) -> None:
+async def test_waiting_messages_are_answered_in_order_by_the_next_run(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.built() as conversations:
         for number in range(4):
@@ -172,11 +175,15 @@ async def test_what_waited_is_answered_in_its_order_by_the_next_life(tmp_path: P
         await conversations.received(message("other", who=JULIET))
     async with world.life():
         await world.ear.hears(5)
-    ids = [reply.to.id for reply in world.ear.said if reply.to.principal == ROMEO]
+    ids = [
+        reply.id.removesuffix(".answer")
+        for reply in world.ear.said
+        if reply.to.to.startswith(str(ROMEO))
+    ]
     assert ids == ["m0", "m1", "m2", "m3"]
 
 
-async def test_an_answer_that_is_held_back_keeps_its_time_over_a_restart(tmp_path: Path) -> None:
+async def test_a_delayed_answer_keeps_its_time_across_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = lambda _: says("[[delay:30m]] There you are.")
 
@@ -188,12 +195,12 @@ async def test_an_answer_that_is_held_back_keeps_its_time_over_a_restart(tmp_pat
 
     async with world.life() as conversations:
         await conversations.received(message("m1"))
-        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
         before = await waiting()
         assert msgspec.json.decode(before[0])["until"] > 0
     async with world.life() as conversations:
-        assert conversations.doing("assistant", ROMEO).parked == 1
-        assert not conversations.doing("assistant", ROMEO).running
+        assert conversations.activity("assistant", ROMEO).parked == 1
+        assert not conversations.activity("assistant", ROMEO).running
         assert await waiting() == before
     assert len(world.brain.asked) == 1
 
@@ -201,7 +208,7 @@ async def test_an_answer_that_is_held_back_keeps_its_time_over_a_restart(tmp_pat
 # -- what is on the disk, and not only on its way there -----------------------------------------
 
 
-async def test_the_answer_is_synced_before_it_is_said_and_a_question_before_it_waits(
+async def test_the_answer_is_synced_before_it_is_sent_and_a_question_before_the_turn_waits(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -218,7 +225,7 @@ async def test_the_answer_is_synced_before_it_is_said_and_a_question_before_it_w
 
         world.sessions.append = noted  # type: ignore[method-assign, assignment]
         await conversations.received(message("m1"))
-        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
         (waits,) = synced
         assert isinstance(waits, Resulted)
         assert waits.task is not None
@@ -227,7 +234,7 @@ async def test_the_answer_is_synced_before_it_is_said_and_a_question_before_it_w
         world.shop.tasks[task] = await world.shop.call(  # any result does
             world.shop.callers[0], "x", "look", "{}"
         )  # type: ignore[assignment]
-        await conversations.ended(task)
+        await world.ended(task)
         await world.ear.hears(1)
         (said,) = synced
         assert isinstance(said, Said)

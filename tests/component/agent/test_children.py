@@ -1,4 +1,4 @@
-"""Sub-agents: what they may, what they cost, and that they end with the one above them."""
+"""Sub-agents: their rights, their costs, and that they end with their parents."""
 
 import json
 from functools import partial
@@ -13,19 +13,21 @@ from component.agent.children import NAME, Children
 from component.agent.conversations import Conversations
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
+from component.budget.protocol import Payer
 from component.memory import sub_agents
-from component.memory.lines import SessionKey
-from component.models.protocol import Completion, ModelRequest, ToolCall, Usage
-from tests.component.agent.world import ROMEO, World, message
+from component.memory.lines import Said, SessionKey
+from component.models.messages import ToolCall
+from component.models.protocol import Completion, ModelRequest, Usage
+from tests.component.agent.world import ROMEO, World, command, message, words
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
 class Family(World):
-    """A world whose agent spawns; a sub-agent is told apart by its first instructions."""
+    """A world whose agent spawns sub-agents, which are recognised by their instructions."""
 
-    def __init__(self, path: Path, *spawns: dict[str, Any], **loop: float) -> None:
+    def __init__(self, path: Path, *spawns: dict[str, Any], **loop: Any) -> None:
         super().__init__(path, **loop)
         self.spawns = spawns
         self.profile = Profile(agent="assistant", capabilities=("memory:*",), skills=("l*", "ask"))
@@ -38,15 +40,15 @@ class Family(World):
 
     async def think(self, request: ModelRequest) -> Completion:
         said = request.messages[-1]
-        if "a sub-agent of" in request.messages[0].content:
+        if "a sub-agent of" in request.messages[0].text:
             answer = self.child(request)
             if not isinstance(answer, str | Completion):
                 answer = await answer
-            return answer if isinstance(answer, Completion) else Completion(text=answer)
+            return answer if isinstance(answer, Completion) else Completion.of(text=answer)
         if said.role == "tool":
-            results = [m.content for m in request.messages if m.role == "tool"]
+            results = [m.text for m in request.messages if m.role == "tool"]
             self.shown += results
-            return Completion(text="above", usage=Usage(tokens_in=1))
+            return Completion.of(text="above", usage=Usage(tokens_in=1))
         return calling(*((NAME, spawn) for spawn in self.spawns))
 
     async def asked(self, conversations: Conversations, count: int = 1) -> None:
@@ -59,26 +61,26 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> Completion:
         ToolCall(f"c{number}", name, json.dumps(arguments))
         for number, (name, arguments) in enumerate(calls)
     ]
-    return Completion(text="", tool_calls=tuple(made), finish="tool_calls")
+    return Completion.of(text="", tool_calls=tuple(made), finish="tool_calls")
 
 
-async def test_what_it_found_is_what_the_call_gives(tmp_path: Path) -> None:
+async def test_its_answer_is_the_result_of_the_call(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "Count them.", "role": "Counter"})
     async with family.life() as conversations:
         family.offer()
         await family.asked(conversations)
     assert family.ear.bodies == ["above"]
     assert "done below" in family.shown[0]
-    below = next(r for r in family.brain.asked if "sub-agent" in r.messages[0].content)
-    assert below.messages[-1].content == "Count them."
-    assert "Do it." not in "".join(m.content for m in below.messages)
+    below = next(r for r in family.brain.asked if "sub-agent" in r.messages[0].text)
+    assert words(below) == ["Count them."]
+    assert "Do it." not in "".join(m.text for m in below.messages)
     events = [
         (e.outcome, e.subject.partition("-")[0]) for e in family.book.events if e.kind == "agent"
     ]
     assert events == [("spawned", "assistant/counter"), ("ended", "assistant/counter")]
 
 
-async def test_it_spends_from_the_budget_above_it(tmp_path: Path) -> None:
+async def test_it_spends_from_the_budget_of_its_parent(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     async with family.life() as conversations:
         family.offer()
@@ -90,7 +92,26 @@ async def test_it_spends_from_the_budget_above_it(tmp_path: Path) -> None:
     assert {who.task for who in family.purse.who} == {"m1"}
 
 
-async def test_it_has_less_than_the_one_above_it_and_never_more(tmp_path: Path) -> None:
+async def test_in_an_operators_turn_its_calls_are_the_operators_with_the_same_payer(
+    tmp_path: Path,
+) -> None:
+    family = Family(tmp_path, {"task": "x"})
+    family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
+    payer = Payer("agent", "other")
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(command("o1", "Do it.", by="boss@a.example", payer=payer))
+        await family.ear.hears(1)
+        (caller,) = family.shop.callers
+        key = SessionKey(caller.agent, ROMEO)
+        (first, *_) = (await family.sessions.read(key, tokens=10**9)).lines
+    assert (caller.operator, caller.request.principal) == ("boss@a.example", ROMEO)
+    assert {who.payer for who in family.purse.who} == {payer}
+    assert isinstance(first, Said)
+    assert first.operator is None, "what a sub-agent is told, its agent has written"
+
+
+async def test_it_never_has_more_rights_than_its_parent(tmp_path: Path) -> None:
     family = Family(
         tmp_path,
         {"task": "x", "skills": ["look"], "capabilities": ["memory:read"]},
@@ -108,7 +129,7 @@ async def test_it_has_less_than_the_one_above_it_and_never_more(tmp_path: Path) 
     assert "you do not have the capability * yourself" in family.shown[2]
 
 
-async def test_several_work_at_once_but_not_too_many(tmp_path: Path) -> None:
+async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
     family = Family(tmp_path, *({"task": str(n)} for n in range(4)), children=2)
     at_work = most = 0
     two = anyio.Event()
@@ -132,7 +153,7 @@ async def test_several_work_at_once_but_not_too_many(tmp_path: Path) -> None:
     assert len(family.shown) == 4
 
 
-async def test_they_do_not_spawn_deeper_than_they_may(tmp_path: Path) -> None:
+async def test_the_maximum_depth_is_respected(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"}, depth=2)
     deepest: list[str] = []
 
@@ -141,7 +162,7 @@ async def test_they_do_not_spawn_deeper_than_they_may(tmp_path: Path) -> None:
             return "back"
         if any(tool.name == NAME for tool in request.tools):
             return calling((NAME, {"task": "y"}))
-        deepest.append(request.messages[-1].content)
+        deepest.append(words(request)[-1])
         return "bottom"
 
     family.child = child
@@ -155,7 +176,7 @@ async def test_they_do_not_spawn_deeper_than_they_may(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spawn", "below"), [({}, ("light", "oracle")), ({"tier": "heavy"}, ("heavy", ""))]
 )
-async def test_its_model_is_that_of_the_one_above_it_unless_it_names_a_tier(
+async def test_its_model_is_that_of_its_parent_unless_it_names_a_tier(
     tmp_path: Path, spawn: Any, below: tuple[str, str]
 ) -> None:
     family = Family(tmp_path, {"task": "x", **spawn})
@@ -167,7 +188,9 @@ async def test_its_model_is_that_of_the_one_above_it_unless_it_names_a_tier(
 
 
 @pytest.mark.parametrize(("loop", "profile"), [({"depth": 0}, {}), ({}, {"spawn": False})])
-async def test_who_may_not_is_not_offered_it(tmp_path: Path, loop: Any, profile: Any) -> None:
+async def test_agents_without_permission_are_not_offered_it(
+    tmp_path: Path, loop: Any, profile: Any
+) -> None:
     family = Family(tmp_path, {"task": "x"}, **loop)
     family.profile = Profile(agent="assistant", **profile)
     async with family.life() as conversations:
@@ -178,7 +201,7 @@ async def test_who_may_not_is_not_offered_it(tmp_path: Path, loop: Any, profile:
 
 
 @pytest.mark.parametrize("spawn", [{}, {"task": ""}, {"task": "x", "colour": "red"}])
-async def test_a_call_that_is_wrong_is_told_so(tmp_path: Path, spawn: Any) -> None:
+async def test_a_wrong_call_is_an_error_for_the_model(tmp_path: Path, spawn: Any) -> None:
     family = Family(tmp_path, spawn)
     async with family.life() as conversations:
         family.offer()
@@ -186,7 +209,7 @@ async def test_a_call_that_is_wrong_is_told_so(tmp_path: Path, spawn: Any) -> No
     assert "No sub-agent was made" in family.shown[0]
 
 
-async def test_it_is_stopped_with_the_one_above_it(tmp_path: Path) -> None:
+async def test_it_is_stopped_with_its_parent(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     begun, ended = anyio.Event(), anyio.Event()
 
@@ -210,7 +233,7 @@ async def test_it_is_stopped_with_the_one_above_it(tmp_path: Path) -> None:
     assert not family.purse.open
 
 
-async def test_what_it_is_at_is_given_up_with_it(tmp_path: Path) -> None:
+async def test_its_running_task_is_given_up_with_it(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     begun = anyio.Event()
 
@@ -231,21 +254,21 @@ async def test_what_it_is_at_is_given_up_with_it(tmp_path: Path) -> None:
     assert told == ["spawned", "killed"]
 
 
-async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
+async def test_it_waits_for_a_person_and_continues(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     family.child = lambda r: (
-        f"heard {r.messages[-1].content}" if r.messages[-1].role == "tool" else calling(("ask", {}))
+        f"heard {r.messages[-1].text}" if r.messages[-1].role == "tool" else calling(("ask", {}))
     )
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
     (task,) = family.shop.tasks
     # A life later.
     async with family.life() as conversations:
         family.offer()
         family.shop.tasks[task] = ToolResult("yes")
-        await conversations.ended(task)
+        await family.ended(task)
         await family.ear.hears(1)
     assert family.ear.bodies == ["above"]
     assert "heard" in family.shown[0]
@@ -253,7 +276,7 @@ async def test_it_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
     assert [name for _, _, name, _ in family.shop.made] == ["ask"]
 
 
-async def test_its_directory_is_needed_until_the_answer_above_is_said(tmp_path: Path) -> None:
+async def test_its_directory_is_kept_until_the_answer_of_its_parent_is_sent(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x", "role": "Fact-finder No. 1"})
     family.child = lambda r: "found" if r.messages[-1].role == "tool" else calling(("ask", {}))
 
@@ -267,27 +290,27 @@ async def test_its_directory_is_needed_until_the_answer_above_is_said(tmp_path: 
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
         assert await needed()
     (task,) = family.shop.tasks
     async with family.life() as conversations:
         assert await needed()  # a life later
         family.offer()
         family.shop.tasks[task] = ToolResult("yes")
-        await conversations.ended(task)
+        await family.ended(task)
         await family.settled()
         assert family.ear.bodies == ["above"]
         assert not await needed()
 
 
-async def test_what_waits_is_given_up_with_it(tmp_path: Path) -> None:
+async def test_its_parked_turn_is_given_up_with_it(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     family.child = lambda _request: calling(("ask", {}))
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
         ann = ROMEO
-        await eventually(lambda: conversations.doing("assistant", ann).parked)
+        await eventually(lambda: conversations.activity("assistant", ann).parked)
         await conversations.stop("assistant", ann)
     assert family.shop.given_up == list(family.shop.tasks)
 
@@ -303,7 +326,7 @@ async def test_its_conversation_is_its_own(tmp_path: Path) -> None:
         assert "Count them." not in [getattr(line, "content", "") for line in mine.lines]
 
 
-async def test_the_orders_of_strangers_stay_theirs_on_the_way_down_and_up(tmp_path: Path) -> None:
+async def test_taints_are_passed_down_and_up(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     family.shop.taint = "web"
     family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
@@ -311,8 +334,8 @@ async def test_the_orders_of_strangers_stay_theirs_on_the_way_down_and_up(tmp_pa
 
     async def think(request: ModelRequest) -> Completion:
         last = request.messages[-1]
-        if "a sub-agent of" not in request.messages[0].content and len(family.shown) == 1:
-            family.shown.append(last.content)
+        if "a sub-agent of" not in request.messages[0].text and len(family.shown) == 1:
+            family.shown.append(last.text)
             return calling(("look", {"again": True}))
         return await first(request)
 

@@ -1,4 +1,4 @@
-"""One message in, one answer out."""
+"""Messages and their answers."""
 
 from pathlib import Path
 
@@ -7,26 +7,65 @@ import msgspec
 import pytest
 
 from component.memory.lines import Called, Resulted, Said
-from component.models.protocol import Completion, ModelRequest
-from tests.component.agent.world import JULIET, World, message, says, shopping
+from component.models.protocol import Completion, ModelRequest, OnText, Usage
+from tests.component.agent.world import JULIET, World, answered, message, says, shopping
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_message_is_answered_and_nothing_is_left(tmp_path: Path) -> None:
+async def test_a_message_is_answered_and_no_row_remains(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.life() as conversations:
         await conversations.received(message("m1", "hello"))
         await world.ear.hears(1)
         assert world.ear.bodies == ["re: hello"]
-        assert world.ear.said[0].to.id == "m1"
+        assert answered(world.ear.said[0]) == "m1"
         await world.settled()
         lines = await world.lines()
         assert [type(line) for line in lines] == [Said, Said]
         assert lines[1].final
         assert not world.purse.open
         assert [event.kind for event in world.book.events] == ["model"]
-        assert not conversations.doing("assistant", message("x").principal).running
+        assert not conversations.activity("assistant", message("x").principal).running
+
+
+async def test_cached_and_reasoning_tokens_are_stored_and_recorded(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    usage = Usage(1200, 300, 0.0125, cache_read=1000, cache_write=100, reasoning=250)
+    world.brain.think = lambda _request: Completion.of("Noon.", usage=usage)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "hello"))
+        await world.ear.hears(1)
+        await world.settled()
+        said = (await world.lines())[1]
+        assert isinstance(said, Said)
+        assert (said.cache_read, said.cache_write, said.reasoning) == (1000, 100, 250)
+        (event,) = world.book.events
+        assert event.detail == (
+            "1,200 tokens in (1,000 cache read, 100 cache write), 300 out (250 reasoning),"
+            " 0.012500 USD"
+        )
+        (spent,) = world.purse.spent
+        assert (spent.cached, spent.reasoning) == (1000, 250)
+
+
+async def test_an_answer_that_broke_off_is_charged(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    complete = world.brain.complete
+
+    async def broken_first(request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        assert on_text is not None
+        on_text("This is what was said")
+        on_text(None)
+        return await complete(request, on_text)
+
+    world.brain.complete = broken_first  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "hello"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: hello"]
+        (spent,) = world.purse.spent
+        assert spent.tokens > world.brain.tokens("This is what was said")
 
 
 async def test_tools_are_called_and_their_results_are_shown(tmp_path: Path) -> None:
@@ -55,7 +94,7 @@ async def test_messages_of_one_session_are_answered_in_order(tmp_path: Path) -> 
     assert world.ear.bodies == [f"re: message m{number}" for number in range(5)]
 
 
-async def test_sessions_run_side_by_side(tmp_path: Path) -> None:
+async def test_sessions_run_in_parallel(tmp_path: Path) -> None:
     world = World(tmp_path)
     both = anyio.Event()
     asked = 0
@@ -87,10 +126,10 @@ async def test_a_row_stays_until_its_answer_has_left_this_process(tmp_path: Path
         await world.settled()
 
 
-async def test_an_answer_that_never_left_is_said_again(
+async def test_an_answer_that_was_never_written_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.outlet._LAST_WORDS_S", 0.0)
+    monkeypatch.setattr("component.agent.delivery._LAST_DELETE_S", 0.0)
     world = World(tmp_path)
     async with world.life() as conversations:
         world.ear.gone = anyio.Event()
@@ -104,10 +143,10 @@ async def test_an_answer_that_never_left_is_said_again(
     assert len(world.brain.asked) == 1
 
 
-async def test_a_message_takes_the_rows_of_answered_ones_along(
+async def test_rows_of_answered_messages_are_deleted_with_the_next_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.outlet._GATHER_S", 3600.0)
+    monkeypatch.setattr("component.agent.delivery._GATHER_S", 3600.0)
     world = World(tmp_path)
     async with world.life() as conversations:
         for number in (1, 2):
@@ -118,7 +157,7 @@ async def test_a_message_takes_the_rows_of_answered_ones_along(
         assert await world.rows() == [], "the last one went when the service ended"
 
 
-async def test_notes_on_the_person_that_are_shown_are_recorded(tmp_path: Path) -> None:
+async def test_notes_on_the_person_in_the_prompt_are_recorded(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.profile = msgspec.structs.replace(world.profile, user="She has a dog.", memory=" ")
     async with world.life() as conversations:

@@ -1,4 +1,4 @@
-"""Killed at any point, and begun again: each message is answered once, and no tool runs twice."""
+"""Kills at any point: each message is answered once, and no tool runs twice."""
 
 from collections import Counter
 from contextlib import suppress
@@ -10,7 +10,7 @@ import pytest
 from component.agent.conversations import Conversations
 from component.memory.lines import Called, Resulted, Said
 from component.models.protocol import Completion, ModelRequest
-from tests.component.agent.world import JULIET, Killed, World, call, message, says, shopping
+from tests.component.agent.world import JULIET, Killed, World, call, message, says, shopping, words
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def live(world: World, at: int | None, answers: int) -> bool:
     except BaseException as error:
         if not world.death.dead:
             raise
-        if not _all_killed(error):
+        if not all_killed(error):
             raise
         return True
     return False
@@ -49,13 +49,13 @@ async def end_tasks(world: World, conversations: Conversations) -> None:
         for task, result in list(world.shop.tasks.items()):
             if result is None:
                 world.shop.tasks[task] = ToolResult("it has come")
-                await conversations.ended(task)
+                await world.ended(task)
         await anyio.sleep(0.001)  # as time passes between the ends of tasks
 
 
-def _all_killed(error: BaseException) -> bool:
+def all_killed(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(_all_killed(one) for one in error.exceptions)
+        return all(all_killed(one) for one in error.exceptions)
     return isinstance(error, Killed | anyio.get_cancelled_exc_class())
 
 
@@ -64,7 +64,7 @@ def think(request: ModelRequest) -> Completion:
 
 
 @pytest.mark.parametrize("first", [1, 3])
-async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
+async def test_a_kill_at_any_point_loses_and_repeats_nothing(
     tmp_path: Path, first: int, anyio_backend_name: str
 ) -> None:
     at = first + (anyio_backend_name == "asyncio")  # each takes every other point
@@ -80,7 +80,7 @@ async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
         said = Counter(reply.id for reply in answers)
         assert set(said) == {"m1.answer", "m2.answer"}, at
         assert max(said.values()) <= (2 if killed else 1), at
-        assert len({(reply.id, reply.body) for reply in answers}) == 2, at
+        assert len({(reply.id, reply.text) for reply in answers}) == 2, at
         made = Counter((turn, name) for turn, _, name, _ in world.shop.made)
         assert set(made.values()) == {1}, (at, made)
         assert len(made) == 6
@@ -91,7 +91,7 @@ async def test_killed_anywhere_nothing_is_lost_and_nothing_happens_twice(
         at += 4
 
 
-async def test_killed_twice_while_it_is_taken_up_again(tmp_path: Path) -> None:
+async def test_a_second_kill_during_recovery(tmp_path: Path) -> None:
     for at in (12, 25):
         for then in (3, 8, 15):
             world = World(tmp_path / f"{at}-{then}")
@@ -102,12 +102,12 @@ async def test_killed_twice_while_it_is_taken_up_again(tmp_path: Path) -> None:
             await live(world, None, answers=2)
             answers = [reply for reply in world.ear.said if ".waits-" not in reply.id]
             assert {reply.id for reply in answers} == {"m1.answer", "m2.answer"}
-            assert len({(reply.id, reply.body) for reply in answers}) == 2
+            assert len({(reply.id, reply.text) for reply in answers}) == 2
             made = Counter((turn, name) for turn, _, name, _ in world.shop.made)
             assert set(made.values()) == {1}
 
 
-async def test_what_was_joined_is_still_joined_after_a_crash(tmp_path: Path) -> None:
+async def test_a_message_that_joined_is_still_joined_after_a_crash(tmp_path: Path) -> None:
     world = World(tmp_path)
     asked = anyio.Event()
 
@@ -124,9 +124,7 @@ async def test_what_was_joined_is_still_joined_after_a_crash(tmp_path: Path) -> 
             await conversations.received(message("m2", "two"))
             with anyio.fail_after(20):
                 await asked.wait()
-    world.brain.think = lambda request: says(
-        " and ".join(one.content for one in request.messages if one.role == "user")
-    )
+    world.brain.think = lambda request: says(" and ".join(words(request)))
     async with world.life():
         await world.ear.hears(1)
         await world.settled()
@@ -134,7 +132,28 @@ async def test_what_was_joined_is_still_joined_after_a_crash(tmp_path: Path) -> 
         assert [type(line) for line in await world.lines()] == [Said, Said, Said]
 
 
-async def test_calls_that_were_on_record_are_asked_about_and_not_made_up_anew(
+async def test_a_message_does_not_join_a_turn_whose_answer_is_written_already(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.ear.stream = False
+
+    async def is_written() -> bool:
+        return any(isinstance(line, Said) and line.final for line in await world.lines())
+
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one"))
+        await eventually(is_written)
+    world.ear.stream = True
+    async with world.built() as conversations, anyio.create_task_group() as group:
+        await conversations.received(message("m2", "two"))
+        await group.start(conversations.run)
+        await world.ear.hears(2)
+        assert world.ear.bodies == ["re: one", "re: two"]
+        group.cancel_scope.cancel()
+
+
+async def test_stored_calls_are_continued_after_a_crash(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)

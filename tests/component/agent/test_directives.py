@@ -1,4 +1,4 @@
-"""What a model writes for us and not for the person."""
+"""Directives in answers, which are for the service and not for the person."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ from component.agent.directives import LONGEST_DELAY_S, Directed, directed
         ("[[[silent]]]", Directed("[]", silent=True)),
     ],
 )
-def test_directives_are_taken_out(answer: str, expected: Directed) -> None:
+def test_directives_are_removed(answer: str, expected: Directed) -> None:
     assert directed(answer) == expected
 
 
@@ -36,7 +36,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES | st.text(max_size=5)).map("".join))
-def test_any_text_is_taken(answer: str) -> None:
+def test_any_text_is_accepted(answer: str) -> None:
     said = directed(answer)
     assert 0 <= said.delay_s <= LONGEST_DELAY_S
     if not said.silent and not said.delay_s:
@@ -47,5 +47,5 @@ def test_any_text_is_taken(answer: str) -> None:
 
 
 @given(st.text().filter(lambda text: "[[" not in text))
-def test_a_text_without_brackets_stays_as_it_is(answer: str) -> None:
+def test_a_text_without_brackets_is_unchanged(answer: str) -> None:
     assert directed(answer) == Directed(answer)

@@ -1,36 +1,38 @@
-"""A turn by itself: as a sub-agent has one, inside a tool call of the one above it."""
+"""A turn without a conversation, like that of a sub-agent within a tool call of its parent."""
 
 from pathlib import Path
 
 import anyio
 import pytest
 
-from component.agent.calling import Parked
 from component.agent.engine import Answered
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
 from component.agent.run import Ask
+from component.agent.tool_calls import Parked
 from component.memory.lines import Said, SessionKey
 from component.models.protocol import Completion, ModelRequest
-from tests.component.agent.world import ROMEO, World, message, shopping
+from tests.component.agent.world import ROMEO, World, contexts, message, shopping, words
 
 pytestmark = pytest.mark.anyio
 KEY = SessionKey("assistant/child-1", ROMEO)
 
 
 def ask(resumed: bool = False) -> Ask:
+    said = message("m1/child-1", "look it up", agent=KEY.agent)
     return Ask(
         id="m1/child-1",
         key=KEY,
         profile=Profile(
             agent=KEY.agent, above=("assistant",), capabilities=("memory:*",), skills=("look",)
         ),
-        messages=[message("m1/child-1", "look it up", agent=KEY.agent)],
+        messages=[said],
+        starter=said.starter,
         resumed=resumed,
     )
 
 
-async def test_a_child_has_a_session_of_its_own_and_its_parents_account(tmp_path: Path) -> None:
+async def test_a_child_has_its_own_session_and_the_budget_of_its_parent(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("look")
     async with world.built():
@@ -48,7 +50,7 @@ async def test_a_child_has_a_session_of_its_own_and_its_parents_account(tmp_path
         assert world.ear.said == []
 
 
-async def test_a_child_may_wait_too(tmp_path: Path) -> None:
+async def test_a_child_can_wait_for_a_task(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("order")
     async with world.built():
@@ -80,7 +82,7 @@ async def test_a_child_ends_with_the_scope_around_it(tmp_path: Path) -> None:
     assert not world.purse.open
 
 
-async def test_a_tool_of_the_loop_comes_before_a_skill_of_its_name(tmp_path: Path) -> None:
+async def test_a_builtin_tool_precedes_a_skill_with_its_name(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("look")
     async with world.built():
@@ -94,7 +96,7 @@ async def test_a_tool_of_the_loop_comes_before_a_skill_of_its_name(tmp_path: Pat
         assert len(tools) == len(set(tools))
 
 
-async def test_a_conversation_of_an_earlier_release_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_conversation_of_an_earlier_release_continues(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.built():
         old = [
@@ -104,5 +106,8 @@ async def test_a_conversation_of_an_earlier_release_is_gone_on_with(tmp_path: Pa
         world.now = 1_767_225_700.0
         await world.sessions.append(KEY, old, sync=False)
         await world.engine.turn(ask())
-        shown = [one.content for one in world.brain.asked[0].messages[1:]]
-        assert shown == ["before", "yes", "look it up"]
+        request = world.brain.asked[0]
+        assert words(request) == ["before", "look it up"]
+        assert [one.text for one in request.messages if one.role == "assistant"] == ["yes"]
+        assert contexts(request)[0] == ""
+        assert contexts(request)[1].startswith("[It is ")

@@ -28,31 +28,31 @@ def test_a_fence_begins_and_ends_once(text: str, origin: str) -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_a_suspicion_stays_in_the_header(text: str, suspicion: str) -> None:
+def test_a_finding_stays_in_the_header(text: str, suspicion: str) -> None:
     header = FENCE.around(text, "web", suspicion).split("\n")[0]
     assert header.count(">") == 1
-    assert header.count('"') == 4
+    assert header.count('"') == (4 if suspicion else 2)
     assert header.endswith('">')
 
 
 @given(st.text().filter(lambda text: "<" not in text and "f00dfeed" not in text))
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert neutral(text, "f00dfeed") == text
 
 
 @given(TEXTS)
 @example("It is so.\n</data-f00dfeed>")
 @example('<data-f00dfeed from="the web">\nIt is so.')
-def test_the_word_of_a_fence_gets_into_no_answer(text: str) -> None:
+def test_no_answer_contains_the_word_of_a_fence(text: str) -> None:
     assert "f00dfeed" not in FENCE.out_of(text)
 
 
-def test_an_answer_is_freed_of_fences_and_of_nothing_else() -> None:
+def test_only_fences_are_removed_from_an_answer() -> None:
     assert FENCE.out_of("It is so.\n</data-f00dfeed>") == "It is so."
     assert FENCE.out_of("<data-0ther> a < b") == "<data-0ther> a < b"
 
 
-def test_each_turn_has_a_word_of_its_own_that_is_explained() -> None:
+def test_each_session_has_its_own_word_that_is_explained() -> None:
     one, other = Fence(), Fence()
     assert one.word != other.word
     assert one.word in one.explained()

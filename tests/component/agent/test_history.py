@@ -1,16 +1,21 @@
-"""From lines to messages, within the tokens there are."""
+"""Conversion of lines to messages, within the available tokens."""
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent import history
 from component.agent.fences import Fence
 from component.agent.history import Block, View, blocks, truncated
-from component.agent.overflow import cut, fitted, told
-from component.memory.lines import Called, Line, Note, Resulted, Said, Summary
-from component.models.protocol import ChatMessage
+from component.agent.journal import called, opaque_parts, resulted
+from component.agent.overflow import LEFT_OUT, cut, fitted, told
+from component.agent.protocol import ToolResult
+from component.memory.coding import decoded, encoded
+from component.memory.lines import Called, Header, Line, Note, Resulted, Said, Summary
+from component.models.messages import ImagePart, ModelMessage, OpaquePart, TextPart, ToolCall
+from component.models.protocol import Completion
 
 
 def count(text: str) -> int:
@@ -18,12 +23,10 @@ def count(text: str) -> int:
 
 
 def view(*turns: str, result_tokens: int = 1000) -> View:
-    return View(
-        Fence("w0rd"), lambda text: "orders" if "!" in text else None, count, result_tokens, turns
-    )
+    return View(Fence("w0rd"), count, result_tokens, turns)
 
 
-def messages(found: Sequence[Block]) -> list[ChatMessage]:
+def messages(found: Sequence[Block]) -> list[ModelMessage]:
     return [one for block in found for one in block.messages]
 
 
@@ -31,23 +34,63 @@ def user(turn: str, content: str = "hi") -> Said:
     return Said(role="user", content=content, turn=turn, taint="person")
 
 
-def test_a_late_result_stands_at_its_call() -> None:
+def test_a_late_result_stays_in_its_place() -> None:
     lines: list[Line] = [
         user("t1"),
         Called(turn="t1", round=0, id="c", name="order", arguments="{}"),
         Resulted(turn="t1", id="c", content="waits", task="x"),
         user("t2", "other"),
         Said(role="assistant", content="answer", turn="t2", final=True),
-        Resulted(turn="t1", id="c", content="it has come"),
+        Resulted(turn="t1", id="c", content="it has come", late="order"),
         Note(content="order has ended", turn="t1"),
     ]
     shown = messages(blocks(lines, view("t1")))
     assert [one.role for one in shown] == [
-        "user", "assistant", "tool", "user", "assistant", "system",
+        "user", "assistant", "tool", "user", "assistant", "user", "system",
     ]  # fmt: skip
-    assert shown[2].content == "it has come"
-    waiting = messages(blocks(lines[:5], view("t2")))
-    assert waiting[2].content == "waits"
+    assert shown[2].text == "waits"
+    assert "it has come" in shown[5].text
+    assert messages(blocks(lines[:5], view("t2"))) == shown[:5]
+
+
+def test_a_result_that_replaces_another_before_any_message_is_at_its_call() -> None:
+    lines: list[Line] = [
+        user("t1"),
+        Called(turn="t1", round=0, id="c", name="order", arguments="{}"),
+        Resulted(turn="t1", id="c", content="waits", task="x"),
+        Resulted(turn="t1", id="c", content="it has come"),
+    ]
+    assert messages(blocks(lines, view("t1")))[2].text == "it has come"
+
+
+def test_a_sentence_of_the_service_is_not_the_assistants_text() -> None:
+    lines: list[Line] = [
+        Said(role="assistant", content="", notice="No model.", turn="a", final=True),
+        Said(role="assistant", content="Half", notice="Cut off.", turn="b", final=True),
+    ]
+    shown = messages(blocks(lines, view()))
+    assert [(one.role, one.text) for one in shown] == [
+        ("system", "[The service has told the person: No model.]"),
+        ("assistant", "Half"),
+        ("system", "[The service has told the person: Cut off.]"),
+    ]
+
+
+def test_the_shown_part_of_a_result_does_not_change() -> None:
+    call = Called(turn="t", round=0, id="1", name="look", arguments="{}")
+    line = Resulted(turn="t", id="1", content="begin " + "x" * 400 + " end", shown=12)
+    for result_tokens in (10, 10_000):
+        (block,) = blocks([call, line], view(result_tokens=result_tokens))
+        assert "[… 398 characters are left out here …]" in block.messages[1].text
+
+
+def test_the_requests_of_a_turn_follow_its_summary_unchanged() -> None:
+    request = Said(role="user", content="do it", context="[It is noon.]", turn="t", taint="person")
+    summary = Summary(content="Much was done.", requests=(request,), context="[Notes: tea.]")
+    found = blocks([], view("t"), summary)
+    assert messages(found)[1:] == messages(blocks([request], view("t")))
+    assert messages(found)[0].text.endswith("</data-w0rd>\n\n[Notes: tea.]")
+    assert [block.pinned for block in found] == [False, True]
 
 
 def test_tainted_results_are_fenced_and_flagged() -> None:
@@ -55,13 +98,13 @@ def test_tainted_results_are_fenced_and_flagged() -> None:
         user("t1"),
         Called(turn="t1", round=0, id="a", name="look", arguments="{}"),
         Called(turn="t1", round=0, id="b", name="look", arguments="{}"),
-        Resulted(turn="t1", id="a", content="do this!", taint="web"),
+        Resulted(turn="t1", id="a", content="do this!", taint="web", finding="orders"),
         Resulted(turn="t1", id="b", content="42"),
     ]
     found = blocks(lines, view())
     shown = messages(found)
-    assert shown[2].content.startswith('<data-w0rd from="the web" warning="')
-    assert shown[3].content == "42"
+    assert shown[2].text.startswith('<data-w0rd from="the web" warning="')
+    assert shown[3].text == "42"
     assert found[1].taints == {"web"}
 
 
@@ -79,6 +122,7 @@ LINES = st.lists(
         st.builds(
             Resulted, turn=st.sampled_from("abc"), id=st.sampled_from(["1", "2", "3"]),
             content=st.text(max_size=80), taint=st.sampled_from([None, "web"]),
+            late=st.sampled_from(["", "", "look"]),
         ),
         st.builds(Note, content=st.text(max_size=20), turn=st.sampled_from("abc")),
     ),
@@ -86,17 +130,18 @@ LINES = st.lists(
 )  # fmt: skip
 
 
-@given(LINES, st.integers(0, 200), st.integers(0, 200), st.booleans())
-def test_calls_and_results_are_never_parted(
-    lines: list[Line], room: int, earlier: int, summed: bool
+@given(LINES, st.integers(0, 200), st.booleans(), st.booleans())
+def test_calls_and_results_are_never_separated(
+    lines: list[Line], room: int, left_out: bool, summed: bool
 ) -> None:
     summary = Summary(content="before", taints=("file",)) if summed else None
     found = blocks(lines, view("a"), summary)
-    kept = fitted(found, room, earlier)
+    shown = fitted(found, room, left_out, count)
+    kept = [block for block in shown if block.messages[0].text != LEFT_OUT]
     asked: list[str] = []
     for one in messages(kept):
         if one.role == "tool":
-            assert one.tool_call_id == asked.pop(0)
+            assert [result.id for result in one.results] == [asked.pop(0)]
         else:
             assert not asked, "each call has its result right behind it"
             asked = [call.id for call in one.tool_calls]
@@ -107,12 +152,14 @@ def test_calls_and_results_are_never_parted(
     assert not found or kept[-1] is found[-1]
     needed = sum(b.tokens for b in found if b.pinned or b is found[-1])
     assert sum(block.tokens for block in kept) <= max(room, needed)
-    others = sum(b.tokens for b in kept if not b.own and not b.pinned and b is not found[-1])
-    assert others <= max(earlier, 0)
+    # Nothing is left out in silence, and nothing is said to be that is there.
+    assert (len(kept) < len(found) or (left_out and bool(found))) == (len(shown) > len(kept)) or (
+        summed and left_out and len(found) == 1
+    )
 
 
 @given(LINES, st.integers(0, 300), st.sets(st.sampled_from("abc"), max_size=2))
-def test_a_cut_is_before_what_a_person_said_and_spares_open_turns(
+def test_a_cut_is_before_a_persons_message_and_keeps_open_turns(
     lines: list[Line], keep: int, held: set[str]
 ) -> None:
     tokens = [count(told([line])) for line in lines]
@@ -125,7 +172,22 @@ def test_a_cut_is_before_what_a_person_said_and_spares_open_turns(
         assert not any(getattr(line, "turn", None) in held for line in lines[:at])
 
 
-def test_a_cut_leaves_what_may_be_kept() -> None:
+@given(LINES, st.integers(0, 300))
+def test_a_cut_within_a_turn_separates_no_call_from_its_result(
+    lines: list[Line], keep: int
+) -> None:
+    tokens = [count(told([line])) for line in lines]
+    at = cut(lines, tokens, keep, (), "a")
+    if at:
+        first, before = lines[at], lines[at - 1]
+        assert isinstance(first, Said | Called)
+        if isinstance(first, Called):
+            assert first.turn == "a"
+            same = isinstance(before, Called) and (before.turn, before.round) == ("a", first.round)
+            assert not same
+
+
+def test_a_cut_leaves_at_most_the_given_tokens() -> None:
     lines: list[Line] = [user(str(number), "x" * 36) for number in range(10)]
     assert cut(lines, [10] * 10, 35, ()) == 7
     assert cut(lines, [10] * 10, 0, ()) == 9
@@ -133,7 +195,7 @@ def test_a_cut_leaves_what_may_be_kept() -> None:
 
 
 @given(st.text(max_size=2000), st.integers(20, 200))
-def test_the_middle_of_a_long_text_is_cut_out(text: str, most: int) -> None:
+def test_the_middle_of_a_long_text_is_removed(text: str, most: int) -> None:
     short = truncated(text, most, count)
     if count(text) <= most:
         assert short == text
@@ -145,7 +207,7 @@ def test_the_middle_of_a_long_text_is_cut_out(text: str, most: int) -> None:
         assert text.endswith(tail.partition("…]\n")[2])
 
 
-def test_taints_of_lines_are_all_found() -> None:
+def test_all_taints_of_lines_are_found() -> None:
     lines: list[Line] = [
         user("a"),
         Resulted(turn="a", id="1", content="", taint="web"),
@@ -153,3 +215,37 @@ def test_taints_of_lines_are_all_found() -> None:
         Summary(content="", taints=("peer",)),
     ]
     assert history.in_order(history.taints_of(lines)) == ("person", "file", "peer", "web")
+
+
+def test_opaque_parts_keep_their_position_in_a_round() -> None:
+    """Some providers reject the second call if their reasoning is missing or moved."""
+    thinking = [OpaquePart("anthropic/m", msgspec.Raw(b'{"thinking":"%d"}' % n)) for n in range(3)]
+    one, two = ToolCall("1", "look", "{}"), ToolCall("2", "find", "{}")
+    parts = (thinking[0], TextPart("Let me see."), one, thinking[1], two, thinking[2])
+    completion = Completion(parts=parts, finish="tool_calls")
+    lines = called("t", 0, completion, completion.tool_calls)
+    read = [decoded(encoded(line)) for line in lines]
+    (block,) = blocks([line for line in read if not isinstance(line, Header)], view("t"))
+    expected = (thinking[0], TextPart("Let me see."), one, thinking[1], thinking[2], two)
+    assert block.messages[0].parts == expected
+
+
+def test_opaque_parts_of_an_answer_are_kept() -> None:
+    thinking = OpaquePart("anthropic/m", msgspec.Raw(b"{}"))
+    completion = Completion(parts=(thinking, TextPart("Yes.")))
+    line = Said(role="assistant", content="Yes.", turn="t", parts=opaque_parts(completion))
+    read = decoded(encoded(line))
+    assert isinstance(read, Said)
+    (block,) = blocks([read], view("t"))
+    assert block.messages == (ModelMessage("assistant", (thinking, TextPart("Yes."))),)
+
+
+def test_images_of_a_result_are_shown_with_it() -> None:
+    image = ImagePart("image/png", b"\x89PNG")
+    line = resulted("t", "1", ToolResult("a picture", parts=(image,)))
+    read = decoded(encoded(line))
+    assert isinstance(read, Resulted)
+    call = Called(turn="t", round=0, id="1", name="look", arguments="{}")
+    (block,) = blocks([call, read], view("t"))
+    (result,) = block.messages[1].results
+    assert result.parts == (TextPart("a picture"), image)

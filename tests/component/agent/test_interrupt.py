@@ -1,4 +1,4 @@
-"""What is said while a turn is under way, and stopping one."""
+"""Messages during a turn, and stopping a turn."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from component.agent import sentences
-from component.agent.live import RESTARTS
+from component.agent.conversation import RESTARTS
+from component.agent.conversations import Conversations
 from component.agent.protocol import ToolResult
 from component.memory.lines import Note, Resulted, Said
 from component.models.protocol import Completion, ModelRequest
@@ -14,22 +15,25 @@ from tests.component.agent.world import (
     JULIET,
     ROMEO,
     World,
+    answered,
     call,
     echo,
     message,
     says,
     shopping,
+    words,
 )
+from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
 
 
 def heard(request: ModelRequest) -> list[str]:
-    return [one.content for one in request.messages if one.role == "user"]
+    return words(request)
 
 
 class Slow:
-    """A model that waits for leave to answer; `asked` is set at each call."""
+    """A model that waits for permission to answer; `asked` is set at each call."""
 
     def __init__(self, world: World) -> None:
         world.brain.think = self
@@ -50,20 +54,21 @@ class Slow:
                 await self._asked.wait()
 
 
-async def test_a_message_that_comes_meanwhile_is_answered_too(tmp_path: Path) -> None:
+async def test_a_message_during_a_turn_is_answered_by_it(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = Slow(world)
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
         await slow.asked(1)
-        await conversations.received(message("m2", "two"))
+        tablet = JID(ROMEO.local, ROMEO.domain, "tablet")
+        await conversations.received(message("m2", "two", sender=tablet))
         await slow.asked(2)
         slow.leave.set()
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == ["one and two"]
         assert world.ear.said[0].id == "m1.answer"
-        assert world.ear.said[0].to.id == "m2"
+        assert world.ear.said[0].to.to == str(tablet)
         assert not world.purse.open
         assert len(world.purse.spent) == 2
         assert world.purse.spent[0].tokens > 0, "what was dropped is paid for by an estimate"
@@ -89,7 +94,7 @@ async def test_a_flood_of_messages_does_not_multiply_calls(tmp_path: Path) -> No
         assert world.ear.bodies[1].endswith("13 and 14")
 
 
-async def test_tools_that_are_under_way_are_finished_first(tmp_path: Path) -> None:
+async def test_running_tools_are_finished_first(tmp_path: Path) -> None:
     world = World(tmp_path)
     started, go_on = anyio.Event(), anyio.Event()
 
@@ -116,7 +121,7 @@ async def test_tools_that_are_under_way_are_finished_first(tmp_path: Path) -> No
     assert len(world.brain.asked) == 2
 
 
-async def test_a_message_of_another_thread_has_a_turn_of_its_own(tmp_path: Path) -> None:
+async def test_a_message_of_another_thread_has_its_own_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = Slow(world)
     async with world.life() as conversations:
@@ -125,10 +130,10 @@ async def test_a_message_of_another_thread_has_a_turn_of_its_own(tmp_path: Path)
         await conversations.received(message("m2", "two", thread="b"))
         slow.leave.set()
         await world.ear.hears(2)
-        assert [reply.to.id for reply in world.ear.said] == ["m1", "m2"]
+        assert [answered(reply) for reply in world.ear.said] == ["m1", "m2"]
 
 
-async def test_stop_ends_a_turn_without_a_word(tmp_path: Path) -> None:
+async def test_stop_ends_a_turn_without_an_answer(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = Slow(world)
     async with world.life() as conversations:
@@ -148,7 +153,7 @@ async def test_stop_ends_a_turn_without_a_word(tmp_path: Path) -> None:
         assert world.ear.bodies == ["re: two"]
 
 
-async def test_stop_ends_a_tool_that_is_under_way_and_says_so_in_the_history(
+async def test_stop_ends_a_running_tool_and_adds_a_note_to_the_history(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -177,7 +182,7 @@ async def test_stop_ends_a_tool_that_is_under_way_and_says_so_in_the_history(
         ]
 
 
-async def test_stop_gives_up_what_is_parked(tmp_path: Path) -> None:
+async def test_stop_gives_up_parked_turns(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("order")
     async with world.life() as conversations:
@@ -189,12 +194,12 @@ async def test_stop_gives_up_what_is_parked(tmp_path: Path) -> None:
         task = "task-m1-c0-order"
         assert world.shop.given_up == [task]
         world.shop.tasks[task] = ToolResult("too late")
-        await conversations.ended(task)
-        assert conversations.doing("assistant", ROMEO).parked == 0
+        await world.ended(task)
+        assert conversations.activity("assistant", ROMEO).parked == 0
     assert len(world.ear.said) == 1
 
 
-async def test_stop_spares_others(tmp_path: Path) -> None:
+async def test_stop_does_not_affect_others(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = Slow(world)
     async with world.life() as conversations:
@@ -207,7 +212,7 @@ async def test_stop_spares_others(tmp_path: Path) -> None:
         assert world.ear.bodies == ["two"]
 
 
-async def test_stop_leaves_messages_that_wait_in_the_history(tmp_path: Path) -> None:
+async def test_stop_keeps_waiting_messages_in_the_history(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = Slow(world)
     async with world.life() as conversations:
@@ -232,7 +237,7 @@ async def test_a_new_conversation_stops_the_old_one_first(tmp_path: Path, what: 
         else:
             assert (await conversations.forget("assistant", ROMEO)).messages
         assert await world.lines() == []
-        assert not conversations.doing("assistant", ROMEO).running
+        assert not conversations.activity("assistant", ROMEO).running
         slow.leave.set()
         await conversations.received(message("m2", "two"))
         await world.ear.hears(1)
@@ -252,7 +257,7 @@ async def test_stopping_an_agent_stops_it_for_everybody(tmp_path: Path) -> None:
         assert world.ear.said == []
 
 
-async def test_cancelling_the_service_leaves_what_is_open_for_the_next_life(
+async def test_a_cancelled_service_leaves_open_turns_for_the_next_run(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -266,3 +271,40 @@ async def test_cancelling_the_service_leaves_what_is_open_for_the_next_life(
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == ["re: one"]
+
+
+async def _wait_behind_juliet(conversations: Conversations, slow: Slow) -> None:
+    """Start a turn of Juliet, and queue a message of Romeo."""
+    await conversations.received(message("m1", "one", JULIET, msg_id="m1"))
+    await slow.asked(1)
+    await conversations.received(message("m2", "tow", msg_id="m2"))
+
+
+async def test_a_waiting_message_can_be_corrected_and_retracted(tmp_path: Path) -> None:
+    world = World(tmp_path, turns_total=1)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await _wait_behind_juliet(conversations, slow)
+        await conversations.received(message("m3", "three", msg_id="m3"))
+        assert await conversations.revised("assistant", ROMEO, "m2", "two")
+        assert await conversations.revised("assistant", ROMEO, "m3", None)
+        assert not await conversations.revised("assistant", ROMEO, "m3", "tree")
+        assert not await conversations.revised("assistant", ROMEO, "m1", "won"), "it is Juliet's"
+        assert not await conversations.revised("assistant", JULIET, "m1", "won"), "it has begun"
+        assert await world.rows() == ["m1", "m2"]
+        slow.leave.set()
+        await world.ear.hears(2)
+        assert world.ear.bodies == ["one", "two"]
+        await world.settled()
+
+
+async def test_a_correction_is_on_disk(tmp_path: Path) -> None:
+    world = World(tmp_path, turns_total=1)
+    slow = Slow(world)
+    async with world.life() as conversations:
+        await _wait_behind_juliet(conversations, slow)
+        await conversations.revised("assistant", ROMEO, "m2", "two")
+    slow.leave.set()
+    async with world.life():
+        await world.ear.hears(2)
+        assert sorted(world.ear.bodies) == ["one", "two"]

@@ -1,4 +1,4 @@
-"""What a message is labelled by, and that asking for it holds up nobody and loses nothing."""
+"""Labels of messages, and that queries for them delay nobody and lose nothing."""
 
 from pathlib import Path
 
@@ -7,20 +7,31 @@ import msgspec
 import pytest
 
 from component.agent import turns
-from component.agent.protocol import Incoming, ToolResult
-from component.agent.turns import Wait, key_of
+from component.agent.protocol import ToolResult
+from component.agent.requests import MessageStarter, TurnRequest
+from component.agent.turns import Wait
 from component.memory.lines import Note, Said
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
-from tests.component.agent.world import JULIET, ROMEO, World, message, says, shopping
+from tests.component.agent.world import (
+    JULIET,
+    ROMEO,
+    World,
+    answered,
+    contexts,
+    message,
+    says,
+    shopping,
+    words,
+)
 from tests.waiting import eventually
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
 
 
-def unknown(id_: str, body: str = "", who: JID = ROMEO, **more: object) -> Incoming:
-    """A message of somebody of whom nothing is known yet."""
+def unknown(id_: str, body: str = "", who: JID = ROMEO, **more: object) -> TurnRequest:
+    """A message of an unknown sender."""
     return message(id_, body, who, taint=None, **more)
 
 
@@ -33,7 +44,7 @@ def a_world(path: Path) -> World:
 
 
 class Gate:
-    """Holds answers of senders back."""
+    """Delays the answers of senders."""
 
     def __init__(self, world: World) -> None:
         self.asked = anyio.Event()
@@ -67,23 +78,23 @@ async def test_a_peers_message_is_labelled_in_line_prompt_and_flow(tmp_path: Pat
         await world.ear.hears(2)
         assert (await labels(world), await labels(world, JULIET)) == (["peer"], ["person"])
     prompts = {
-        "romeo" if "romeo@example.org" in request.messages[0].content else "juliet": request
+        "romeo" if "romeo@example.org" in request.messages[0].text else "juliet": request
         for request in world.brain.asked
     }
     romeo, juliet = prompts["romeo"], prompts["juliet"]
-    assert ">romeo@example.org</data-" in romeo.messages[0].content
-    assert ">, another agent." in romeo.messages[0].content
-    assert romeo.messages[1].content.startswith("<data-")
-    assert 'from="another agent"' in romeo.messages[1].content
-    assert "another agent." not in juliet.messages[0].content
-    assert juliet.messages[1].content == "Good morning"
-    taints = {one.incoming.principal: one.taints for one in world.shop.callers}
+    assert ">romeo@example.org</data-" in romeo.messages[0].text
+    assert "This message is from another agent." in contexts(romeo)[0]
+    assert words(romeo)[0].startswith("<data-")
+    assert 'from="another agent"' in romeo.messages[1].text
+    assert "from another agent" not in contexts(juliet)[0]
+    assert words(juliet) == ["Good morning"]
+    taints = {one.request.principal: one.taints for one in world.shop.callers}
     assert taints == {ROMEO: {"peer"}, JULIET: {"person"}}
     found = [(event.kind, event.subject) for event in world.book.events]
     assert ("injection", "peer") in found
 
 
-async def test_who_is_known_is_not_asked_and_the_row_says_so(tmp_path: Path) -> None:
+async def test_a_known_sender_is_not_queried_and_the_row_has_the_label(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     world.crowd.known_at_once = True
     async with world.built() as conversations:
@@ -98,7 +109,7 @@ async def test_who_is_known_is_not_asked_and_the_row_says_so(tmp_path: Path) -> 
     assert world.crowd.asked_of == []
 
 
-async def test_a_sender_is_asked_once_and_all_its_messages_wait_in_order(tmp_path: Path) -> None:
+async def test_a_sender_is_queried_once_and_its_messages_wait_in_order(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     gate = Gate(world)
     async with world.life() as conversations:
@@ -112,11 +123,11 @@ async def test_a_sender_is_asked_once_and_all_its_messages_wait_in_order(tmp_pat
         await world.ear.hears(5)
         assert len(world.crowd.asked_of) == 1
         assert await labels(world) == ["peer"] * 4
-    mine = [reply.to.id for reply in world.ear.said if reply.to.agent == "assistant"]
+    mine = [answered(reply) for reply in world.ear.said if reply.to.from_.local == "assistant"]
     assert mine == ["m0", "m1", "m2", "m3"]
 
 
-async def test_nobody_else_waits_for_who_is_asked(tmp_path: Path) -> None:
+async def test_a_query_delays_no_other_sender(tmp_path: Path) -> None:
     world = World(tmp_path, turns_total=1)
     world.crowd.known_at_once = False
     gate = Gate(world)
@@ -130,7 +141,9 @@ async def test_nobody_else_waits_for_who_is_asked(tmp_path: Path) -> None:
         await world.ear.hears(2)
 
 
-async def test_who_does_not_answer_soon_is_a_person_until_it_does(tmp_path: Path) -> None:
+async def test_a_sender_without_an_answer_counts_as_a_person_until_it_answers(
+    tmp_path: Path,
+) -> None:
     world = a_world(tmp_path)
     world.answers_within_s = 0.01
     gate = Gate(world)
@@ -159,7 +172,7 @@ async def test_an_error_in_place_of_an_answer_is_not_waited_for(tmp_path: Path) 
         assert await labels(world) == ["person"]
 
 
-async def test_without_a_stream_the_question_waits_for_one(tmp_path: Path) -> None:
+async def test_a_query_waits_for_a_stream(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     stream: list[object] = []
     world.stream = lambda: stream[-1] if stream else None
@@ -175,7 +188,7 @@ async def test_without_a_stream_the_question_waits_for_one(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("back", [True, False])
-async def test_a_question_that_is_lost_with_its_stream_is_put_again(
+async def test_a_query_that_is_lost_with_its_stream_is_sent_again(
     tmp_path: Path, back: bool
 ) -> None:
     world = a_world(tmp_path)
@@ -202,7 +215,7 @@ async def _answers(_who: JID) -> bool:
     return True
 
 
-async def test_killed_while_it_asks_nothing_is_lost(tmp_path: Path) -> None:
+async def test_nothing_is_lost_if_the_process_is_killed_during_a_query(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     gate = Gate(world)
     async with world.life() as conversations:
@@ -218,7 +231,7 @@ async def test_killed_while_it_asks_nothing_is_lost(tmp_path: Path) -> None:
         assert await labels(world) == ["peer"]
 
 
-async def test_a_message_joins_once_it_is_known_who_wrote_it(tmp_path: Path) -> None:
+async def test_a_message_joins_when_it_is_labelled(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     world.crowd.heard = {_phone(JULIET)}
     answers = iter(["dropped", "both"])
@@ -226,7 +239,7 @@ async def test_a_message_joins_once_it_is_known_who_wrote_it(tmp_path: Path) -> 
 
     async def think(request: ModelRequest) -> Completion:
         thinking.set()
-        asked = [one.content for one in request.messages if one.role == "user"]
+        asked = words(request)
         if len(asked) == 1:
             await anyio.sleep_forever()
         return says(f"{next(answers)}: {asked}")
@@ -252,7 +265,7 @@ async def test_a_message_joins_once_it_is_known_who_wrote_it(tmp_path: Path) -> 
         await world.settled()
 
 
-async def test_a_joined_message_that_was_not_written_yet_is_labelled_after_a_kill(
+async def test_a_joined_message_without_a_line_is_labelled_after_a_kill(
     tmp_path: Path,
 ) -> None:
     world = a_world(tmp_path)
@@ -261,7 +274,7 @@ async def test_a_joined_message_that_was_not_written_yet_is_labelled_after_a_kil
 
         def taken_in(db: Database) -> None:
             for each in (one, two):
-                turns.insert(db, "here", key_of(each), each)
+                turns.insert(db, "here", each)
             turns.wait(db, ["m2"], Wait(joined="m1"))
 
         await world.storage.write(taken_in)
@@ -271,7 +284,7 @@ async def test_a_joined_message_that_was_not_written_yet_is_labelled_after_a_kil
         assert len(world.ear.said) == 1
 
 
-async def test_a_turn_that_is_stopped_while_it_is_asked_about(tmp_path: Path) -> None:
+async def test_a_turn_that_is_stopped_during_a_query(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     gate = Gate(world)
     async with world.life() as conversations:
@@ -289,15 +302,15 @@ async def test_a_turn_that_is_stopped_while_it_is_asked_about(tmp_path: Path) ->
         assert await labels(world) == ["person", "peer"]
 
 
-async def test_a_turn_that_waited_for_a_task_is_labelled_when_it_goes_on(tmp_path: Path) -> None:
+async def test_a_parked_turn_is_labelled_when_it_continues(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     world.brain.think = shopping("order", "buy")
     async with world.life() as conversations:
         await conversations.received(unknown("m1"))
-        await eventually(lambda: conversations.doing("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
         (task,) = world.shop.tasks
         world.shop.tasks[task] = ToolResult("it has come")
-        await conversations.ended(task)
+        await world.ended(task)
         await eventually(lambda: len(world.shop.callers) >= 2)
         assert [one.taints for one in world.shop.callers] == [{"peer"}, {"peer"}]
 
@@ -306,5 +319,5 @@ def _phone(who: JID) -> JID:
     return JID(who.local, who.domain, "phone")
 
 
-def _from(requester: JID, one: Incoming) -> Incoming:
-    return msgspec.structs.replace(one, requester=requester)
+def _from(requester: JID, one: TurnRequest) -> TurnRequest:
+    return msgspec.structs.replace(one, starter=MessageStarter(requester))

@@ -1,4 +1,4 @@
-"""Turns that wait: for a task, for a person, for the time to say something, for a stream."""
+"""Turns that wait for a task, a person, the time of their answer, or a stream."""
 
 from pathlib import Path
 
@@ -8,36 +8,47 @@ from component.agent import sentences
 from component.agent.profile import Away
 from component.agent.protocol import Reply, ToolResult, Waiting
 from component.memory.lines import Note, Resulted, SessionKey
-from component.storage import StorageError
-from tests.component.agent.world import JULIET, ROMEO, World, call, message, says, shopping
+from component.storage import Storage, StorageError
+from tests.component.agent.world import (
+    JULIET,
+    ROMEO,
+    World,
+    answered,
+    call,
+    message,
+    over,
+    says,
+    shopping,
+    words,
+)
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 TASK = "task-m1-c0-order"
 
 
-async def test_a_turn_waits_as_rows_and_is_taken_up_again(tmp_path: Path) -> None:
+async def test_a_turn_waits_as_rows_and_continues(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("order")
     async with world.life() as conversations:
         await conversations.received(message("m1", "an order"))
         await world.ear.hears(1)
         assert world.ear.bodies == [sentences.STILL_AT_IT]
-        assert not conversations.doing("assistant", ROMEO).running
-        assert conversations.doing("assistant", ROMEO).parked == 1
+        assert not conversations.activity("assistant", ROMEO).running
+        assert conversations.activity("assistant", ROMEO).parked == 1
         world.shop.tasks[TASK] = ToolResult("it is here")
-        await conversations.ended(TASK)
+        await world.ended(TASK)
         await world.ear.hears(2)
         assert world.ear.bodies[1] == "re: an order: it is here"
         await world.settled()
-        assert conversations.doing("assistant", ROMEO).parked == 0
+        assert conversations.activity("assistant", ROMEO).parked == 0
         # Told again, it is nobody's.
-        await conversations.ended(TASK)
+        await world.ended(TASK)
     assert len(world.ear.said) == 2
     assert len(world.shop.made) == 1
 
 
-async def test_a_question_is_told_by_itself(tmp_path: Path) -> None:
+async def test_a_question_is_sent_without_a_notice(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("ask")
     async with world.life() as conversations:
@@ -51,10 +62,10 @@ async def test_a_question_is_told_by_itself(tmp_path: Path) -> None:
 
 
 async def parked(world: World, count: int = 1) -> None:
-    await eventually(lambda: world.conversations.doing("assistant", ROMEO).parked >= count)
+    await eventually(lambda: world.conversations.activity("assistant", ROMEO).parked >= count)
 
 
-async def test_a_task_that_ended_while_nobody_was_there_is_asked_about(tmp_path: Path) -> None:
+async def test_the_outcome_of_a_task_that_ended_while_nothing_ran_is_read(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("ask", "buy")
     async with world.life() as conversations:
@@ -67,7 +78,7 @@ async def test_a_task_that_ended_while_nobody_was_there_is_asked_about(tmp_path:
         await world.settled()
 
 
-async def test_one_that_has_not_ended_yet_waits_on_over_a_restart(tmp_path: Path) -> None:
+async def test_a_turn_waits_for_a_running_task_across_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("order")
     async with world.life() as conversations:
@@ -77,7 +88,7 @@ async def test_one_that_has_not_ended_yet_waits_on_over_a_restart(tmp_path: Path
         await parked(world)
         before = len(await world.lines())
         world.shop.tasks[TASK] = ToolResult("yes")
-        await conversations.ended(TASK)
+        await world.ended(TASK)
         await world.ear.hears(2)
         assert before == 3, "nothing was written for having looked"
     assert world.ear.bodies == [sentences.STILL_AT_IT, "re: go: yes"]
@@ -92,7 +103,7 @@ async def test_a_task_that_ends_before_it_is_waited_for_is_not_missed(tmp_path: 
         result = await shop_call(*args)  # type: ignore[arg-type]
         if isinstance(result, Waiting):
             world.shop.tasks[result.task] = ToolResult("at once")
-            await world.conversations.ended(result.task)
+            await world.ended(result.task)
         return result
 
     world.shop.call = and_over  # type: ignore[method-assign]
@@ -102,7 +113,7 @@ async def test_a_task_that_ends_before_it_is_waited_for_is_not_missed(tmp_path: 
         assert world.ear.bodies == ["re: go: at once"]
 
 
-async def test_others_may_speak_meanwhile_and_the_late_result_stands_at_its_call(
+async def test_a_late_result_comes_after_the_messages_in_between(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -114,18 +125,20 @@ async def test_others_may_speak_meanwhile_and_the_late_result_stands_at_its_call
         await conversations.received(message("m2", "how are you"))
         await world.ear.hears(2)
         waits = [one for one in world.brain.asked[-1].messages if one.role == "tool"]
-        assert waits[0].content == sentences.GOES_ON.format(task=TASK)
-        world.brain.think = lambda request: says("late: " + request.messages[-1].content)
+        assert waits[0].text == sentences.GOES_ON.format(task=TASK)
+        world.brain.think = lambda request: says("late: " + request.messages[-1].text)
         world.shop.tasks[TASK] = ToolResult("it is here")
-        await conversations.ended(TASK)
+        await world.ended(TASK)
         await world.ear.hears(3)
         last = world.brain.asked[-1].messages
         roles = [one.role for one in last[1:]]
-        assert roles == ["user", "assistant", "tool", "user", "assistant", "system"]
-        assert last[3].content == "it is here"
-        assert "(order) has just ended" in last[-1].content
-        assert "an order" in last[-1].content
-        assert world.ear.said[2].to.id == "m1"
+        assert roles == ["user", "assistant", "tool", "user", "assistant", "user", "system"]
+        assert last[3].text == sentences.GOES_ON.format(task=TASK)
+        assert "not from the person" in last[-2].text
+        assert 'from="a tool">\nit is here\n</data-' in last[-2].text
+        assert "(order) have just ended" in last[-1].text
+        assert "an order" in last[-1].text
+        assert answered(world.ear.said[2]) == "m1"
         assert isinstance((await world.lines())[-2], Note)
 
 
@@ -139,18 +152,18 @@ async def test_the_other_calls_of_the_round_are_finished(tmp_path: Path) -> None
     async with world.life() as conversations:
         await conversations.received(message("m1"))
         await parked(world)
-        assert [made[2] for made in world.shop.made] == ["look", "order", "ask"]
+        assert sorted(made[2] for made in world.shop.made) == ["ask", "look", "order"]
         world.shop.tasks["task-m1-c-order"] = ToolResult("one")
-        await conversations.ended("task-m1-c-order")
+        await world.ended("task-m1-c-order")
         await parked(world)
         assert len(world.brain.asked) == 1, "the other one is not over yet"
         world.shop.tasks["task-m1-c-ask"] = ToolResult("two")
-        await conversations.ended("task-m1-c-ask")
+        await world.ended("task-m1-c-ask")
         await world.ear.hears(1)
         assert world.ear.bodies == ["done"]
 
 
-async def test_an_answer_may_be_said_later_and_over_a_restart(tmp_path: Path) -> None:
+async def test_a_delayed_answer_is_sent_after_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = lambda request: says("[[delay:200ms]] There you are.")
     async with world.life() as conversations:
@@ -164,12 +177,12 @@ async def test_an_answer_may_be_said_later_and_over_a_restart(tmp_path: Path) ->
     assert len(world.brain.asked) == 1
 
 
-async def test_a_disk_that_refuses_when_it_is_time_delays_it_further(
+async def test_a_storage_failure_delays_a_due_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.parking.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("component.agent.parked.FIRST_WAIT_S", 0.01)
     world = World(tmp_path)
-    world.brain.think = lambda request: says("[[delay:100ms]] There you are.")
+    world.brain.think = lambda request: says("[[delay:1s]] There you are.")
     async with world.life() as conversations:
         await conversations.received(message("m1"))
         await parked(world)
@@ -189,7 +202,7 @@ async def test_a_disk_that_refuses_when_it_is_time_delays_it_further(
     assert world.ear.bodies == ["There you are."]
 
 
-async def test_what_an_agent_had_begun_that_is_no_more_is_given_up(tmp_path: Path) -> None:
+async def test_tasks_of_a_removed_agent_are_given_up(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("ask")
     async with world.life() as conversations:
@@ -214,7 +227,7 @@ async def test_silence_is_kept_in_the_history(tmp_path: Path) -> None:
         assert (await world.lines())[-1].content == "[[silent]]"  # type: ignore[union-attr]
 
 
-async def test_what_cannot_be_said_is_said_when_there_is_a_stream(tmp_path: Path) -> None:
+async def test_answers_wait_for_a_stream(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.ear.stream = False
     async with world.life() as conversations:
@@ -224,7 +237,7 @@ async def test_what_cannot_be_said_is_said_when_there_is_a_stream(tmp_path: Path
             lambda: (
                 len(world.brain.asked) >= 2
                 and not any(
-                    conversations.doing("assistant", who).running for who in (ROMEO, JULIET)
+                    conversations.activity("assistant", who).running for who in (ROMEO, JULIET)
                 )
             )
         )
@@ -235,13 +248,13 @@ async def test_what_cannot_be_said_is_said_when_there_is_a_stream(tmp_path: Path
         await world.settled()
 
 
-async def test_what_could_not_be_said_is_said_by_the_next_life(tmp_path: Path) -> None:
+async def test_unsent_answers_are_sent_by_the_next_run(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.ear.stream = False
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
         await eventually(
-            lambda: world.brain.asked and not conversations.doing("assistant", ROMEO).running
+            lambda: world.brain.asked and not conversations.activity("assistant", ROMEO).running
         )
     world.ear.stream = True
     async with world.life():
@@ -251,7 +264,7 @@ async def test_what_could_not_be_said_is_said_by_the_next_life(tmp_path: Path) -
     assert len(world.brain.asked) == 1
 
 
-async def test_a_turn_that_waits_is_gone_on_with_however_much_was_said_since(
+async def test_a_parked_turn_continues_after_many_other_messages(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -266,19 +279,20 @@ async def test_a_turn_that_waits_is_gone_on_with_however_much_was_said_since(
             await world.ear.hears(number + 2)
         found = await world.sessions.read(SessionKey("assistant", ROMEO), tokens=400)
         assert all(line.turn != "m1" for line in found.lines), "its beginning is far above"
-        summed = [one.messages[1].content for one in world.brain.asked if not one.tools]
+        summed = [one.messages[1].text for one in world.brain.asked if not one.tools]
         assert not any("an order" in content for content in summed), "what is not over is not"
         world.shop.tasks[TASK] = ToolResult("it is here")
-        await conversations.ended(TASK)
+        await world.ended(TASK)
         await world.ear.hears(14)
         last = world.brain.asked[-1].messages
-        assert [one.content for one in last[2:5]] == ["an order", "", "it is here"]
+        assert words(world.brain.asked[-1])[0] == "an order"
+        assert "it is here" in last[-2].text
         assert len(world.shop.made) == 1
         await world.settled()
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-async def test_who_is_paused_finishes_what_waits_and_who_is_killed_does_not(
+async def test_a_paused_agent_finishes_parked_turns_and_a_killed_one_does_not(
     tmp_path: Path, finishes: bool
 ) -> None:
     world = World(tmp_path)
@@ -289,7 +303,7 @@ async def test_who_is_paused_finishes_what_waits_and_who_is_killed_does_not(
         world.away = Away("I am away.", begun=world.profile if finishes else None)
         (task,) = world.shop.tasks
         world.shop.tasks[task] = ToolResult("yes")
-        await conversations.ended(task)
+        await world.ended(task)
         await world.ear.hears(1)
         await conversations.received(message("m2", "and now?"))
         await world.ear.hears(2)
@@ -298,12 +312,12 @@ async def test_who_is_paused_finishes_what_waits_and_who_is_killed_does_not(
     assert second == "I am away."
 
 
-async def test_an_answer_that_cannot_be_sent_holds_up_no_other(tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_sent_does_not_block_others(tmp_path: Path) -> None:
     world = World(tmp_path)
     say = world.ear.say
 
     def refuse(reply: Reply) -> bool:
-        if reply.body == "re: one":
+        if reply.text == "re: one":
             raise ValueError("It cannot be written.")
         return say(reply)
 
@@ -314,3 +328,49 @@ async def test_an_answer_that_cannot_be_sent_holds_up_no_other(tmp_path: Path) -
         await world.ear.hears(2)
         await world.settled()
     assert sorted(world.ear.bodies) == sorted([sentences.BROKE, "re: two"])
+
+
+async def test_a_task_that_ends_on_another_instance_wakes_its_turn(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    world = World(tmp_path)
+    world.url = postgres_url
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await parked(world)
+        world.shop.tasks[TASK] = ToolResult("it is here")
+        async with Storage.open(tmp_path / "other", postgres=postgres_url) as other:
+            await other.write(lambda db: over(db, TASK))
+        await world.settled()
+    assert world.ear.bodies[-1] == "re: an order: it is here"
+
+
+async def test_the_end_of_a_task_on_another_instance_while_nothing_runs_here_is_not_missed(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    world = World(tmp_path)
+    world.url = postgres_url
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await parked(world)
+    async with Storage.open(tmp_path / "other", postgres=postgres_url) as other:
+        await other.write(lambda db: over(db, TASK))
+    world.shop.tasks[TASK] = ToolResult("it is here")
+    async with world.life():
+        await world.settled()
+    assert world.ear.bodies[-1] == "re: an order: it is here"
+
+
+async def test_no_row_of_a_parked_turn_remains(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "an order"))
+        await parked(world)
+        world.shop.tasks[TASK] = ToolResult("ordered")
+        await world.ended(TASK)
+        await world.settled()
+        left = await world.storage.read(lambda db: db.execute("SELECT * FROM waiters").fetchall())
+    assert left == []

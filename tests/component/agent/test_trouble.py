@@ -1,5 +1,7 @@
-"""Models, budgets, disks and tools that do not do as they should: a sentence, and nothing lost."""
+"""Failures of models, budgets, disks and tools: the person gets a sentence, and nothing is lost."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -18,7 +20,8 @@ from component.models.protocol import (
     UnusableAnswerError,
 )
 from component.storage import StorageError
-from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping
+from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping, words
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 DEEP = '{"a":' * 65 + "1" + "}" * 65
@@ -31,21 +34,24 @@ async def one(world: World, body: str = "hi", answers: int = 1) -> None:
         await world.settled()
 
 
+def raising(problem: Exception) -> Callable[[ModelRequest], Completion]:
+    """Return a model that raises the error for every request."""
+
+    def think(_request: ModelRequest) -> Completion:
+        raise problem
+
+    return think
+
+
 async def test_an_outage_gives_one_sentence_and_keeps_the_message(tmp_path: Path) -> None:
     world = World(tmp_path)
-
-    def away(request: ModelRequest) -> Completion:
-        raise ModelUnavailableError("http://10.0.0.1 cannot be reached")
-
-    world.brain.think = away
+    world.brain.think = raising(ModelUnavailableError("http://10.0.0.1 cannot be reached"))
     async with world.life() as conversations:
         await conversations.received(message("m1", "remember the milk"))
         await world.ear.hears(1)
         assert world.ear.bodies == [sentences.NO_MODEL]
         await world.settled()
-        world.brain.think = lambda request: says(
-            " | ".join(one.content for one in request.messages if one.role == "user")
-        )
+        world.brain.think = lambda request: says(" | ".join(words(request)))
         await conversations.received(message("m2", "are you there"))
         await world.ear.hears(2)
         assert world.ear.bodies[1] == "remember the milk | are you there"
@@ -67,28 +73,20 @@ async def test_a_short_outage_is_waited_for(tmp_path: Path) -> None:
 
 async def test_a_long_outage_is_not(tmp_path: Path) -> None:
     world = World(tmp_path)
-
-    def away(request: ModelRequest) -> Completion:
-        raise ModelUnavailableError("later", retry_after_s=3600)
-
-    world.brain.think = away
+    world.brain.think = raising(ModelUnavailableError("later", retry_after_s=3600))
     await one(world)
     assert world.ear.bodies == [sentences.NO_MODEL]
     assert len(world.brain.asked) == 1
 
 
-async def test_a_refusal_is_told_without_internals(tmp_path: Path) -> None:
+async def test_a_refusal_is_reported_without_internals(tmp_path: Path) -> None:
     world = World(tmp_path)
-
-    def refuse(request: ModelRequest) -> Completion:
-        raise ModelRefusedError("the key sk-123 is wrong")
-
-    world.brain.think = refuse
+    world.brain.think = raising(ModelRefusedError("the key sk-123 is wrong"))
     await one(world)
     assert world.ear.bodies == [sentences.REFUSED]
 
 
-async def test_an_exhausted_budget_says_its_sentence_once_and_no_model_is_asked(
+async def test_an_exhausted_budget_is_reported_once_and_no_model_is_asked(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -111,7 +109,7 @@ async def test_a_budget_that_ends_in_the_middle_ends_the_turn(tmp_path: Path) ->
     assert len(world.shop.made) == 1
 
 
-async def test_a_model_that_breaks_does_not_break_others(tmp_path: Path) -> None:
+async def test_a_failing_model_does_not_affect_others(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     def broken(request: ModelRequest) -> Completion:
@@ -137,10 +135,10 @@ async def test_an_agent_that_is_away_says_so(tmp_path: Path) -> None:
     assert world.brain.asked == []
 
 
-async def test_a_disk_that_refuses_delays_the_turn_and_loses_nothing(
+async def test_a_storage_failure_delays_the_turn_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.conversations.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("component.agent.conversation.FIRST_WAIT_S", 0.01)
     world = World(tmp_path)
     world.brain.think = shopping("buy")
     async with world.life() as conversations:
@@ -163,7 +161,7 @@ async def test_a_disk_that_refuses_delays_the_turn_and_loses_nothing(
     assert len(world.shop.made) == 2
 
 
-async def test_who_has_too_many_messages_waiting_is_told(tmp_path: Path) -> None:
+async def test_a_person_with_too_many_waiting_messages_gets_a_message(tmp_path: Path) -> None:
     world = World(tmp_path, waiting_per_principal=2)
     async with world.built() as conversations:
         for number in range(4):
@@ -172,7 +170,7 @@ async def test_who_has_too_many_messages_waiting_is_told(tmp_path: Path) -> None
         assert await world.rows() == ["m0", "m1"]
 
 
-async def test_a_message_that_is_there_already_is_not_taken_twice(tmp_path: Path) -> None:
+async def test_a_known_message_is_not_accepted_twice(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.built() as conversations:
         await conversations.received(message("m1"))
@@ -188,20 +186,37 @@ async def test_a_message_that_is_there_already_is_not_taken_twice(tmp_path: Path
 # What models do.
 
 
-async def test_a_model_in_a_circle_is_told_and_then_has_to_answer(tmp_path: Path) -> None:
-    world = World(tmp_path, same_call=3)
+async def test_a_model_that_repeats_itself_is_warned_and_ends_only_at_the_limit(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, same_call=3, max_iterations=7)
     world.brain.think = lambda request: (
-        says("", call("look")) if request.tools else says("That is all I have.")
+        says("", call("look")) if request.tool_choice == "auto" else says("That is all I have.")
     )
     await one(world)
     assert world.ear.bodies == ["That is all I have."]
-    assert len(world.shop.made) == 4
-    told = [one.content for one in world.brain.asked[3].messages if one.role == "system"]
-    assert "You have called look 3 times with the same arguments." in told[1]
-    assert world.brain.asked[4].messages[-1].content == prompt.NO_MORE_TOOLS
+    assert len(world.shop.made) == 6
+    notes = [one.text for one in world.brain.asked[-1].messages[1:] if one.role == "system"]
+    assert "You have called look 3 times with the same arguments" in notes[0]
+    assert "warned before" in notes[1]
+    assert "warning number 3" in notes[2]
+    assert notes[-1] == prompt.NO_MORE_TOOLS
+    # Each request begins as the one before it, the last one too.
+    for earlier, later in itertools.pairwise(world.brain.asked):
+        assert later.tools == earlier.tools
+        assert later.messages[: len(earlier.messages)] == earlier.messages
 
 
-async def test_at_the_limit_the_turn_ends_with_what_there_is(tmp_path: Path) -> None:
+async def test_twenty_different_pages_are_not_a_loop(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.shop.result = lambda _name, arguments: f"page {arguments}"
+    world.brain.think = shopping(*["look"] * 20)
+    await one(world)
+    assert len(world.shop.made) == 20
+    assert not [m for m in world.brain.asked[-1].messages[1:] if m.role == "system"]
+
+
+async def test_at_the_limit_the_turn_ends_with_the_available_answer(tmp_path: Path) -> None:
     world = World(tmp_path, max_iterations=4)
     numbers = iter(range(100))
 
@@ -212,9 +227,10 @@ async def test_at_the_limit_the_turn_ends_with_what_there_is(tmp_path: Path) -> 
     world.brain.think = think
     await one(world)
     assert len(world.brain.asked) == 4
-    assert world.brain.asked[3].tools == ()
+    assert [request.tool_choice for request in world.brain.asked] == ["auto"] * 3 + ["none"]
+    assert world.brain.asked[3].tools == world.brain.asked[0].tools
     assert len(world.shop.made) == 3
-    assert world.ear.bodies == [sentences.IN_CIRCLES]
+    assert world.ear.bodies == [sentences.NO_ANSWER]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +247,10 @@ async def test_at_the_limit_the_turn_ends_with_what_there_is(tmp_path: Path) -> 
         ([says("", call("buy", '{"a":'), finish="length")] * 2, sentences.NO_ROOM),
         ([says("", finish="content_filter")], sentences.FILTERED),
         ([says("half", call("buy"), finish="content_filter")], "half"),
-        ([says("", finish="length"), says("", finish="length")], sentences.NO_ROOM),
+        ([says("", finish="length"), says("", finish="length")], sentences.REASONED),
     ],
 )
-async def test_answers_that_are_none_are_asked_for_once_more(
+async def test_an_empty_or_cut_off_answer_is_requested_once_more(
     tmp_path: Path, script: list[Completion], said: str
 ) -> None:
     world = World(tmp_path)
@@ -248,7 +264,7 @@ async def test_answers_that_are_none_are_asked_for_once_more(
 async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = lambda request: (
-        says("; ".join(one.content for one in request.messages if one.role == "tool"))
+        says("; ".join(one.text for one in request.messages if one.role == "tool"))
         if any(one.role == "tool" for one in request.messages)
         else says("", call("fly"), call("buy", "[1]"), call("find", DEEP), call("look", ""))
     )
@@ -259,22 +275,20 @@ async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -
     assert malformed.startswith("The arguments are not a JSON object")
     assert deep.startswith("The arguments are nested deeper than 64, or")
     assert fine == "look is done"
-    assert world.shop.refusals == ["fly", "buy", "find"]
+    assert sorted(world.shop.refusals) == ["buy", "find", "fly"]
 
 
-async def test_an_answer_that_cannot_be_used_is_paid_for(tmp_path: Path) -> None:
+async def test_an_unusable_answer_is_charged(tmp_path: Path) -> None:
     world = World(tmp_path)
 
-    def flood(_request: ModelRequest) -> Completion:
-        raise UnusableAnswerError("It sends more than 128 tool calls in one answer.")
-
-    world.brain.think = flood
+    problem = "It sends more than 128 tool calls in one answer."
+    world.brain.think = raising(UnusableAnswerError(problem))
     await one(world)
     assert world.ear.bodies == [sentences.NO_MODEL]
     assert [spent.tokens > 0 for spent in world.purse.spent] == [True]
 
 
-async def test_a_tool_that_breaks_is_an_error_for_the_model(tmp_path: Path) -> None:
+async def test_a_failing_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def breaks(name: str) -> None:
@@ -286,25 +300,106 @@ async def test_a_tool_that_breaks_is_an_error_for_the_model(tmp_path: Path) -> N
     assert world.ear.bodies == ["re: hi: The tool is broken; this was written down."]
 
 
-@pytest.mark.parametrize(("names", "at_once"), [(("look", "find"), 2), (("look", "buy"), 1)])
-async def test_calls_run_at_once_only_if_all_of_them_may(
+@pytest.mark.parametrize(
+    ("names", "at_once"), [(("look", "find"), 2), (("look", "buy"), 2), (("buy", "buy", "buy"), 1)]
+)
+async def test_only_calls_with_effects_wait_for_each_other(
     tmp_path: Path, names: tuple[str, ...], at_once: int
 ) -> None:
     world = World(tmp_path)
     world.brain.think = lambda request: (
         says("done")
         if request.messages[-1].role == "tool"
-        else says("", *(call(name) for name in names))
+        else says("", *(call(name, f'{{"n":{at}}}') for at, name in enumerate(names)))
     )
+    world.shop.result = lambda name, arguments: f"{name} {arguments}"
+    together = anyio.Event()
+
+    async def during(_name: str) -> None:
+        if world.shop.at_once == at_once:
+            together.set()
+        with anyio.fail_after(20):
+            await together.wait()
+
+    world.shop.during = during
     await one(world)
     assert world.shop.most_at_once == at_once
+    # The results are in the order of the calls.
+    results = [one.text for one in world.brain.asked[-1].messages if one.role == "tool"]
+    assert results == [f'{name} {{"n":{at}}}' for at, name in enumerate(names)]
+    bought = [made[3] for made in world.shop.made if made[2] == "buy"]
+    assert bought == sorted(bought)
 
 
-async def test_ids_that_a_model_gives_twice_are_told_apart(tmp_path: Path) -> None:
+async def test_calls_without_effects_do_not_wait_for_calls_with_effects(tmp_path: Path) -> None:
+    world, looked = World(tmp_path), anyio.Event()
+
+    async def during(name: str) -> None:
+        if name == "buy":
+            with anyio.fail_after(20):
+                await looked.wait()
+        else:
+            looked.set()
+
+    world.shop.during = during
+    world.brain.think = lambda request: (
+        says("done") if request.messages[-1].role == "tool" else says("", call("buy"), call("look"))
+    )
+    await one(world)
+    assert world.ear.bodies == ["done"]
+
+
+async def test_a_storage_failure_stops_later_calls_with_effects(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    began: list[str] = []
+
+    async def during(name: str) -> None:
+        began.append(name)
+        if len(began) == 1:
+            raise StorageError("the disk is full")
+
+    world.shop.during = during
+    world.brain.think = lambda request: (
+        says("done")
+        if request.messages[-1].role == "tool"
+        else says("", call("buy", '{"n":1}'), call("buy", '{"n":2}'))
+    )
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await eventually(lambda: began)
+        assert began == ["buy"]
+        await world.ear.hears(1)
+    assert [made[3] for made in world.shop.made] == ['{"n":1}', '{"n":2}']
+
+
+async def test_a_sentence_of_the_service_is_stored_as_a_notice(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = raising(ModelUnavailableError("gone"))
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        await world.ear.hears(1)
+        world.brain.think = lambda _: says("It was long", finish="length")
+        await conversations.received(message("m2"))
+        await world.ear.hears(2)
+        world.brain.think = echo
+        await conversations.received(message("m3"))
+        await world.ear.hears(3)
+        last = world.brain.asked[-1].messages
+        own = [one.text for one in last if one.role == "assistant"]
+        notes = [one.text for one in last[1:] if one.role == "system"]
+        final = [line for line in await world.lines() if isinstance(line, Said) and line.final]
+    assert world.ear.bodies[0] == sentences.NO_MODEL
+    assert world.ear.bodies[1].endswith(f"\n{sentences.CUT_OFF}")
+    assert own == [world.ear.bodies[1].removesuffix(f"\n{sentences.CUT_OFF}")]
+    assert [sentences.NO_MODEL in notes[0], sentences.CUT_OFF in notes[1]] == [True, True]
+    assert [line.notice for line in final] == [sentences.NO_MODEL, sentences.CUT_OFF, ""]
+
+
+async def test_repeated_ids_of_calls_are_made_unique(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     def think(request: ModelRequest) -> Completion:
-        results = [one.content for one in request.messages if one.role == "tool"]
+        results = [one.text for one in request.messages if one.role == "tool"]
         if len(results) == 2:
             return says("; ".join(results))
         return says("", call(("look", "buy")[len(results)], "{}", "call-0"))
@@ -325,9 +420,9 @@ async def test_an_overflow_is_recovered_from_with_one_short_notice(tmp_path: Pat
             await world.ear.hears(number + 1)
 
         def think(request: ModelRequest) -> Completion:
-            if request.messages[0].content.startswith("Below, as data"):
+            if request.messages[0].text.startswith("Below, as data"):
                 return says("They spoke of old things.")
-            if sum(len(one.content) for one in request.messages) > 6000:
+            if sum(len(one.text) for one in request.messages) > 6000:
                 raise ContextOverflowError("too long")
             return says("fits")
 
@@ -342,24 +437,20 @@ async def test_an_overflow_is_recovered_from_with_one_short_notice(tmp_path: Pat
         assert isinstance(found.lines[0], Said)
         assert found.lines[0].role == "user"
         shown = world.brain.asked[-1].messages
-        assert "They spoke of old things." in shown[1].content
-        assert shown[-1].content.startswith("now ")
+        assert "They spoke of old things." in shown[1].text
+        assert words(world.brain.asked[-1])[-1].startswith("now ")
     assert not world.purse.open
 
 
-async def test_what_is_too_long_however_short_ends_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_turn_that_cannot_be_shortened_ends_with_a_sentence(tmp_path: Path) -> None:
     world = World(tmp_path)
-
-    def think(request: ModelRequest) -> Completion:
-        raise ContextOverflowError("too long")
-
-    world.brain.think = think
+    world.brain.think = raising(ContextOverflowError("too long"))
     await one(world, answers=2)
     assert world.ear.bodies == [sentences.SHORTENED, sentences.TOO_LONG]
     assert len(world.brain.asked) == 4
 
 
-async def test_a_conversation_that_outgrows_its_tokens_is_summed_up_in_silence(
+async def test_a_conversation_that_is_too_long_is_summarised_without_a_notice(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -369,7 +460,7 @@ async def test_a_conversation_that_outgrows_its_tokens_is_summed_up_in_silence(
 
     def think(request: ModelRequest) -> Completion:
         nonlocal summed
-        if request.messages[0].content.startswith("Below, as data"):
+        if request.messages[0].text.startswith("Below, as data"):
             summed += 1
             return says(f"summary {summed}")
         return shopping("look")(request)
@@ -386,16 +477,16 @@ async def test_a_conversation_that_outgrows_its_tokens_is_summed_up_in_silence(
         assert isinstance(found.summary, Summary)
         assert found.summary.taints == ("person", "web")
         assert len(found.lines) < 12 * 4
-        tokens = [sum(len(m.content) // 4 for m in r.messages[1:]) for r in world.brain.asked]
+        tokens = [sum(len(m.text) // 4 for m in r.messages[1:]) for r in world.brain.asked]
         assert max(tokens) < 800
 
 
-async def test_long_results_lose_their_middle(tmp_path: Path) -> None:
+async def test_the_middle_of_long_results_is_removed(tmp_path: Path) -> None:
     world = World(tmp_path, tool_result_tokens=50)
     world.shop.result = lambda name, arguments: "begin " + "x" * 5000 + " end"
     world.brain.think = shopping("look")
     await one(world)
-    shown = world.brain.asked[-1].messages[-1].content
+    shown = world.brain.asked[-1].messages[-1].text
     assert shown.startswith("begin ")
     assert shown.endswith(" end")
     assert "characters are left out here" in shown
@@ -408,7 +499,7 @@ async def _lines(world: World) -> list[Said | Note]:
         return [line for line in await world.lines() if hasattr(line, "content")]  # type: ignore[misc]
 
 
-async def test_a_silent_conversation_is_put_away_when_it_goes_on(tmp_path: Path) -> None:
+async def test_an_idle_conversation_is_archived_at_the_next_message(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.idle_mins = 10
     async with world.life() as conversations:
@@ -418,12 +509,12 @@ async def test_a_silent_conversation_is_put_away_when_it_goes_on(tmp_path: Path)
         world.now += 601
         await conversations.received(message("m2", "new"))
         await world.ear.hears(2)
-        asked = [one.content for one in world.brain.asked[-1].messages if one.role == "user"]
+        asked = words(world.brain.asked[-1])
         assert asked == ["new"]
         assert (await world.sessions.status(SessionKey("assistant", ROMEO))).archived == 1
 
 
-async def test_but_not_while_a_turn_of_it_waits(tmp_path: Path) -> None:
+async def test_an_idle_conversation_with_a_parked_turn_is_not_archived(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.idle_mins = 10
     world.brain.think = shopping("order")
@@ -437,5 +528,5 @@ async def test_but_not_while_a_turn_of_it_waits(tmp_path: Path) -> None:
         assert (await world.sessions.status(SessionKey("assistant", ROMEO))).archived == 0
         world.brain.think = shopping("order")
         world.shop.tasks["task-m1-c0-order"] = ToolResult("here")
-        await conversations.ended("task-m1-c0-order")
+        await world.ended("task-m1-c0-order")
         await world.ear.hears(3)

@@ -2,34 +2,37 @@
 test plays. All but the service itself outlives a life of it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import anyio
 import msgspec
 
-from component.agent.conversations import Conversations
-from component.agent.engine import Engine
+from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.engine import Engine, EngineLimits
 from component.agent.profile import Away, Profile
 from component.agent.protocol import (
     Caller,
-    Incoming,
     Recalled,
-    Reply,
     ToolResult,
     Waiting,
 )
-from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
+from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
+from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
 from component.memory.files import open_root
 from component.memory.lines import Line, SessionKey
 from component.memory.paths import Layout
 from component.memory.sessions import Sessions
-from component.models.protocol import Completion, ModelRequest, OnText, Tool, ToolCall, Usage
+from component.messages.inbound import Conversation, ReplyAddress
+from component.models.messages import ToolCall, text_of
+from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage
 from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.settings.memory import Session
-from component.storage import Storage
+from component.storage import Storage, waiters
+from component.storage.database import Database
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
@@ -44,7 +47,7 @@ class Killed(BaseException):
 
 
 class Death:
-    """Counts the points at which a life may end, and ends it at one of them."""
+    """Counts the points at which a run may be killed, and kills it at one of them."""
 
     def __init__(self) -> None:
         self.at: int | None = None
@@ -61,7 +64,7 @@ class Death:
 
 
 class Brain:
-    """A model: `think` makes an answer of a request, and may take its time."""
+    """A model: `think` makes the answer to a request, and may wait."""
 
     name = "brain"
     usd_per_token_in = 0.001
@@ -89,7 +92,7 @@ class Brain:
 
 
 class Shop:
-    """Tools: `look` and `find` may run together, `buy` not; `order` takes long, `ask` asks."""
+    """Tools: `look` and `find` may run in parallel, `buy` not; `order` takes long, `ask` asks."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -133,12 +136,12 @@ class Shop:
                         await anyio.lowlevel.checkpoint()
                 finally:
                     self.at_once -= 1
-                # At once, as the road has it: what a call has done and that it was made.
+                # At once, as the executor does: what a call has done and that it was made.
                 self.made.append((*key, name, arguments))
                 self.done[key] = ToolResult(self.result(name, arguments), taint=self.taint)
             self._world.death.point()
         if task in self.tasks:
-            return self.tasks[task] or Waiting(task, question=name == "ask")
+            return self.tasks[task] or await self._waiting(task, name)
         return self.done[key]
 
     def refused(self, caller: Caller, name: str) -> None:
@@ -146,7 +149,11 @@ class Shop:
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         self._world.death.point()
-        return self.tasks[task] or Waiting(task, question=call.name == "ask")
+        return self.tasks[task] or await self._waiting(task, call.name)
+
+    async def _waiting(self, task: str, name: str) -> Waiting:
+        await self._world.storage.write(lambda db: begun(db, task))
+        return Waiting(task, question=name == "ask")
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         self._world.death.point()
@@ -154,7 +161,7 @@ class Shop:
 
 
 class Ear:
-    """A voice, and who hears it."""
+    """A voice that stores the replies."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -175,7 +182,7 @@ class Ear:
         self._world.death.point()
         return True
 
-    def composing(self, to: Incoming, on: bool) -> None:
+    def composing(self, to: ReplyAddress, on: bool) -> None:
         self.writing.append(on)
 
     def waits(self) -> bool:
@@ -186,10 +193,10 @@ class Ear:
 
     @property
     def bodies(self) -> list[str]:
-        return [reply.body for reply in self.said]
+        return [reply.text for reply in self.said]
 
-    async def hears(self, count: int) -> None:
-        with anyio.fail_after(20):
+    async def hears(self, count: int, within_s: float = 20) -> None:
+        with anyio.fail_after(within_s):
             while len(self.said) < count:
                 await self._told.wait()
 
@@ -203,7 +210,7 @@ class Purse:
         self.spent: list[Amount] = []
         self.who: list[Spender] = []
 
-    def reserve(self, who: Spender, most: Amount) -> Reservation:
+    async def acquire(self, who: Spender, most: Amount) -> Reservation:
         if most.tokens > self.left:
             raise BudgetExceededError("Your budget for today is used up.", "principal", "x")
         reservation = Reservation(len(self.who), who, most, "2026-01-01")
@@ -223,8 +230,9 @@ class Suspicious:
 
 
 class Crowd:
-    """Tells people from all others: the bare addresses in `peers` are none. Unless `known_at_once`
-    each is asked, and answers when `says` lets it; who is silent is remembered in `silent`.
+    """Distinguishes people from all others: the bare addresses in `peers` are not people. Unless
+    `known_at_once` each is asked, and answers when `says` lets it; who is silent is remembered in
+    `silent`.
     """
 
     def __init__(self, world: "World") -> None:
@@ -262,7 +270,7 @@ async def _at_once(_who: JID) -> bool:
 
 
 class Mortal:
-    """Passes calls on to another object; each may be the last thing that happens."""
+    """Passes calls to another object; the process may be killed at each."""
 
     def __init__(self, world: "World", inner: object) -> None:
         self._world = world
@@ -285,15 +293,24 @@ class Mortal:
 class Memories:
     def __init__(self) -> None:
         self.found: list[Recalled] = []
+        self.known: dict[tuple[str, str], Recalled] = {}
+        self.deleted: set[str] = set()
 
     async def recall(
         self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
     ) -> list[Recalled]:
-        return self.found[:most]
+        found = self.found[:most]
+        self.known.update(((one.key, one.digest), one) for one in found)
+        return found
+
+    async def unchanged(
+        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], Recalled]:
+        return {at: self.known[at] for at in shown if at[0] not in self.deleted}
 
 
 class World:
-    def __init__(self, path: Path, **loop: float) -> None:
+    def __init__(self, path: Path, **loop: Any) -> None:
         self.path = path
         self.loop = Loop(**loop)
         self.death = Death()
@@ -305,6 +322,7 @@ class World:
         self.memories = Memories()
         self.crowd = Crowd(self)
         self.stream: Callable[[], object | None] = lambda: True
+        self.concluded: Callable[[], None] = lambda: None
         self.answers_within_s = 30.0
         self.profile = Profile(agent="assistant")
         self.away: Away | None = None
@@ -315,10 +333,14 @@ class World:
         self.sessions: Sessions
         self.conversations: Conversations
         self.storage: Storage
+        self.url = ""
         self.engine: Engine
 
     async def profiles(self, key: SessionKey) -> Profile | Away:
         return self.away or msgspec.structs.replace(self.profile, agent=key.agent)
+
+    def _concluded(self) -> None:
+        self.concluded()  # looked up at each call, because tests set it later
 
     def model_of(self, profile: Profile) -> Brain:
         self.models.append((profile.tier, profile.model_of))
@@ -334,7 +356,7 @@ class World:
             Session(idle_timeout_mins=self.idle_mins, history_tokens=self.history_tokens),
             clock=lambda: self.now,
         )
-        async with Storage.open(self.path / "data") as storage:
+        async with Storage.open(self.path / "data", postgres=self.url) as storage:
             self.storage = storage
             self.engine = Engine(
                 models=self.model_of,
@@ -344,32 +366,40 @@ class World:
                 scanner=Suspicious(),
                 budgets=self.purse,
                 record=self.book,
-                loop=self.loop,
-                history_tokens=self.history_tokens,
-                max_tokens=500,
+                limits=EngineLimits(
+                    loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
+                ),
             )
             self.conversations = Conversations(
                 engine=self.engine,
-                profiles=self.profiles,
+                ports=ConversationPorts(
+                    profiles=self.profiles,
+                    voice=self.ear,
+                    persons=self.crowd,
+                    stream=self.stream,
+                    concluded=self._concluded,
+                ),
                 storage=Mortal(self, storage),  # type: ignore[arg-type]
                 home="here",
-                voice=self.ear,
-                persons=self.crowd,
                 loop=self.loop,
-                stream=self.stream,
                 answers_within_s=self.answers_within_s,
             )
             yield self.conversations
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Conversations]:
-        """The service, running for the time of the context."""
+        """The service, running within the context."""
         async with self.built() as conversations, anyio.create_task_group() as group:
             await group.start(conversations.run)
             try:
                 yield conversations
             finally:
                 group.cancel_scope.cancel()
+
+    async def ended(self, task: str) -> None:
+        """End a task here, and store that."""
+        await self.storage.write(lambda db: over(db, task))
+        self.conversations.ended(task)
 
     async def rows(self) -> list[str]:
         found = await self.storage.read(
@@ -378,7 +408,7 @@ class World:
         return [row[0] for row in found]
 
     async def settled(self) -> None:
-        """All rows are gone."""
+        """Wait until there are no rows."""
 
         async def are_gone() -> bool:
             return not await self.rows()
@@ -390,19 +420,81 @@ class World:
         return list(found.lines)
 
 
-def message(id_: str, body: str = "", who: JID = ROMEO, **more: object) -> Incoming:
-    more = {"agent": "assistant", "target": AGENT, "taint": "person", **more}
-    return Incoming(  # type: ignore[arg-type]
-        id=id_,
-        principal=who,
-        requester=JID(who.local, who.domain, "phone"),
-        body=body or f"message {id_}",
-        **more,
+def begun(database: Database, task: str) -> None:
+    """Insert the row of a running task, unless it exists."""
+    database.execute(
+        "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
+        " revision, priority, token, visible, created, updated, retain_until)"
+        " VALUES (?, ?, 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0)"
+        " ON CONFLICT (id) DO NOTHING",
+        (task, str(ROMEO)),
     )
 
 
+def over(database: Database, task: str) -> None:
+    """Let a task end, as another part of the service does."""
+    database.execute("UPDATE tasks SET state = 'completed' WHERE id = ?", (task,))
+    waiters.wake_tasks(database, task)
+
+
+def message(
+    id_: str,
+    body: str = "",
+    who: JID = ROMEO,
+    *,
+    agent: str = "assistant",
+    target: JID | None = None,
+    sender: JID | None = None,
+    taint: Taint | None = "person",
+    msg_id: str | None = None,
+    kind: Literal["chat", "normal"] = "chat",
+    thread: str | None = None,
+    lang: str | None = None,
+) -> TurnRequest:
+    """A message of a person, as a request."""
+    target = target or JID(agent, AGENT.domain)
+    sender = sender or JID(who.local, who.domain, "phone")
+    return TurnRequest(
+        id=id_,
+        starter=MessageStarter(sender, msg_id),
+        conversation=Conversation(JID(agent, target.domain), who, thread=thread),
+        principal=who,
+        reply_to=ReplyAddress(str(sender), target, kind, thread),
+        text=body or f"message {id_}",
+        taint=taint,
+        language=lang,
+    )
+
+
+def command(
+    id_: str,
+    text: str = "",
+    who: JID = ROMEO,
+    *,
+    agent: str = "assistant",
+    by: str = "operator",
+    payer: Payer | None = None,
+) -> TurnRequest:
+    """A request of an operator in a person's conversation."""
+    address = JID(agent, AGENT.domain)
+    return TurnRequest(
+        id=id_,
+        starter=OperatorStarter(by),
+        conversation=Conversation(address, who),
+        principal=who,
+        reply_to=ReplyAddress(str(who), address),
+        text=text or f"command {id_}",
+        payer=payer,
+    )
+
+
+def answered(reply: Reply) -> str:
+    """The turn of an answer."""
+    return reply.id.removesuffix(".answer")
+
+
 def says(text: str, *calls: ToolCall, finish: str = "") -> Completion:
-    return Completion(
+    return Completion.of(
         text=text,
         tool_calls=calls,
         finish=finish or ("tool_calls" if calls else "stop"),  # type: ignore[arg-type]
@@ -416,22 +508,33 @@ def call(name: str, arguments: str = "{}", id_: str = "") -> ToolCall:
 
 
 def echo(request: ModelRequest) -> Completion:
-    """Answers what was said last."""
-    last = [one.content for one in request.messages if one.role == "user"][-1]
-    return says(f"re: {last}")
+    """Answers the last message."""
+    return says(f"re: {words(request)[-1]}")
+
+
+def words(request: ModelRequest) -> list[str]:
+    """The messages of people, without their contexts."""
+    return [text_of(one.parts[-1:]) for one in request.messages if one.role == "user"]
+
+
+def contexts(request: ModelRequest) -> list[str]:
+    """The contexts of the messages of people."""
+    return [text_of(one.parts[:-1]) for one in request.messages if one.role == "user"]
 
 
 def shopping(*names: str) -> Callable[[ModelRequest], Completion]:
-    """Calls these tools, one a round, for the last that was said, and then tells the results."""
+    """Calls these tools for the last message, one in each round, and then answers with the
+    results.
+    """
 
     def think(request: ModelRequest) -> Completion:
         messages = request.messages
         asks = [at for at, one in enumerate(messages) if one.role == "user"]
         after = messages[asks[-1] :]
-        results = [one.content for one in after if one.role == "tool"]
+        results = [one.text for one in after if one.role == "tool"]
         if len(results) < len(names):
             name = names[len(results)]
             return says("", call(name, f'{{"n":{len(results)}}}', f"c{len(results)}-{name}"))
-        return says(f"re: {messages[asks[-1]].content}: {'; '.join(results)}")
+        return says(f"re: {words(request)[-1]}: {'; '.join(results)}")
 
     return think

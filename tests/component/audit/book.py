@@ -1,15 +1,15 @@
 """A record that can be read."""
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 
 
 class Book:
     """Keeps events in the order in which they came."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
     async def settled(self) -> None: ...

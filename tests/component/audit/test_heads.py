@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from component.audit.heads import Head, heads_in, own_head, put_head
 from component.audit.lines import Link
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.storage import Storage, StorageError
 from component.storage.peek import peek
@@ -30,7 +30,7 @@ async def test_it_never_goes_back(storage: Storage) -> None:
 
 
 async def test_two_instances_of_one_database_know_their_own(open_storage: Open) -> None:
-    event = Event(kind="execute", outcome="done")
+    event = AuditEvent(kind="execute", outcome="done")
     async with open_storage("one") as one, Audit.open(one, AuditOptions()) as first:
         first.record(event)
         async with open_storage("two") as two, Audit.open(two, AuditOptions()) as second:

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.audit.lines import Chain, read_line
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 
 _TEXTS = st.one_of(
     st.text(max_size=8),
     st.sampled_from(("x" * 1_950, "ü" * 5_000, "\ud800")),
 )
-_EVENTS = st.builds(Event, kind=st.just("execute"), outcome=_TEXTS, subject=_TEXTS)
+_EVENTS = st.builds(AuditEvent, kind=st.just("execute"), outcome=_TEXTS, subject=_TEXTS)
 _STEPS = st.sampled_from((0, 1_000, 1_000_000, 999_999_999, 3_600_000_000_000))
 
 
@@ -19,7 +19,7 @@ _STEPS = st.sampled_from((0, 1_000, 1_000_000, 999_999_999, 3_600_000_000_000))
     rows=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), _STEPS), max_size=12),
 )
 def test_events_made_together_are_the_lines_that_each_makes_alone(
-    kinds: list[Event], rows: list[tuple[int, int, int]]
+    kinds: list[AuditEvent], rows: list[tuple[int, int, int]]
 ) -> None:
     together, alone = Chain(), Chain()
     now, times, events = 1_700_000_000_000_000_000, [], []

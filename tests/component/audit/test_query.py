@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from component.audit.files import files_in, name_of
 from component.audit.lines import Chain, Line, read_line
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.query import Query, earliest, follow, latest, moment
 
 _HOUR_NS = 3600 * 10**9
 _START_NS = 1_790_000_000 * 10**9
 few = st.sampled_from(("", "a", 'b"', "é\n"))
 events = st.builds(
-    Event,
+    AuditEvent,
     kind=st.sampled_from(("execute", "policy")),
     outcome=st.sampled_from(("done", "refused")),
     principal=few,
@@ -40,7 +40,7 @@ queries = st.builds(
 )
 
 
-def write(directory: Path, files: list[list[Event]]) -> Chain:
+def write(directory: Path, files: list[list[AuditEvent]]) -> Chain:
     chain = Chain()
     for file in files:
         path = directory / name_of(chain.seq + 1)
@@ -61,7 +61,7 @@ def fits(line: Line, query: Query) -> bool:
 
 
 @given(st.lists(st.lists(events, min_size=1, max_size=5), max_size=4), queries)
-def test_both_ways_find_what_fits(files: list[list[Event]], query: Query) -> None:
+def test_both_ways_find_what_fits(files: list[list[AuditEvent]], query: Query) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write(directory, files)
@@ -74,12 +74,12 @@ def test_both_ways_find_what_fits(files: list[list[Event]], query: Query) -> Non
 
 
 def test_what_is_written_from_now_on_is_followed_into_the_next_file(tmp_path: Path) -> None:
-    event = Event(kind="execute", outcome="done", subject="old")
+    event = AuditEvent(kind="execute", outcome="done", subject="old")
     chain = write(tmp_path, [[event]])
     first = files_in(tmp_path)[0]
-    new = chain.add([_START_NS], [Event(kind="execute", outcome="done", subject="new")])
-    other = chain.add([_START_NS], [Event(kind="policy", outcome="refused")])
-    last = chain.add([_START_NS], [Event(kind="execute", outcome="done", subject="last")])
+    new = chain.add([_START_NS], [AuditEvent(kind="execute", outcome="done", subject="new")])
+    other = chain.add([_START_NS], [AuditEvent(kind="policy", outcome="refused")])
+    last = chain.add([_START_NS], [AuditEvent(kind="execute", outcome="done", subject="last")])
 
     def append(data: bytes) -> None:
         with first.open("ab") as file:
@@ -119,5 +119,5 @@ def test_any_text_is_a_time_or_refused_in_a_sentence(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "999999999d", "0001-01-01T00:00:00+23:00", "-5m"])
 def test_what_is_no_time_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: write 2026-03-01"):
+    with pytest.raises(ValueError, match="is not a valid time: write 2026-03-01"):
         moment(text)

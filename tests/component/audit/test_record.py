@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from component.audit import journal as journal_module
 from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, Link, read_line
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.audit.verify import Verdict, verify
 from component.storage import Storage, StorageError
@@ -24,8 +25,10 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-def event(subject: str = "echo") -> Event:
-    return Event(kind="execute", outcome="done", principal="juliet@example.com", subject=subject)
+def event(subject: str = "echo") -> AuditEvent:
+    return AuditEvent(
+        kind="execute", outcome="done", principal="juliet@example.com", subject=subject
+    )
 
 
 @asynccontextmanager
@@ -97,7 +100,7 @@ async def test_the_chain_goes_on_over_lives(tmp_path: Path) -> None:
     assert (await verdict(tmp_path)).whole
     said = [line.detail for line in lines(tmp_path) if line.outcome == "opened"]
     assert "nothing was recorded before" in said[0]
-    assert not any("did not come to its end" in each for each in said)
+    assert not any("did not shut down cleanly" in each for each in said)
 
 
 async def test_files_are_begun_by_size_and_the_chain_goes_on(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ async def test_a_file_is_begun_each_day(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_what_is_too_old_is_removed_and_that_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1_790_000_000 * 10**9
+    now = 1_700_000_000 * 10**9
     monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
     options = AuditOptions(keep_days=2)
     for _ in range(5):
@@ -137,7 +140,27 @@ async def test_what_is_too_old_is_removed_and_that_is_recorded(
     found = await verdict(tmp_path)
     assert found.whole
     assert found.first > 1
-    assert "older than it is to be kept" in found.notes[0]
+    assert "removed by keep_days" in found.notes[0]
+
+
+async def test_a_clock_that_jumps_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, day = time.time_ns(), 86_400 * 10**9
+    monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
+    options = AuditOptions(keep_days=2)
+    for _ in range(3):
+        async with running(tmp_path, options) as audit:
+            audit.record(event())
+        now += day  # the other clock is still at the first day
+    for _ in range(2):
+        now += 400 * day
+        async with running(tmp_path, options) as audit:
+            audit.record(event())
+            await audit.settled()
+    found = await verdict(tmp_path)
+    assert found.whole
+    assert found.first == 1
 
 
 async def test_a_tail_that_is_cut_off_between_lives_is_found_by_the_database(
@@ -158,7 +181,7 @@ async def test_a_tail_that_is_cut_off_between_lives_is_found_by_the_database(
     assert {line.outcome for line in lines(tmp_path)} >= {"broken"}
     found = await verdict(tmp_path)
     assert [each.what for each in found.findings] == ["removed", "noticed"]
-    assert "Lines 4 to 7 were on disk and are gone" in found.findings[1].sentence
+    assert "Lines 4 to 7 were on disk and are missing" in found.findings[1].sentence
     assert verify(tmp_path / "audit", after=found.findings[1].seq).whole
 
 
@@ -167,7 +190,7 @@ async def test_a_record_that_was_removed_whole_is_found(tmp_path: Path) -> None:
         audit.record(event())
     for file in (tmp_path / "audit").iterdir():
         file.unlink()
-    assert "No file of the record is there" in (await verdict(tmp_path)).findings[0].sentence
+    assert "There are no files" in (await verdict(tmp_path)).findings[0].sentence
     async with running(tmp_path):
         pass
     found = await verdict(tmp_path)
@@ -190,7 +213,7 @@ async def test_an_end_that_was_made_anew_is_found_at_the_start(tmp_path: Path) -
     assert not (await verdict(tmp_path)).whole
     async with running(tmp_path):
         pass
-    assert "Line 3 is another" in next(
+    assert "Line 3 differs" in next(
         line.detail for line in lines(tmp_path) if line.outcome == "broken"
     )
     assert not (await verdict(tmp_path)).whole
@@ -208,7 +231,7 @@ async def test_a_torn_line_is_taken_out_kept_and_recorded(tmp_path: Path) -> Non
         pass
     repaired = next(line for line in lines(tmp_path) if line.outcome == "repaired")
     assert "50 bytes after line 3" in repaired.detail
-    assert "cut short" in repaired.detail
+    assert "interrupted write" in repaired.detail
     kept = next(path for path in (tmp_path / "audit").iterdir() if path.suffix == ".bin")
     assert kept.name in repaired.detail
     assert kept.read_bytes() == torn
@@ -335,7 +358,7 @@ _LIFE = """
 import sys
 from pathlib import Path
 import anyio
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.storage import Storage
 
@@ -347,7 +370,9 @@ async def main():
                 number = 0
                 while True:
                     for _ in range(50):
-                        audit.record(Event(kind="execute", outcome="done", subject=str(number)))
+                        audit.record(
+                            AuditEvent(kind="execute", outcome="done", subject=str(number))
+                        )
                         number += 1
                     if number % 500 == 0:
                         await audit.settled()
@@ -380,4 +405,4 @@ async def test_what_was_settled_is_there_after_kill_9(
         pass
     assert (await verdict(tmp_path)).whole
     said = [line.detail for line in lines(tmp_path) if line.outcome == "opened"]
-    assert all("did not come to its end" in each for each in said[1:])
+    assert all("did not shut down cleanly" in each for each in said[1:])

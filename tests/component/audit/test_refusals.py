@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.refusals import Refusals
 
 pytestmark = pytest.mark.anyio
@@ -11,9 +11,9 @@ pytestmark = pytest.mark.anyio
 
 class Kept:
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
     async def settled(self) -> None: ...
@@ -40,7 +40,7 @@ def test_a_flood_of_many_names_is_bounded() -> None:
     for number in range(5000):
         refusals.refused(f"m{number}@example.org", "not admitted")
     assert len(kept.events) == 1000
-    refusals.tell()
+    refusals.record_counts()
     assert len(kept.events) == 1001
     assert kept.events[-1].detail.startswith("4000 more")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from component.audit.files import end_of, files_in, name_of
 from component.audit.lines import GENESIS, TAIL_BYTES, Chain, Link, read_line
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.retention import old_files, removal_of, remove
 from component.audit.verify import Verdict, verify
 
@@ -23,7 +23,7 @@ _START_NS = 1_790_000_000 * 10**9
 
 texts = st.text(max_size=12)
 events = st.builds(
-    Event,
+    AuditEvent,
     kind=st.sampled_from(("execute", "policy", "tool-call")),
     outcome=st.sampled_from(("done", "refused")),
     principal=texts,
@@ -33,7 +33,7 @@ events = st.builds(
 files_of_events = st.lists(st.lists(events, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-def write(directory: Path, files: Sequence[Sequence[Event]]) -> Link:
+def write(directory: Path, files: Sequence[Sequence[AuditEvent]]) -> Link:
     chain, ns = Chain(), _START_NS
     for number, file in enumerate(files):
         path = directory / name_of(chain.seq + 1)
@@ -54,7 +54,7 @@ def independent(directory: Path, head: Link | None = None) -> bool:
 
 
 @given(files_of_events)
-def test_what_was_written_is_whole(files: list[list[Event]]) -> None:
+def test_what_was_written_is_whole(files: list[list[AuditEvent]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -66,7 +66,7 @@ def test_what_was_written_is_whole(files: list[list[Event]]) -> None:
 
 @given(files_of_events, st.data())
 def test_any_change_of_any_line_is_found_where_it_is(
-    files: list[list[Event]], data: st.DataObject
+    files: list[list[AuditEvent]], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -83,7 +83,7 @@ def test_any_change_of_any_line_is_found_where_it_is(
 
 @given(files_of_events, st.data())
 def test_any_lines_that_are_removed_are_found(
-    files: list[list[Event]], data: st.DataObject
+    files: list[list[AuditEvent]], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -101,7 +101,9 @@ def test_any_lines_that_are_removed_are_found(
 
 
 @given(files_of_events, st.data())
-def test_a_file_that_is_removed_is_found(files: list[list[Event]], data: st.DataObject) -> None:
+def test_a_file_that_is_removed_is_found(
+    files: list[list[AuditEvent]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -119,7 +121,9 @@ def test_a_file_that_is_removed_is_found(files: list[list[Event]], data: st.Data
 
 
 @given(files_of_events, st.data())
-def test_lines_in_another_order_are_found(files: list[list[Event]], data: st.DataObject) -> None:
+def test_lines_in_another_order_are_found(
+    files: list[list[AuditEvent]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -137,7 +141,7 @@ def test_lines_in_another_order_are_found(files: list[list[Event]], data: st.Dat
 
 
 @given(files_of_events, st.data())
-def test_a_line_that_is_put_in_is_found(files: list[list[Event]], data: st.DataObject) -> None:
+def test_a_line_that_is_put_in_is_found(files: list[list[AuditEvent]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -162,7 +166,9 @@ def test_a_line_that_is_put_in_is_found(files: list[list[Event]], data: st.DataO
 
 
 @given(files_of_events, st.data())
-def test_any_tail_that_is_cut_off_is_found(files: list[list[Event]], data: st.DataObject) -> None:
+def test_any_tail_that_is_cut_off_is_found(
+    files: list[list[AuditEvent]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -182,7 +188,7 @@ def test_any_tail_that_is_cut_off_is_found(files: list[list[Event]], data: st.Da
 
 @given(files_of_events, st.data())
 def test_a_chain_that_was_made_anew_is_not_the_one_that_is_known(
-    files: list[list[Event]], data: st.DataObject
+    files: list[list[AuditEvent]], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -199,7 +205,7 @@ def test_a_chain_that_was_made_anew_is_not_the_one_that_is_known(
 
 @given(files_of_events, st.integers(1, 3))
 def test_what_is_removed_by_age_leaves_a_whole_record(
-    files: list[list[Event]], keep_days: int
+    files: list[list[AuditEvent]], keep_days: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -223,17 +229,19 @@ def test_what_is_removed_by_age_leaves_a_whole_record(
 
 
 def test_a_line_that_comes_again_is_called_moved(tmp_path: Path) -> None:
-    event = Event(kind="execute", outcome="done")
+    event = AuditEvent(kind="execute", outcome="done")
     last = write(tmp_path, [[event] * 3])
     path, lines = written(tmp_path)[0]
     path.write_bytes(b"".join([*lines, lines[1]]))
     verdict = verify(tmp_path, [last])
     assert [(each.what, each.line, each.seq) for each in verdict.findings] == [("moved", 4, 2)]
-    assert "moved, repeated or put in" in verdict.findings[0].sentence
+    assert "moved, repeated or inserted" in verdict.findings[0].sentence
 
 
 def test_the_program_in_the_guide_agrees(tmp_path: Path) -> None:
-    event = Event(kind="execute", outcome="done", principal="juliet@example.com", subject="écho")
+    event = AuditEvent(
+        kind="execute", outcome="done", principal="juliet@example.com", subject="écho"
+    )
     last = write(tmp_path, [[event, event], [event]])
     assert independent(tmp_path)
     assert independent(tmp_path, last)
@@ -254,7 +262,7 @@ def test_the_program_in_the_guide_agrees(tmp_path: Path) -> None:
 
 
 def test_a_line_is_hashed_as_it_stands(tmp_path: Path) -> None:
-    write(tmp_path, [[Event(kind="execute", outcome="done", detail='"quoted"\n')]])
+    write(tmp_path, [[AuditEvent(kind="execute", outcome="done", detail='"quoted"\n')]])
     raw = files_in(tmp_path)[0].read_bytes().rstrip(b"\n")
     line = json.loads(raw)
     assert list(line)[-1] == "hash"
@@ -265,8 +273,8 @@ def test_a_line_is_hashed_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_long_and_broken_texts_are_cut_not_lost(tmp_path: Path) -> None:
-    long = Event(kind="execute", outcome="done", detail="x" * 100_000)
-    broken = Event(kind="execute", outcome="done", detail="\ud800 alone")
+    long = AuditEvent(kind="execute", outcome="done", detail="x" * 100_000)
+    broken = AuditEvent(kind="execute", outcome="done", detail="\ud800 alone")
     write(tmp_path, [[long, broken]])
     lines = files_in(tmp_path)[0].read_bytes().splitlines()
     assert verify(tmp_path).whole
@@ -281,7 +289,9 @@ def test_anything_else_is_no_line(raw: bytes) -> None:
 
 
 @given(files_of_events, st.binary(max_size=300))
-def test_the_end_of_a_file_is_its_last_whole_line(files: list[list[Event]], rest: bytes) -> None:
+def test_the_end_of_a_file_is_its_last_whole_line(
+    files: list[list[AuditEvent]], rest: bytes
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         last = write(directory, files)
@@ -295,7 +305,7 @@ def test_the_end_of_a_file_is_its_last_whole_line(files: list[list[Event]], rest
 
 
 def test_the_end_is_found_over_blocks(tmp_path: Path) -> None:
-    event = Event(kind="execute", outcome="done", detail="é" * 300)
+    event = AuditEvent(kind="execute", outcome="done", detail="é" * 300)
     last = write(tmp_path, [[event] * 500])
     path = files_in(tmp_path)[0]
     assert end_of(path).link == last
@@ -307,7 +317,7 @@ def test_the_end_is_found_over_blocks(tmp_path: Path) -> None:
 def test_a_record_that_is_gone_is_named(tmp_path: Path, known: Link) -> None:
     verdict = verify(tmp_path, [known])
     assert [each.what for each in verdict.findings] == ["cut off"]
-    assert "No file of the record is there" in verdict.findings[0].sentence
+    assert "There are no files" in verdict.findings[0].sentence
 
 
 def assert_found(verdict: Verdict, path: Path, seq: int) -> None:

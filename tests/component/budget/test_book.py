@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.budget.book import BudgetBook, Limit, Limits, Spent
-from component.budget.protocol import Amount, BudgetExceededError, Spender
+from component.budget.book import BudgetBook, BudgetLimits, BudgetUsage, Limit
+from component.budget.protocol import Amount, BudgetExceededError, Payer, Spender
 from component.storage import Storage, StorageError
 from tests.component.audit.book import Book
 from xep.jid import JID
@@ -36,7 +36,7 @@ def who(principal: JID = ALICE, task: str = "t1", *agents: str) -> Spender:
 
 def a_book(storage: Any = None, alerts: list[str] | None = None, **limits: Any) -> BudgetBook:
     heard = [] if alerts is None else alerts
-    return BudgetBook(storage, Limits(**limits), Book(), heard.append, Clock())
+    return BudgetBook(storage, BudgetLimits(**limits), Book(), heard.append, Clock())
 
 
 def spend(book: BudgetBook, spender: Spender, tokens: int, usd: float = 0.0) -> None:
@@ -70,6 +70,32 @@ def test_a_call_that_would_exceed_a_budget_is_not_made(limits: Any, scope: str, 
     assert str(caught.value).endswith(".")
     book.reserve(who(), Amount(40, 0.04))
     assert book._recorder.events[0].kind == "budget"  # type: ignore[attr-defined]  # it is ours
+
+
+@pytest.mark.parametrize(
+    ("payer", "charged"),
+    [
+        (None, {"agent assistant", "agent above", "principal alice@a.example"}),
+        (Payer("principal", "bob@a.example"), {"principal bob@a.example"}),
+        (Payer("agent", "other"), {"agent other"}),
+        (Payer("day"), set()),
+    ],
+)
+def test_the_budget_that_is_named_pays_in_place_of_the_others(
+    payer: Payer | None, charged: set[str]
+) -> None:
+    book = a_book()
+    spend(book, Spender(("assistant", "above"), ALICE, "t1", payer), 10)
+    spent = {f"{scope} {of}" for (_, scope, of), one in book._accounts.items() if one.tokens}
+    assert spent == {*charged, "task t1", "day all"}
+
+
+def test_who_is_refused_for_a_named_budget_is_not_told_that_it_is_theirs() -> None:
+    book = a_book(principal=Limit(tokens=100))
+    spender = Spender(("assistant",), ALICE, "t1", Payer("principal", str(BOB)))
+    with pytest.raises(BudgetExceededError, match="the budget that was chosen") as caught:
+        book.reserve(spender, Amount(101))
+    assert (caught.value.scope, caught.value.of) == ("principal", str(BOB))
 
 
 def test_what_is_set_aside_counts_until_it_is_settled() -> None:
@@ -184,13 +210,27 @@ def test_no_budget_is_ever_exceeded(calls: list[tuple[JID, str, int, float]]) ->
         assert book.spent("principal", str(principal)).tokens == spent.get(str(principal), 0)
 
 
+async def test_cached_and_reasoning_tokens_outlive_the_process(storage: Storage) -> None:
+    book = a_book(storage)
+    async with running(book):
+        for _ in range(2):
+            book.settle(book.reserve(who(), Amount(100)), Amount(70, 0.5, cached=40, reasoning=9))
+        book.settle(book.reserve(who(), Amount(100)), Amount(70, 0.5, cached=-1))
+        assert book.spent("principal", str(ALICE)).cached == 80
+        await book.report()
+    again = a_book(storage)
+    async with running(again):
+        found = again.spent("principal", str(ALICE))
+        assert (found.tokens, found.cached, found.reasoning) == (240, 80, 18)
+
+
 async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
     book = a_book(storage, principal=Limit(tokens=100))
     async with running(book):
         spend(book, who(), 70, 0.5)
         spend(book, who(BOB, "t2"), 10)
         (alice,) = [row for row in await book.report() if row.of == str(ALICE)]
-        assert alice == Spent(
+        assert alice == BudgetUsage(
             scope="principal", of=str(ALICE), tokens=70, usd=0.5, calls=1, limit_tokens=100
         )
     again = a_book(storage, principal=Limit(tokens=100))

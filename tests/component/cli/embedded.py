@@ -6,17 +6,17 @@ from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 
-from component.devserver import DevServer
+from demo_server import DemoServer
 from tests.servers.clients import SlixClient
 
 
 class Embedded:
-    """A running `DevServer` with the face of the real servers of the tests."""
+    """A running `DemoServer` with the face of the real servers of the tests."""
 
     component_domain = "agent.localhost"
     secret = "the secret of the component"
 
-    def __init__(self, server: DevServer, accounts: dict[str, str]) -> None:
+    def __init__(self, server: DemoServer, accounts: dict[str, str]) -> None:
         self.accounts = accounts
         self.port = server.component_port
         self._server = server
@@ -46,7 +46,7 @@ def embedded_server() -> Iterator[Embedded]:
     """Run the server for the time of the context."""
     accounts = {"juliet": "password of juliet", "romeo": "password of romeo"}
     with start_blocking_portal() as portal:
-        server = DevServer(
+        server = DemoServer(
             accounts=accounts, components={Embedded.component_domain: Embedded.secret}
         )
         with portal.wrap_async_context_manager(server):

@@ -34,7 +34,9 @@ def _declared(command: RunCommand) -> None:
     def op(database: Database) -> None:
         for scope, of in (("day", "all"), ("principal", "juliet@localhost")):
             database.execute(
-                "INSERT INTO spending VALUES (?, ?, ?, 250, 0.5, 3)", (today, scope, of)
+                "INSERT INTO spending (day, scope, subject, tokens, usd, calls)"
+                " VALUES (?, ?, ?, 250, 0.5, 3)",
+                (today, scope, of),
             )
 
     async def write() -> None:
@@ -121,7 +123,7 @@ def test_what_was_spent(command: RunCommand) -> None:
 
 def test_a_day_that_is_none_is_told_how_days_are_written(command: RunCommand) -> None:
     result = command("budget", "--day", "yesterday")
-    assert "day is not as it has to be written: As 2026-11-22, in UTC; today" in result.output
+    assert "day is not valid: Day in UTC, such as 2026-11-22" in result.output
     assert "regex" not in result.output
     assert "[default: ]" not in command("budget", "--help").output
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from component.audit.files import files_in
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.cli.main import group
 from component.storage import Storage
@@ -41,9 +41,13 @@ def recorded(tmp_path: Path, toml: Path) -> Path:
         async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
             for name in ("juliet", "romeo", "juliet"):
                 who = f"{name}@example.com"
-                audit.record(Event(kind="execute", outcome="done", principal=who, subject="echo"))
+                audit.record(
+                    AuditEvent(kind="execute", outcome="done", principal=who, subject="echo")
+                )
             audit.record(
-                Event(kind="policy", outcome="refused", principal="m@x.org", detail="a \x1b[31m b")
+                AuditEvent(
+                    kind="policy", outcome="refused", principal="m@x.org", detail="a \x1b[31m b"
+                )
             )
 
     anyio.run(life)
@@ -59,7 +63,7 @@ def run(toml: Path, *arguments: str) -> Result:
 def test_a_whole_record_is_whole(recorded: Path) -> None:
     result = run(recorded, "verify")
     assert result.exit_code == 0
-    assert "The record is whole: 6 lines in 1 file," in result.stdout
+    assert "The audit log is complete and unchanged: 6 entries in 1 file," in result.stdout
     known = result.stdout.split("The last one is ")[1].strip()
     assert run(recorded, "verify", "--known", known).exit_code == 0
 
@@ -99,13 +103,13 @@ def test_a_record_without_its_database_is_not_called_whole(recorded: Path) -> No
         file.unlink()
     result = run(recorded, "verify")
     assert result.exit_code == 1
-    assert "the database knows nothing of it" in result.stderr
+    assert "the database has no entry for it" in result.stderr
     assert "--files-only" in result.stderr
     assert run(recorded, "verify", "--files-only", "--known", known).exit_code == 0
 
 
 def test_nothing_recorded_yet_is_said(toml: Path) -> None:
-    assert "There is no record in" in run(toml, "verify").stdout
+    assert "There is no audit log in" in run(toml, "verify").stdout
     assert run(toml, "tail").stdout == ""
 
 
@@ -113,7 +117,7 @@ def test_nothing_recorded_yet_is_said(toml: Path) -> None:
 def test_what_is_no_line_cannot_be_known(toml: Path, known: str) -> None:
     result = run(toml, "verify", "--known", known)
     assert result.exit_code == 2
-    assert "give its number and its hash" in result.stderr
+    assert "give the number and the hash" in result.stderr
 
 
 def test_query_finds_in_both_orders_and_as_json(recorded: Path) -> None:
@@ -128,7 +132,7 @@ def test_query_finds_in_both_orders_and_as_json(recorded: Path) -> None:
 def test_a_time_that_is_none_is_refused(recorded: Path) -> None:
     result = run(recorded, "query", "--since", "soon")
     assert result.exit_code == 2
-    assert "'soon' is no time: write 2026-03-01" in result.stderr
+    assert "'soon' is not a valid time: write 2026-03-01" in result.stderr
 
 
 def test_nothing_that_a_terminal_acts_on_gets_through(recorded: Path) -> None:
@@ -147,7 +151,7 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
     async def more() -> None:
         path = recorded.parent / "data"
         async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
-            audit.record(Event(kind="execute", outcome="done", subject="followed"))
+            audit.record(AuditEvent(kind="execute", outcome="done", subject="followed"))
 
     # Whoever started the tests in the background may have had the signal ignored.
     main = (
@@ -176,13 +180,13 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
 def test_the_kinds_on_the_command_line_are_those_of_events() -> None:
     from typing import get_args
 
-    from component.audit.protocol import Kind
+    from component.audit.protocol import EventKind
     from component.cli.audit import _KINDS
 
-    assert get_args(Kind) == _KINDS
+    assert get_args(EventKind) == _KINDS
 
 
 @pytest.mark.parametrize("name", ["query", "tail"])
 def test_lines_are_promised_as_json_lines(command: RunCommand, name: str) -> None:
-    assert "Print JSON, one object a line." in command("audit", name, "--help").output
+    assert "Print JSON, one object per line." in command("audit", name, "--help").output
     assert "one object a line" not in command("audit", "verify", "--help").output

@@ -72,7 +72,7 @@ def read_up_to(process: subprocess.Popen[str], pattern: str) -> str:
 
 SHOWN = (
     # At once.
-    "Juliet discovers its skills",
+    "Juliet discovers the agent's skills",
     "<query xmlns='urn:fluux:agent:0#skills'/>",
     "<skill name='echo'",
     "<execute xmlns='urn:fluux:agent:0#execute' skill='echo'>",
@@ -80,7 +80,8 @@ SHOWN = (
     "Europe/Paris",
     "<invalid-param xmlns='urn:fluux:agent:0#errors' name='text'/>",
     "<unknown-skill xmlns='urn:fluux:agent:0#errors'/>",
-    "/help - what I understand",
+    "I am Demo agent, an automated agent",
+    "/help - list my commands",
     # As a task, with its events.
     "mode='async'",
     "<accepted xmlns='urn:fluux:agent:0#execute'",
@@ -91,8 +92,9 @@ SHOWN = (
     "<output name='output' type='text/plain'>3 lines</output>",
     "<events xmlns='urn:fluux:agent:0#task'",
     # After a question: denied in words, approved by IQ.
-    "state='input-required' revision='0'",
-    '<body>May I run empty-folder? folder: "Archive", older_than_days: 30. Please answer yes or no',
+    "state='input-required' revision='1'",
+    '<body>May I run "Empty folder" (empty-folder)? Pretend to delete old notes from a folder.',
+    "within 24",
     "<body>No, because Romeo still needs it.</body>",
     "<body>Denied. ",
     "<denied xmlns='urn:fluux:agent:0#errors'/>",
@@ -106,6 +108,16 @@ SHOWN = (
     "kilometres: expected an integer.",
     "<value>450</value>",
     "<value>about 180 euros</value>",
+    # A watch and a schedule that fire.
+    "<publish node='news'>",
+    "<body>Time for tea!</body>",
+    # A memory that its owner edits and deletes.
+    "<items node='urn:fluux:agent:0#memory/juliet@localhost'/>",
+    "<content type='text/markdown'>Juliet likes green tea.</content>",
+    "<publish node='urn:fluux:agent:0#memory/juliet@localhost'>",
+    "<body>- favourite_tea: Juliet likes coffee.</body>",
+    "<retract node='urn:fluux:agent:0#memory/juliet@localhost'>",
+    "<body>I remember nothing about you.</body>",
     # Not at all.
     "Mallory",
     "<service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>",
@@ -117,7 +129,7 @@ def steps(text: str) -> list[str]:
 
     Every one asks for something and has its answer: an IQ's result or error, or a message.
     """
-    found = re.split(r"\n(?=Juliet |Mallory )", text)[1:]
+    found = re.split(r"\n(?=Juliet |Mallory |Nurse )", text)[1:]
     for step in found:
         assert step.count("\n  → ") == 1, step
         assert "\n  ← " in step, step
@@ -132,7 +144,7 @@ def holds_in_order(text: str, shown: Iterable[str]) -> None:
         assert at >= 0, each
 
 
-QUESTION = '<body>May I run empty-folder? folder: "Archive", older_than_days: 30. Please answer yes'
+QUESTION = '<body>May I run "Empty folder" (empty-folder)?'
 EMPTIED = "Archive: nothing is older than 30 days any more."
 
 
@@ -150,7 +162,7 @@ def test_the_show(backend: str) -> None:
 def test_a_conversation_with_the_small_model() -> None:
     text = show(limit=PATIENCE)
     found = steps(text)
-    _, _, talk = text.partition("In plain words")
+    _, _, talk = text.partition("Chat with the language model")
     assert "SmolLM2-135M" in talk
     first = next(step for step in found if "<body>Hello!</body>" in step)
     assert re.search(r"  ← (.|\n)*<body>[^<]*\w[^<]*</body>", first), first
@@ -162,7 +174,7 @@ def test_a_conversation_with_the_small_model() -> None:
             QUESTION,
             "<action type='empty-folder'",
             "<body>yes</body>",
-            '<body>Approved. empty-folder: folder: "Archive"',
+            '<body>Approved. "Empty folder" (empty-folder): folder: "Archive"',
             "<body>/usage</body>",
             "tokens",
             "<body>/status</body>",
@@ -179,7 +191,8 @@ def scripted(answer: Callable[[list[str], list[str]], Calls | Text]) -> Iterator
         by_role: dict[str, list[str]] = {"user": [], "tool": []}
         for message in request.messages:
             by_role.setdefault(message["role"], []).append(str(message.get("content")))
-        return answer(by_role["user"], by_role["tool"])
+        said = [text.rpartition("\n\n")[2] for text in by_role["user"]]
+        return answer(said, by_role["tool"])
 
     with in_thread() as endpoint:
         endpoint.otherwise = step
@@ -207,7 +220,7 @@ def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
     holds_in_order(
         text,
         (
-            "In plain words, with the language model tiny",
+            "Chat with the language model tiny",
             "<body>You said: Hello!</body>",
             "<body>Please empty the folder Archive.</body>",
             'folder: "Drafts"',
@@ -233,7 +246,7 @@ def test_a_model_that_never_does_what_was_asked() -> None:
     steps(text)
     assert text.count("<body>I would rather not.</body>") == 6
     holds_in_order(text, ("nothing was emptied", "<body>/usage</body>"))
-    assert QUESTION not in text.partition("In plain words")[2]
+    assert QUESTION not in text.partition("Chat with the language model")[2]
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
@@ -242,7 +255,7 @@ def test_who_has_seen_enough_ends_it(backend: str) -> None:
         endpoint.otherwise = Stall()
         model = ("--model-url", endpoint.url, "--model", "tiny")
         with staying("--backend", backend, *ANY_PORT, *model) as process:
-            read_up_to(process, "the model reads")
+            read_up_to(process, "the model is thinking")
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT) == ExitCode.FAILURE
             assert process.stdout is not None
@@ -273,7 +286,7 @@ def test_a_model_of_ones_own_has_an_address_and_a_name() -> None:
         timeout=LIMIT,
     )
     assert done.returncode == ExitCode.USAGE
-    assert "--model-url and --model belong together" in done.stderr
+    assert "--model-url and --model must be given together" in done.stderr
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -308,7 +321,7 @@ def test_colours_are_for_terminals() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signals) -> None:
     with staying("--backend", backend, *QUICK) as process:
-        text = read_up_to(process, "Ctrl-C ends it")
+        text = read_up_to(process, "Press Ctrl-C to exit")
         told = dict(
             re.findall(r"^  (account|password|server|trust|write to)\s+(.*)$", text, re.MULTILINE)
         )
@@ -320,7 +333,11 @@ def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signa
             assert you.encrypted
             assert output(you.iq(domain, execute("echo", text="me too"), "set")) == "me too"
             you.send_raw(f"<message to='{domain}' type='chat'><body>/skills</body></message>")
-            assert "echo - " in you.messages.take(from_(domain, "chat")).findtext("{*}body", "")
+            notice, answer = (
+                you.messages.take(from_(domain, "chat")).findtext("{*}body", "") for _ in range(2)
+            )
+            assert notice.startswith("I am Demo agent, an automated agent")
+            assert "echo - " in answer
             you.send_raw(f"<presence to='{domain}' type='subscribe'/>")
             you.presences.take(from_(domain))
             process.send_signal(number)
@@ -332,7 +349,7 @@ def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signa
 
 def test_whoever_it_does_not_name_is_refused() -> None:
     with staying(*QUICK) as process:
-        text = read_up_to(process, "Ctrl-C ends it")
+        text = read_up_to(process, "Press Ctrl-C to exit")
         port = int(re.findall(r"port (\d+), STARTTLS", text)[0])
         with SlixClient("mallory@localhost", "demo", "127.0.0.1", port) as mallory:
             reply = mallory.iq("agent.localhost", execute("echo", text="x"), "set")
@@ -341,7 +358,7 @@ def test_whoever_it_does_not_name_is_refused() -> None:
 
 def test_a_port_that_is_taken_is_no_reason_to_fail(embedded: Embedded) -> None:
     with staying("--no-model", "--port", str(embedded.port)) as process:
-        text = read_up_to(process, "Ctrl-C ends it")
+        text = read_up_to(process, "Press Ctrl-C to exit")
         assert f"port {embedded.port}," not in text
 
 

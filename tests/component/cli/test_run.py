@@ -54,7 +54,7 @@ def test_a_notice_of_what_is_left_unread(embedded: Embedded, tmp_path: Path) -> 
     later = '[[rooms]]\npassword = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
     with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + later) as service:
         line = service.wait_log(
-            "not served by this release and left unread: rooms, skills.web_search"
+            "not supported by this release and ignored: rooms, skills.web_search"
         )
         assert line["level"] == "warning"
         service.connected()
@@ -65,7 +65,7 @@ def test_a_notice_of_agents_that_cannot_talk(embedded: Embedded, tmp_path: Path)
     clerk = '[[agents]]\nname = "clerk"\n'
     with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + clerk) as service:
         line = service.wait_log(
-            "agents are declared in [[agents]], and cannot talk without a model: add [llm]"
+            "agents are declared in [[agents]], but they need a model: add [llm]"
         )
         assert line["level"] == "warning"
         service.connected()
@@ -84,7 +84,7 @@ def refusal(command: RunCommand, *arguments: str, **settings: object) -> tuple[i
 def test_no_file(command: RunCommand) -> None:
     code, (line,) = refusal(command, "--config", "nosuch.toml")
     assert code == ExitCode.CONFIG
-    assert line.startswith("error: nosuch.toml: there is no such file; `xmpp-agent init` writes")
+    assert line.startswith("error: nosuch.toml: does not exist; `xmpp-agent init` creates")
 
 
 def test_mistakes_in_the_file_and_in_the_environment(command: RunCommand) -> None:
@@ -117,6 +117,12 @@ def test_admins_who_are_no_accounts(command: RunCommand) -> None:
     assert line == "error: agent.admins: '*': Name each admin in full."
 
 
+def test_an_avatar_that_is_not_there(command: RunCommand) -> None:
+    code, (line,) = refusal(command, agent__avatar="none.png")
+    assert code == ExitCode.CONFIG
+    assert line == "error: agent.avatar: none.png cannot be read: No such file or directory."
+
+
 def test_a_module_that_is_not_there(command: RunCommand) -> None:
     code, (line,) = refusal(command, skills__modules=["nosuch_skills"])
     assert code == ExitCode.CONFIG
@@ -138,7 +144,9 @@ def test_storage_that_is_no_directory(command: RunCommand, backend: str) -> None
     Path("data").write_text("")
     code, (line,) = refusal(command, backend=backend)
     assert code == ExitCode.FAILURE
-    assert line.startswith("error: The data directory needs data, which cannot be made or opened:")
+    assert line.startswith(
+        "error: The data directory needs data, which cannot be created or opened:"
+    )
     assert "there is a file where a directory should be" in line
 
 

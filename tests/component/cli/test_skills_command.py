@@ -18,7 +18,7 @@ def test_the_table(command: RunCommand) -> None:
     result = command("skills", "list", conformance__enabled=True)
     assert result.exit_code == ExitCode.OK
     header, *rows = result.stdout.splitlines()
-    assert header.split() == ["Skill", "Parameters", "What", "it", "does", "Effects"]
+    assert header.split() == ["Skill", "Parameters", "Description", "Effects"]
     found = {row.split()[0]: row for row in rows}
     assert list(found) == sorted(found)
     assert found["echo"].split()[1] == "text"
@@ -37,8 +37,18 @@ def test_the_table(command: RunCommand) -> None:
 
 
 def test_nothing_is_connected_and_nothing_kept(command: RunCommand) -> None:
+    watches = ["watch_create", "watch_list"]
     memory = ["memory_forget", "memory_recall", "memory_search", "memory_store"]
-    assert names(command, server__port=1) == ["echo", *memory, "time"]
+    whats = ("add", "list", "pause", "remove", "resume")
+    schedules = [f"schedule_{what}" for what in whats]
+    assert names(command, server__port=1) == [
+        "echo",
+        *memory,
+        "pubsub_publish",
+        *schedules,
+        "time",
+        *watches,
+    ]
     assert not Path("data").exists()
 
 
@@ -79,7 +89,7 @@ def test_what_is_not_there_is_said(command: RunCommand) -> None:
 def test_what_is_no_address(command: RunCommand) -> None:
     result = command("skills", "list", "--for", "a@@b")
     assert result.exit_code == ExitCode.FAILURE
-    assert result.stderr.startswith("error: 'a@@b' is no JID: ")
+    assert result.stderr.startswith("error: 'a@@b' is not a JID: ")
 
 
 def test_too_many_words(command: RunCommand) -> None:

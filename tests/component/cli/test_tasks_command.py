@@ -19,7 +19,7 @@ from component.commands.tasks import TaskCommands
 from component.control.server import ControlServer
 from component.storage import Storage
 from component.storage.database import Database
-from component.tasks.ledger import Ledger
+from component.tasks.admin import TaskAdmin
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.component.commands.stored import (
@@ -61,7 +61,7 @@ def service() -> Iterator[None]:
     async def run(started: anyio.Event, scope: anyio.CancelScope) -> None:
         with scope:
             async with Storage.open(DATA) as storage, anyio.create_task_group() as tasks:
-                commands = Commands(TaskCommands(Ledger(storage, RETENTION_MS)).commands())
+                commands = Commands(TaskCommands(TaskAdmin(storage, RETENTION_MS)).commands())
                 await tasks.start(ControlServer(DATA, commands).run)
                 started.set()
 
@@ -175,7 +175,9 @@ def test_help_has_the_options_of_the_definition(command: RunCommand) -> None:
 def test_before_the_first_start_there_is_nothing(command: RunCommand) -> None:
     result = command("tasks", "list")
     assert result.exit_code == ExitCode.FAILURE
-    assert result.stderr.startswith("error: There is no database in data: no service has run there")
+    assert result.stderr.startswith(
+        "error: There is no database in data: the service has not run there"
+    )
     assert not DATA.exists()
 
 
@@ -193,18 +195,18 @@ def test_the_status_without_a_service(command: RunCommand) -> None:
     result = command("status", "--json")
     assert result.exit_code == ExitCode.OK, (result.output, result.exception)
     status = json.loads(result.stdout)
-    assert (status["started"], status["storage"], status["skills"]) == (None, "SQLite", 6)
+    assert (status["started"], status["storage"], status["skills"]) == (None, "SQLite", 14)
     assert (status["tasks"]["completed"], status["tasks"]["queued"]) == (1, 1)
     sheet = command("status").stdout
     assert "completed 1" in sheet
 
 
-@pytest.mark.parametrize("name", ["pause", "resume"])
-def test_what_does_not_run_is_not_paused(command: RunCommand, name: str) -> None:
+def test_a_service_can_be_paused_before_it_runs(command: RunCommand) -> None:
     three_tasks()
-    result = command(name)
-    assert result.exit_code == ExitCode.FAILURE
-    assert "The service does not run on data" in result.stderr
+    assert "Paused" in command("pause").stdout
+    assert json.loads(command("status", "--json").stdout)["paused"] is True
+    assert "accepted again" in command("resume").stdout
+    assert json.loads(command("status", "--json").stdout)["paused"] is False
 
 
 def test_seconds_are_shown_as_people_say_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +234,7 @@ def test_with_the_service_itself(embedded: Embedded, tmp_path: Path, command: Ru
             refused.find(".//{urn:ietf:params:xml:ns:xmpp-stanzas}resource-constraint") is not None
         )
         assert json.loads(command("status", "--json").stdout)["paused"] is True
-        assert "taken on again" in command("resume").stdout
+        assert "accepted again" in command("resume").stdout
         assert output(juliet.iq(domain, asked, "set")) == "hello"
         assert command("tasks", "list").stdout == "There are no tasks.\n"
         assert command("tasks", "show", "nosuch").exit_code == ExitCode.FAILURE

@@ -6,10 +6,12 @@ import msgspec
 
 from component.storage.database import Database
 from component.tasks.request import Request
-from component.tasks.rows import COLUMNS, Row, change
+from component.tasks.rows import Row, change
+from tests.component.tasks.ledger import Ledger
 from xep.binding import encode
 from xep.fluux_agent.execute import Execute, Output, Param, Result
 from xep.fluux_agent.task import Failure
+from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 RETENTION_MS = 3_600_000
@@ -29,36 +31,17 @@ def insert(
         id="r-1",
         **more,
     )
-    row = Row(
-        id=task,
-        principal=principal,
-        requester=f"{principal}/phone",
+    return Ledger(database).add(
+        task,
+        request=request,
+        principal=JID.parse(principal),
         target=AGENT,
-        skill="report",
         version="1.0",
-        request=request.encoded(),
-        context=None,
-        state="accepted",
-        revision=0,
-        priority=0,
         owner=owner,
-        token=0,
-        progress=None,
-        result=None,
-        failure=None,
-        visible=1,
-        untold=None,
-        due=None,
-        deadline=None,
         created=database.now,
         updated=database.now,
         retain_until=database.now + RETENTION_MS,
     )
-    values = msgspec.structs.astuple(row)
-    database.execute(
-        f"INSERT INTO tasks ({COLUMNS}) VALUES ({', '.join('?' * len(values))})", values
-    )
-    return row
 
 
 def complete(database: Database, row: Row, text: str = "done") -> None:

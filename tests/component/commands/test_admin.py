@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from component.commands.admin import AdminCommands, Status, Vitals
-from component.commands.definition import OPERATOR, Answer, Commands, NoParams
-from component.commands.intake import Intake
-from component.tasks.ledger import Counts
+from component.commands.definition import OPERATOR, CommandResult, Commands, NoParams
+from component.commands.pause_gate import PauseGate
+from component.tasks.admin import Counts
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -24,7 +24,22 @@ class Counted:
         return Counts(running=2, input_required=1, completed=7, owned=2, queued=3)
 
 
-def commands(intake: Intake | None, **vitals: Any) -> Commands:
+class Remembered:
+    """Switches in memory."""
+
+    def __init__(self) -> None:
+        self.on: set[str] = set()
+
+    async def is_on(self, name: str) -> bool:
+        return name in self.on
+
+    async def turn(self, name: str, *, on: bool) -> bool:
+        before = name in self.on
+        (self.on.add if on else self.on.discard)(name)
+        return before != on
+
+
+def commands(intake: PauseGate | None, **vitals: Any) -> Commands:
     said = Vitals(
         software="agent",
         version="1.2",
@@ -36,10 +51,12 @@ def commands(intake: Intake | None, **vitals: Any) -> Commands:
         **vitals,
     )
     ledger: Any = Counted()
-    return Commands(AdminCommands(lambda: said, ledger, intake, lambda: NOW).commands(), [BOSS])
+    switches: Any = Remembered()
+    made = AdminCommands(lambda: said, ledger, switches, intake, lambda: NOW)
+    return Commands(made.commands(), [BOSS])
 
 
-async def run(table: Commands, name: str) -> Answer:
+async def run(table: Commands, name: str) -> CommandResult:
     command = table.get(name, OPERATOR)
     assert command is not None
     return await command.run(OPERATOR, NoParams())
@@ -47,7 +64,7 @@ async def run(table: Commands, name: str) -> Answer:
 
 async def test_the_status_says_how_it_is() -> None:
     since = NOW - timedelta(days=1, hours=2, minutes=3)
-    table = commands(Intake(), started=since, connected_since=NOW - timedelta(seconds=5))
+    table = commands(PauseGate(), started=since, connected_since=NOW - timedelta(seconds=5))
     answer = await run(table, "status")
     assert isinstance(answer.value, Status)
     assert answer.value.uptime_s == 93_780
@@ -57,21 +74,21 @@ async def test_the_status_says_how_it_is() -> None:
         "Up for 1 d 2 h, since 2026-11-21 09:57:00 UTC.",
         "Connected since 2026-11-22 11:59:55 UTC.",
         "Tasks: 2 running, 1 input-required, 7 completed.",
-        "2 at work, 3 waiting for their turn.",
+        "2 running, 3 waiting.",
         "4 skills. Storage: SQLite.",
         "Python 3.11, trio.",
     ]
 
 
 async def test_the_status_without_a_service_or_a_connection() -> None:
-    assert "does not run here" in (await run(commands(None), "status")).text
-    text = (await run(commands(Intake(), started=NOW), "status")).text
+    assert "not running here" in (await run(commands(None), "status")).text
+    text = (await run(commands(PauseGate(), started=NOW), "status")).text
     assert "Not connected to the XMPP server." in text
     assert "Up for 0 s" in text
 
 
 async def test_a_pause_refuses_new_work_of_all_but_admins() -> None:
-    intake = Intake([BOSS], retry_after_s=30)
+    intake = PauseGate([BOSS], retry_after_s=30)
     table = commands(intake, started=NOW)
     intake.check(ALICE)
     assert "Paused" in (await run(table, "pause")).text
@@ -82,12 +99,18 @@ async def test_a_pause_refuses_new_work_of_all_but_admins() -> None:
     assert (caught.value.condition, caught.value.type) == ("resource-constraint", "wait")
     assert Retry(after=30) in caught.value.application
     assert "Paused" in (await run(table, "status")).text
-    assert "taken on again" in (await run(table, "resume")).text
+    assert "accepted again" in (await run(table, "resume")).text
     assert "not paused" in (await run(table, "resume")).text
     intake.check(ALICE)
 
 
-async def test_nobody_pauses_what_does_not_run() -> None:
-    assert [each.name for each in commands(None).of(OPERATOR)] == ["status"]
-    everybody = commands(Intake()).asking(ALICE)
-    assert commands(Intake()).of(everybody) == ()
+async def test_a_service_that_does_not_run_begins_paused() -> None:
+    table = commands(None)
+    assert "Paused" in (await run(table, "pause")).text
+    assert "Paused" in (await run(table, "status")).text
+    assert "accepted again" in (await run(table, "resume")).text
+
+
+async def test_only_admins_pause() -> None:
+    everybody = commands(PauseGate()).asking(ALICE)
+    assert commands(PauseGate()).of(everybody) == ()

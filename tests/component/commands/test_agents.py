@@ -3,12 +3,13 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from component.agent.registry import AgentError, AgentState
-from component.budget.book import Spent
+from component.budget.book import BudgetUsage
 from component.commands.agents import AgentCommands, SpendingCommands
-from component.commands.definition import OPERATOR, Answer, Asking, CommandError, Commands
+from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -48,18 +49,19 @@ class Agents:
 
 
 class Spending:
-    def usage(self, agent: str, principal: JID) -> list[Spent]:
-        mine = Spent(
+    async def usage(self, agent: str, principal: JID) -> list[BudgetUsage]:
+        mine = BudgetUsage(
             scope="principal", of=str(principal), tokens=1200, usd=0.5, calls=1, limit_tokens=5000
         )
-        return [mine, Spent(scope="agent", of=agent, tokens=9, usd=0.25, calls=2, limit_usd=1.5)]
+        all_ = BudgetUsage(scope="agent", of=agent, tokens=9, usd=0.25, calls=2, limit_usd=1.5)
+        return [mine, msgspec.structs.replace(all_, cached=4, reasoning=3)]
 
-    async def report(self, day: str | None = None) -> list[Spent]:
+    async def report(self, day: str | None = None) -> list[BudgetUsage]:
         if day:
             return []
         return [
-            Spent(scope="day", of="all", tokens=7, usd=0.0, calls=3),
-            Spent(scope="agent", of="old", tokens=0, usd=0.0, calls=0, limit_usd=0.0),
+            BudgetUsage(scope="day", of="all", tokens=7, usd=0.0, calls=3),
+            BudgetUsage(scope="agent", of="old", tokens=0, usd=0.0, calls=0, limit_usd=0.0),
         ]
 
 
@@ -71,7 +73,7 @@ def table(agents: Any = None) -> Commands:
     return Commands(commands, [BOSS])
 
 
-async def run(name: str, asking: Asking, agents: Any = None, /, **params: str) -> Answer:
+async def run(name: str, asking: Asking, agents: Any = None, /, **params: str) -> CommandResult:
     command = table(agents).get(name, asking)
     assert command is not None
     return await command.run(asking, command.read(params.items()))
@@ -112,7 +114,10 @@ async def test_usage_is_that_of_who_asks() -> None:
     assert answer.text.splitlines() == [
         "Today (UTC):",
         "You: 1,200 tokens of 5,000, 0.5000 USD, in 1 call of a model.",
-        "I, with everybody: 9 tokens, 0.2500 USD of 1.5, in 2 calls of a model.",
+        (
+            "This agent, for all people: 9 tokens (4 cached, 3 reasoning), 0.2500 USD of 1.5, in 2"
+            " calls of a model."
+        ),
     ]
     assert isinstance(answer.value, list)
     assert answer.value[1].of == "researcher"

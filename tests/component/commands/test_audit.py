@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from component.audit.lines import Line
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.audit.verify import Verdict
 from component.commands.audit import AUDIT, AuditCommands, AuditParams
 from component.commands.definition import (
     OPERATOR,
-    Answer,
     Asking,
     CommandError,
+    CommandResult,
     Commands,
     NoParams,
     Outline,
 )
-from component.commands.intake import Intake
+from component.commands.pause_gate import PauseGate
 from component.commands.recording import recorded
 from component.commands.tasks import CANCEL, OneTask
 from component.commands.words import read_words
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.anyio
 BOSS, ALICE = JID.parse("boss@a.example"), JID.parse("alice@a.example")
 
 
-async def asked(path: Path, words: str) -> Answer:
+async def asked(path: Path, words: str) -> CommandResult:
     async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
         for number in range(30):
             who = "alice" if number % 2 else "bob"
             audit.record(
-                Event(
+                AuditEvent(
                     kind="execute",
                     outcome="done",
                     principal=f"{who}@a.example",
@@ -68,7 +68,9 @@ async def test_it_is_verified(tmp_path: Path) -> None:
     answer = await asked(tmp_path, "verify")
     assert isinstance(answer.value, Verdict)
     assert answer.value.whole
-    assert answer.text.startswith("The record is whole: 31 lines in 1 file, from ")
+    assert answer.text.startswith(
+        "The audit log is complete and unchanged: 31 entries in 1 file, from "
+    )
 
 
 async def test_what_is_wrong_is_told(tmp_path: Path) -> None:
@@ -76,12 +78,12 @@ async def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     file = next((tmp_path / "audit").glob("*.jsonl"))
     file.write_bytes(file.read_bytes().replace(b"skill7", b"skillX"))
     answer = await asked(tmp_path, "verify")
-    assert answer.text.startswith("The record is not whole:\n")
+    assert answer.text.startswith("The audit log is incomplete or was changed:\n")
     assert f"{file.name}:9 (line 9)" in answer.text
 
 
 async def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="'soon' is no time"):
+    with pytest.raises(CommandError, match="'soon' is not a valid time"):
         await asked(tmp_path, "since=soon")
 
 
@@ -93,9 +95,9 @@ def test_kinds_that_are_none_are_refused() -> None:
 
 class Kept:
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
     async def settled(self) -> None: ...
@@ -105,11 +107,11 @@ HELLO = Outline(name="hello", title="Hello", about="say hello", params=NoParams)
 STOP = Outline(name="stop", title="Stop", about="stop it", params=NoParams, who="admin")
 
 
-async def _hello(_asking: Asking, _params: NoParams) -> Answer:
-    return Answer("hello")
+async def _hello(_asking: Asking, _params: NoParams) -> CommandResult:
+    return CommandResult("hello")
 
 
-async def _broken(_asking: Asking, _params: object) -> Answer:
+async def _broken(_asking: Asking, _params: object) -> CommandResult:
     raise CommandError("There is no such task here.")
 
 
@@ -134,8 +136,8 @@ async def test_what_admins_and_operators_do_is_recorded() -> None:
 
 def test_nobody_gets_new_work_in_while_it_cannot_be_recorded() -> None:
     refused: list[tuple[str, str]] = []
-    full: list[str | None] = ["What is done here cannot be recorded at the moment."]
-    intake = Intake([BOSS], 7, lambda: full[0], lambda who, why: refused.append((who, why)))
+    full: list[str | None] = ["Requests cannot be recorded in the audit log at the moment."]
+    intake = PauseGate([BOSS], 7, lambda: full[0], lambda who, why: refused.append((who, why)))
     for who in (BOSS, ALICE):
         with pytest.raises(StanzaError, match="cannot be recorded") as caught:
             intake.check(who)
@@ -147,7 +149,7 @@ def test_nobody_gets_new_work_in_while_it_cannot_be_recorded() -> None:
     with pytest.raises(StanzaError):
         intake.check(ALICE)
     assert refused == [
-        (str(BOSS), "the record cannot be written"),
-        (str(ALICE), "the record cannot be written"),
+        (str(BOSS), "the audit log cannot be written"),
+        (str(ALICE), "the audit log cannot be written"),
         (str(ALICE), "paused"),
     ]

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from component.agent.conversations import Doing
-from component.commands.conversation import About, ConversationCommands, Told
-from component.commands.definition import OPERATOR, Answer, Asking, CommandError, Commands
+from component.agent.conversations import Activity
+from component.commands.conversation import About, AgentStatus, ConversationCommands
+from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
+from component.commands.memories import MemoryCommands
 from component.commands.words import read_words
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError
@@ -19,6 +20,7 @@ from xep.jid import JID
 pytestmark = pytest.mark.anyio
 
 ALICE = JID.parse("alice@a.example")
+ADMIN = JID.parse("admin@a.example")
 AT, DOMAIN = JID.parse("researcher@agent.example"), JID.parse("agent.example")
 
 
@@ -39,7 +41,7 @@ class Rooms:
         self.asked: list[Any] = []
         self.there = True
         self.gone = Forgotten(messages=1, memories=2, names=("history.jsonl",))
-        self.doing_now = Doing(running=False, waiting=0, parked=0)
+        self.activity_now = Activity(running=False, waiting=0, parked=0)
         self.persona: Persona | None = None
         self.found: list[Any] = [
             Remembered(Item("tea", "green\nalways", "Tea")),
@@ -64,8 +66,8 @@ class Rooms:
     async def get(self, agent: str, who: JID, key: str) -> Any:
         return [one for one in self.found if one.item.key == key]
 
-    def doing(self, agent: str, who: JID) -> Doing:
-        return self.doing_now
+    def activity(self, agent: str, who: JID) -> Activity:
+        return self.activity_now
 
     async def status(self, key: SessionKey) -> Status:
         self.asked.append(("status", key.agent, key.who))
@@ -78,8 +80,8 @@ class Rooms:
         self.asked.append(("search", agent, who, search.text))
         return self.found
 
-    async def told(self, agent: str, who: JID) -> Told:
-        return Told(
+    async def told(self, agent: str, who: JID) -> AgentStatus:
+        return AgentStatus(
             title="Researcher",
             state="active",
             model="small",
@@ -93,12 +95,15 @@ class Rooms:
 def table(rooms: Rooms) -> Commands:
     anything: Any = rooms
     commands = ConversationCommands(
-        anything, anything, anything, anything, anything.told, "assistant"
+        anything, anything, anything, anything.told, ["assistant", "researcher"]
     )
-    return Commands(commands.commands())
+    memories = MemoryCommands(anything, ["assistant"])
+    return Commands((*commands.commands(), *memories.commands()), admins=[ADMIN])
 
 
-async def says(rooms: Rooms, line: str, at: JID = AT, asking: Asking | None = None) -> Answer:
+async def says(
+    rooms: Rooms, line: str, at: JID = AT, asking: Asking | None = None
+) -> CommandResult:
     commands = table(rooms)
     name, _, words = line.partition(" ")
     asking = asking or commands.asking(ALICE, at)
@@ -110,7 +115,7 @@ async def says(rooms: Rooms, line: str, at: JID = AT, asking: Asking | None = No
 @pytest.mark.parametrize("name", ["new", "reset"])
 async def test_a_new_conversation(name: str) -> None:
     rooms = Rooms()
-    assert "put away" in (await says(rooms, name)).text
+    assert "old one is archived" in (await says(rooms, name)).text
     rooms.there = False
     assert "already" in (await says(rooms, name, DOMAIN)).text
     assert rooms.asked == [("new", "researcher", ALICE), ("new", "assistant", ALICE)]
@@ -125,11 +130,21 @@ async def test_stop() -> None:
 async def test_forget() -> None:
     rooms = Rooms()
     answer = await says(rooms, "forget")
-    assert answer.text == "I have forgotten what I knew of you: 1 message, 2 memories."
+    assert answer.text == "Deleted what I knew about you: 1 message, 2 memories."
     rooms.gone = Forgotten(names=("user.md",))
     assert (await says(rooms, "forget")).text.endswith("some notes.")
     rooms.gone = Forgotten()
-    assert (await says(rooms, "forget")).text == "There was nothing to forget."
+    assert (await says(rooms, "forget")).text == "There was nothing to delete."
+
+
+async def test_operators_forget_a_person() -> None:
+    rooms = Rooms()
+    answer = await says(rooms, f"forget-person {ALICE} agent=researcher", asking=OPERATOR)
+    assert answer.text == f"Deleted what I knew about {ALICE}: 1 message, 2 memories."
+    assert rooms.asked[0][:3] == ("forget", "researcher", ALICE)
+    for wrong in (f"{ALICE} agent=nobody", "a@b@c"):
+        with pytest.raises(CommandError, match=r"no agent called|not an address"):
+            await says(rooms, f"forget-person {wrong}", asking=OPERATOR)
 
 
 async def test_how_it_is() -> None:
@@ -141,15 +156,16 @@ async def test_how_it_is() -> None:
         "I am Researcher, and active.",
         "Up for 2 hours, connected as agent.localhost. Model: small.",
         "3 messages in this conversation, 1 earlier one, no memories.",
-        "After 240 minutes of silence we begin anew.",
-        "What shapes me: identity.md.",
+        "After 240 minutes without a message, a new conversation starts.",
+        "My instructions come from: identity.md.",
     ]
     rooms.persona = Persona(id="mentor", name="Mentor", folder=Path())
-    rooms.doing_now = Doing(running=True, waiting=2, parked=1)
+    rooms.activity_now = Activity(running=True, waiting=2, parked=1)
     lines = (await says(rooms, "status")).text.splitlines()
     assert lines[0] == "I am Researcher, as Mentor, and active."
     assert lines[3] == (
-        "Now: I am writing an answer, 2 messages waiting, 1 thing waiting for a word or for work."
+        "Now: I am writing an answer, 2 messages waiting, 1 request waiting for an answer or a"
+        " task."
     )
 
 
@@ -161,15 +177,15 @@ async def test_what_is_remembered() -> None:
     assert lines[1].endswith("…")
     assert rooms.asked == [("search", "researcher", ALICE, "green tea")]
     rooms.found = []
-    assert (await says(rooms, "memory")).text == "I remember nothing of you."
+    assert (await says(rooms, "memory")).text == "I remember nothing about you."
     assert (await says(rooms, "memory green")).text == "I remember nothing like that."
 
 
 async def test_one_memory_is_forgotten() -> None:
     rooms = Rooms()
-    assert (await says(rooms, "memory forget tea")).text == "I have forgotten tea."
+    assert (await says(rooms, "memory forget tea")).text == "Deleted tea."
     assert "nothing called coffee" in (await says(rooms, "memory forget coffee")).text
-    assert (await says(rooms, "memory forget plan b")).text == "I have forgotten plan b."
+    assert (await says(rooms, "memory forget plan b")).text == "Deleted plan b."
     with pytest.raises(CommandError, match="You may not") as caught:
         await says(rooms, "memory forget refused")
     assert caught.value.param == "words"
@@ -179,11 +195,11 @@ async def test_one_memory_that_is_shared_is_forgotten() -> None:
     rooms = Rooms()
     text = (await says(rooms, "memory forget wifi")).text
     assert text == (
-        "I remember nothing called wifi in private, but in kitchen:"
-        " /memory forget wifi scope=kitchen"
+        "I remember nothing called wifi in private, but there is one in kitchen. To delete it,"
+        " send /memory forget wifi scope=kitchen"
     )
     said = text.rpartition("/")[2]
-    assert (await says(rooms, said)).text == "I have forgotten wifi in kitchen."
+    assert (await says(rooms, said)).text == "Deleted wifi in kitchen."
     assert rooms.asked[-1] == ("forget", "researcher", ALICE, "wifi", "kitchen")
     rooms.found = []
     text = (await says(rooms, "memory forget tea scope=kitchen")).text

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.commands.conversation import whose
-from component.commands.definition import OPERATOR, Answer, Asking, CommandError, Commands
+from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.persona_dialogue import PersonaDialogue
 from component.commands.personas import PERSONA, Exported, PersonaCommands, PersonaParams
 from component.commands.words import read_words
@@ -14,7 +14,7 @@ from component.memory import files
 from component.memory.own_personas import OwnPersonas
 from component.memory.paths import Layout
 from component.memory.persona_drafts import LAPSE_S, Drafts
-from component.memory.persona_text import LONGEST_TEXT, Written
+from component.memory.persona_text import LONGEST_TEXT, PersonaText
 from component.memory.personas import Personas
 from component.memory.texts import Texts
 from component.settings.personas import Personas as Configured
@@ -54,7 +54,7 @@ class Chat:
         folder.mkdir(parents=True)
         (folder / "persona.toml").write_text(f'[persona]\nid = "{id_}"\n{manifest}')
 
-    async def run(self, params: PersonaParams, asking: Asking | None = None) -> Answer:
+    async def run(self, params: PersonaParams, asking: Asking | None = None) -> CommandResult:
         (command,) = self.commands.of(asking or Asking())
         return await command.run(asking or self.commands.asking(ALICE, AT), params)
 
@@ -71,7 +71,7 @@ class Chat:
             await self.says(words)
         return str(caught.value), caught.value.param
 
-    async def mine(self, id_: str) -> Written:
+    async def mine(self, id_: str) -> PersonaText:
         return await self.own.get("assistant", ALICE, id_)
 
 
@@ -88,7 +88,7 @@ async def test_who_the_agent_can_be(chat: Chat) -> None:
     assert (await chat.says("")).startswith("I am myself.")
     chat.of_all("mentor", 'name = "The Mentor"\ndescription = "Teaches."\nicon = "M"\n')
     chat.of_all("poet")
-    assert await chat.says("The Mentor") == "From now on I am M The Mentor."
+    assert await chat.says("The Mentor") == "I am now M The Mentor."
     assert await chat.says("") == "I am M The Mentor."
     await chat.says('create buddy role="A tutor"')
     assert (await chat.says("list")).splitlines() == [
@@ -97,7 +97,7 @@ async def test_who_the_agent_can_be(chat: Chat) -> None:
         "* M mentor - Teaches.",
         "- poet",
     ]
-    assert await chat.says("reset") == "From now on I am myself again."
+    assert await chat.says("reset") == "I am now myself again."
     assert (await chat.refused("nobody"))[1] == "persona"
 
 
@@ -112,16 +112,16 @@ async def test_the_operator_has_no_persona(chat: Chat) -> None:
 async def test_three_questions_make_one(chat: Chat) -> None:
     first = await chat.says("create Study Buddy")
     assert first.startswith("Three questions about Study Buddy.")
-    assert "1 of 3: Who is it to be" in first
+    assert "1 of 3: Who should it be" in first
     assert "/persona cancel" in first
     second, third, made, after = await chat.answers(
         "A tutor.\nFor exams.", " Kind ", "Ask, never tell.", "Hello?"
     )
-    assert (second or "").startswith("2 of 3: How is it to speak?")
+    assert (second or "").startswith("2 of 3: How should it speak?")
     assert (third or "").startswith("3 of 3: Which rules")
-    assert made == "Study Buddy is made. /persona study-buddy takes it on."
+    assert made == "Study Buddy is created. Send /persona study-buddy to use it."
     assert after is None
-    assert await chat.mine("study-buddy") == Written(
+    assert await chat.mine("study-buddy") == PersonaText(
         id="study-buddy",
         name="Study Buddy",
         description="A tutor.",
@@ -129,7 +129,7 @@ async def test_three_questions_make_one(chat: Chat) -> None:
         personality="Kind",
         instructions="Ask, never tell.",
     )
-    assert await chat.says("study buddy") == "From now on I am Study Buddy."
+    assert await chat.says("study buddy") == "I am now Study Buddy."
 
 
 async def test_the_dialogue_goes_on_after_a_crash(chat: Chat) -> None:
@@ -155,7 +155,7 @@ async def test_a_crash_before_the_last_answer_was_taken_whole_loses_nothing(
             await chat.answers("Ask.")
     chat.again()
     assert await chat.answers("Ask.", "Hello?") == [
-        "buddy is made. /persona buddy takes it on.",
+        "buddy is created. Send /persona buddy to use it.",
         None,
     ]
     assert (await chat.mine("buddy")).instructions == "Ask."
@@ -163,12 +163,14 @@ async def test_a_crash_before_the_last_answer_was_taken_whole_loses_nothing(
 
 async def test_a_dash_or_nothing_leaves_a_question_out(chat: Chat) -> None:
     await chat.says("create buddy")
-    assert (await chat.answers("-", " ", "Ask."))[2] == "buddy is made. /persona buddy takes it on."
+    assert (await chat.answers("-", " ", "Ask."))[
+        2
+    ] == "buddy is created. Send /persona buddy to use it."
     written = await chat.mine("buddy")
     assert (written.identity, written.personality, written.instructions) == ("", "", "Ask.")
     await chat.says("create nobody")
     assert (await chat.answers("-", "", "-"))[2] == (
-        "It says nothing: who it is, how it speaks, or by which rules. So nothing has been made."
+        "It says nothing: who it is, how it speaks, or by which rules. So nothing has been created."
     )
     assert await chat.answers("Hello?") == [None]
 
@@ -176,16 +178,16 @@ async def test_a_dash_or_nothing_leaves_a_question_out(chat: Chat) -> None:
 async def test_an_answer_that_is_too_long_is_asked_for_again(chat: Chat) -> None:
     await chat.says("create buddy")
     (said,) = await chat.answers("x" * (LONGEST_TEXT + 1))
-    assert said == "That has 4001 characters, and 4000 are the most. Say it shorter."
+    assert said == "That has 4001 characters; the maximum is 4000. Please shorten it."
     assert (await chat.answers("x"))[0] is not None
-    assert (await chat.answers("y", "z"))[1] == "buddy is made. /persona buddy takes it on."
+    assert (await chat.answers("y", "z"))[1] == "buddy is created. Send /persona buddy to use it."
 
 
 async def test_the_way_out(chat: Chat) -> None:
     await chat.says("create buddy")
     await chat.answers("A tutor.")
-    assert await chat.says("cancel") == "I ask no more."
-    assert await chat.says("cancel") == "I was not asking you anything."
+    assert await chat.says("cancel") == "Cancelled."
+    assert await chat.says("cancel") == "There is nothing to cancel."
     assert await chat.answers("Hello?") == [None]
     assert "no personas" in await chat.says("list")
 
@@ -208,7 +210,9 @@ async def test_a_dialogue_begun_anew_takes_the_place_of_the_one_before(chat: Cha
     await chat.says("create one")
     await chat.answers("Of one.")
     await chat.says("create two")
-    assert (await chat.answers("Of two.", "-", "-"))[2] == "two is made. /persona two takes it on."
+    assert (await chat.answers("Of two.", "-", "-"))[
+        2
+    ] == "two is created. Send /persona two to use it."
     assert "one" not in (await chat.says("list")).split()
 
 
@@ -235,7 +239,7 @@ async def test_where_it_is_not_allowed_nothing_is_asked(tmp_path: Path) -> None:
     assert await chat.answers("A tutor.") == [None]
     for words in ("create x", "edit x", "delete x", "export x", "import x"):
         assert "the operator has not allowed it" in (await chat.refused(words))[0]
-    assert await chat.says("list") == "There are no personas to choose from."
+    assert await chat.says("list") == "There are no personas."
 
 
 # -- changed, removed ------------------------------------------------------------------------------
@@ -244,16 +248,16 @@ async def test_where_it_is_not_allowed_nothing_is_asked(tmp_path: Path) -> None:
 async def test_an_edit_shows_what_there_is(chat: Chat) -> None:
     await chat.says('create buddy role="A tutor." style=Kind. rules="Ask."')
     first = await chat.says("edit BUDDY")
-    assert "= keeps what there is" in first
+    assert "= keeps the current text" in first
     assert first.endswith("Now: A tutor.")
     second, third, made = await chat.answers("A coach.", "=", "-")
     assert (second or "").endswith("Now: Kind.")
     assert (third or "").endswith("Now: Ask.")
-    assert made == "buddy is changed. /persona buddy takes it on."
-    assert await chat.mine("buddy") == Written(
+    assert made == "buddy is changed. Send /persona buddy to use it."
+    assert await chat.mine("buddy") == PersonaText(
         id="buddy", name="buddy", description="A coach.", identity="A coach.", personality="Kind."
     )
-    assert "You have made no persona 'other'" in (await chat.refused("edit other"))[0]
+    assert "You have no persona 'other'" in (await chat.refused("edit other"))[0]
 
 
 async def test_one_that_is_gone_in_the_middle_of_an_edit(chat: Chat) -> None:
@@ -261,7 +265,7 @@ async def test_one_that_is_gone_in_the_middle_of_an_edit(chat: Chat) -> None:
     await chat.says("edit buddy")
     await chat.says("delete buddy")
     assert await chat.answers("y", "Hello?") == [
-        "You have made no persona 'buddy'. So nothing has been changed.",
+        "You have no persona 'buddy' of your own. So nothing has been changed.",
         None,
     ]
 
@@ -270,13 +274,13 @@ async def test_one_is_deleted_and_not_used_any_more(chat: Chat) -> None:
     await chat.says("create one role=x")
     await chat.says("create two role=x")
     await chat.says("two")
-    assert await chat.says("delete one") == "one is gone."
-    assert await chat.says("delete two") == "two is gone. From now on I am myself again."
+    assert await chat.says("delete one") == "one is deleted."
+    assert await chat.says("delete two") == "two is deleted. I am now myself again."
     with capture_logs() as logs:
         assert await chat.says("") == "I am myself. /persona list shows who else I can be."
     assert logs == []
     chat.of_all("mentor")
-    assert "You have made no persona 'mentor'" in (await chat.refused("delete mentor"))[0]
+    assert "You have no persona 'mentor' of your own" in (await chat.refused("delete mentor"))[0]
 
 
 # -- by form ---------------------------------------------------------------------------------------
@@ -294,7 +298,7 @@ def test_the_form_has_room_for_texts() -> None:
 
 async def test_a_form_makes_and_changes_one_at_once(chat: Chat) -> None:
     made = PersonaParams(persona="create", name=("Study", "Buddy"), role="A tutor.", rules="a\nb")
-    assert (await chat.run(made)).text.startswith("Study Buddy is made.")
+    assert (await chat.run(made)).text.startswith("Study Buddy is created.")
     changed = PersonaParams(persona="edit", name=("study-buddy",), style="Kind.", rules="-")
     assert (await chat.run(changed)).text.startswith("Study Buddy is changed.")
     written = await chat.mine("study-buddy")
@@ -337,12 +341,14 @@ async def test_what_one_exports_another_imports(chat: Chat) -> None:
     assert isinstance(answer.value, Exported)
     assert answer.value.toml == answer.text
     said = await chat.says(f"import\n{answer.text}", BOB)
-    assert said == "Study Buddy is here. /persona study-buddy takes it on."
+    assert said == "Study Buddy is imported. Send /persona study-buddy to use it."
     theirs = await chat.own.get("assistant", BOB, "study-buddy")
     assert theirs == await chat.mine("study-buddy")
     assert theirs.identity == 'A tutor.\nFor "exams".'
     why, _ = await chat.refused(f"import {answer.text}")
-    assert why == "You have a persona 'study-buddy' already: /persona delete study-buddy first."
+    assert (
+        why == "You already have a persona 'study-buddy'. Send /persona delete study-buddy first."
+    )
 
 
 @pytest.mark.parametrize("text", ["", "x" * 70_000, "[persona", "a" + ".a" * 30_000 + "=1", "\0"])
@@ -367,7 +373,7 @@ async def test_an_import_is_subject_to_what_holds_for_all_others(tmp_path: Path)
     chat = Chat(tmp_path, restrictions=[{"jid": "*@a.example", "allowed": ["code-*"]}])
     text = '[persona]\nid = "{}"\n[persona.texts]\nidentity = "X"\n'
     assert "You may not have" in (await chat.refused("import " + text.format("poet")))[0]
-    assert "is here" in await chat.says("import " + text.format("code-poet"))
+    assert "is imported" in await chat.says("import " + text.format("code-poet"))
     closed = Chat(tmp_path, allow_sharing=False)
     for words in ("import " + text.format("x"), "export code-poet"):
         assert "not exported or imported here" in (await closed.refused(words))[0]

@@ -80,14 +80,14 @@ def test_a_list_takes_all_that_is_left_and_what_comes_after_it_is_named() -> Non
         ("here limit=1 limit=2", "limit: was given more than once.", "limit"),
         (
             "here colour=red",
-            "/look has no 'colour': it takes place, state, limit, quick.",
+            "/look has no 'colour': its parameters are place, state, limit, quick.",
             "colour",
         ),
         ("here open 5 true more", "'more' is one word too many for /look", None),
-        ("a b c d e", "quick. What holds spaces goes between quotation marks.", None),
-        ("state=open here", "'here' stands after state=…", None),
-        ("what's new", "A quotation mark or a backslash before 'new' has no end", None),
-        ("here\\", "A quotation mark or a backslash before 'here\\\\' has no end", None),
+        ("a b c d e", "quick. Put text with spaces in quotation marks.", None),
+        ("state=open here", "'here' comes after state=…", None),
+        ("what's new", "A quotation mark or a backslash before 'new' is incomplete", None),
+        ("here\\", "A quotation mark or a backslash before 'here\\\\' is incomplete", None),
         ("here open 5 true " + "x" * 9_999, "… is one word too many", None),
     ],
 )
@@ -101,13 +101,15 @@ def test_the_word_that_is_wrong_is_named(text: str, said: str, param: str | None
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_what_follows_the_verbatim_word_is_taken_as_it_stands(text: str) -> None:
-    outline = Outline(name="x", title="X", about="x", params=Importing, verbatim=("import", "toml"))
+    outline = Outline(name="x", title="X", about="x", params=Importing, verbatim={"import": "toml"})
     assert read_words(outline, f"IMPORT \n{text}") == Importing("import", text.lstrip())
     assert read_words(outline, "important toml=x") == Importing("important", "x")
 
 
 def test_who_takes_nothing_says_so() -> None:
-    with pytest.raises(CommandError, match="'now' is one word too many for /ping: it takes none"):
+    with pytest.raises(
+        CommandError, match="'now' is one word too many for /ping: it has no parameters"
+    ):
         read_words(NOTHING, "now")
 
 

@@ -20,14 +20,9 @@ from typing import Self, TypeVar
 import anyio
 
 from xep.component_states import State
-from xep.component_stream import (
-    AcceptorStream,
-    Event,
-    HandshakeReceived,
-    StanzaReceived,
-    StreamFailed,
-)
+from xep.component_stream import AcceptorStream, ComponentStreamEvent, HandshakeReceived
 from xep.stanza import Incoming
+from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import Condition, StreamOpened
 
 DOMAIN = "agent.test"
@@ -43,7 +38,7 @@ class Link:
         self.received = bytearray()
         self._socket = sock
         self._secret = secret
-        self._events: deque[Event] = deque()
+        self._events: deque[ComponentStreamEvent] = deque()
 
     # -- bytes -----------------------------------------------------------------------------------
 
@@ -78,6 +73,10 @@ class Link:
         """Close the socket, without a word on the stream."""
         self._socket.close()
 
+    def end(self) -> None:
+        """Send nothing more, but go on reading."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def reset(self) -> None:
         """Close with a reset (RST)."""
         if self._socket.fileno() != -1:
@@ -87,14 +86,14 @@ class Link:
 
     # -- stream ----------------------------------------------------------------------------------
 
-    async def read(self) -> list[Event]:
+    async def read(self) -> list[ComponentStreamEvent]:
         """The events of one read; empty when the component closed."""
         while data := await self.receive():
             if events := self.stream.receive(data):
                 return events
         return []
 
-    async def event(self) -> Event:
+    async def event(self) -> ComponentStreamEvent:
         """The next event. EOFError when the component closed without one."""
         while not self._events:
             events = await self.read()

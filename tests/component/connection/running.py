@@ -6,12 +6,12 @@ from typing import Any
 
 import anyio
 
-from component.connection.connection import ComponentConnection
-from component.connection.live import Event
+from component.connection.connection import Connection
+from component.connection.live import StanzaEvent
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor
-from xep.component_stream import StanzaReceived
+from xep.stanza_stream import StanzaReceived
 
 PATIENCE_S = 20.0
 """Only reached by a test that would hang."""
@@ -23,11 +23,12 @@ class Recorder:
     def __init__(self) -> None:
         self.ups = 0
         self.downs: list[str] = []
-        self.events: list[Event] = []
+        self.lost: list[tuple[list[bytes], bool]] = []
+        self.events: list[StanzaEvent] = []
         self.batches: list[int] = []
         self.pauses = 0
         self.on_connected: Callable[[], None] = lambda: None
-        self.on_received: Callable[[Sequence[Event]], int | None] = lambda _: None
+        self.on_received: Callable[[Sequence[StanzaEvent]], int | None] = lambda _: None
         self._changed = anyio.Event()
 
     def connected(self) -> None:
@@ -35,12 +36,15 @@ class Recorder:
         self.on_connected()
         self._change()
 
-    def received(self, events: Sequence[Event]) -> int | None:
+    def received(self, events: Sequence[StanzaEvent]) -> int | None:
         self.events += events
         self.batches.append(len(events))
         left = self.on_received(events)
         self._change()
         return left
+
+    def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
+        self.lost.append((list(stanzas), certain))
 
     def disconnected(self, reason: str) -> None:
         self.downs.append(reason)
@@ -68,7 +72,7 @@ def options_for(server: Acceptor, **changes: Any) -> ConnectionOptions:
     values: dict[str, Any] = {
         "host": server.host,
         "port": server.port,
-        "domain": DOMAIN,
+        "address": DOMAIN,
         "secret": SECRET,
         "reconnect_min_s": 0.001,
         "reconnect_max_s": 0.002,
@@ -82,9 +86,7 @@ class Running:
     def __init__(self, options: ConnectionOptions, limit_bytes: int) -> None:
         self.recorder = Recorder()
         self.outbox = Outbox(limit_bytes)
-        self.connection = ComponentConnection(
-            options, self.outbox, self.recorder, draw=self.recorder.draw
-        )
+        self.connection = Connection(options, self.outbox, self.recorder, draw=self.recorder.draw)
         self.ended = anyio.Event()
         self.scope = anyio.CancelScope()
 

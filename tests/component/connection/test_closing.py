@@ -101,7 +101,7 @@ async def test_it_can_be_ended_in_every_state(
                 [link for link in server.links if link._socket.fileno() != -1]
             )
             if reach in (live, stuck):
-                assert it.recorder.downs == ["The service stops."]
+                assert it.recorder.downs == ["The service is stopping."]
             for link in server.links:
                 if link._socket.fileno() != -1:
                     await link.ended()
@@ -131,7 +131,7 @@ async def test_closing_sends_what_waits_and_waits_for_the_server() -> None:
                 await closed.wait()
             assert it.ended.is_set()
             assert it.recorder.ids() == ["behind our close"]
-            assert it.recorder.downs == ["The service stops."]
+            assert it.recorder.downs == ["The service is stopping."]
             await link.ended()
 
 

@@ -5,8 +5,8 @@ from structlog.testing import capture_logs
 from component.connection.live import _MOST_WAITING
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor
 from tests.component.connection.running import iq, options_for, running
-from xep.component_stream import StanzaReceived
 from xep.ping import Ping
+from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped, StreamClosed
 
 pytestmark = pytest.mark.anyio
@@ -276,7 +276,7 @@ async def test_a_server_that_does_not_read_costs_a_bounded_memory_and_then_its_s
                     assert it.outbox.congested
                 await anyio.lowlevel.checkpoint()
             await it.recorder.until(lambda: it.recorder.downs != [])
-            assert "does not read" in it.recorder.downs[0]
+            assert "is not reading" in it.recorder.downs[0]
             await link.ended()  # it sees a reset, though it never read
             link = await server.component()
             while int((await link.stanza()).id or "") != number - 1:

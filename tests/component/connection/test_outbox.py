@@ -1,13 +1,14 @@
+import contextlib
 import re
 
 import anyio
 import pytest
-from anyio.abc import TaskStatus
-from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
+from component.messages.delivery import Delivery
 
 
 class Kernel:
@@ -17,11 +18,15 @@ class Kernel:
         self.streams = [b""]
         self.room = 0
         self.calls = 0
+        self.breaks = False
+        """Whether the connection is lost when there is no room."""
 
     def try_send(self, data: bytes | memoryview) -> int:
         assert len(data) > 0
         assert len(data) <= 65536
         self.calls += 1
+        if self.breaks and not self.room:
+            raise ConnectionFailed("lost", "gone")
         taken = bytes(data[: self.room])
         self.room -= len(taken)
         self.streams[-1] += taken
@@ -43,48 +48,6 @@ class Kernel:
 
 def stanza(number: int, size: int = 0) -> str:
     return f"<{number} {size} {chr(ord('a') + number % 26) * (size + 1)}>"
-
-
-actions = st.one_of(
-    st.tuples(st.just("put"), st.one_of(st.integers(0, 30), st.integers(60000, 70000))),
-    st.tuples(st.just("flush"), st.one_of(st.integers(0, 80), st.integers(0, 200000))),
-    st.tuples(st.just("reconnect"), st.booleans()),
-)
-
-
-@given(
-    actions=st.lists(actions, max_size=60),
-    limit=st.one_of(st.integers(20, 200), st.just(1 << 20)),
-)
-def test_each_stanza_is_sent_whole_in_order_and_none_wholly_sent_is_sent_again(
-    actions: list[tuple[str, int]], limit: int
-) -> None:
-    outbox, kernel, put = Outbox(limit), Kernel(), 0
-    outbox.start()
-    for action, value in actions:
-        if action == "put":
-            outbox.put(stanza(put, value))
-            put += 1
-        elif action == "flush":
-            kernel.room = value
-            outbox.flush(kernel)
-        else:
-            outbox.stop()
-            if value:  # something is said during the outage
-                outbox.put(stanza(put))
-                put += 1
-            kernel.streams.append(b"")
-            outbox.start()
-        # At most one stanza stays above the bound: one of which a living stream has a part.
-        assert outbox.waiting_bytes <= 2 * limit + 70020
-    kernel.room = 1 << 40
-    assert outbox.flush(kernel)
-    assert outbox.waiting_bytes == 0
-    sent = [number for stream in range(len(kernel.streams)) for number in kernel.whole(stream)]
-    assert sent == sorted(set(sent))
-    assert len(sent) == put - outbox.dropped
-    if put and not outbox.dropped:
-        assert sent == list(range(put))
 
 
 def test_a_stanza_cut_off_is_sent_whole_on_the_next_stream() -> None:
@@ -187,46 +150,269 @@ def test_a_transport_that_fails_loses_nothing() -> None:
     assert kernel.whole(0) == [0]
 
 
-@pytest.mark.anyio
-async def test_who_waits_hears_when_all_that_was_put_before_is_taken() -> None:
-    outbox, kernel, heard = Outbox(1000), Kernel(), []
-    await outbox.flushed()  # nothing was put
+# -- deliveries ----------------------------------------------------------------------------------
 
-    async def listen(name: str, started: TaskStatus[None]) -> None:
-        started.started()
-        await outbox.flushed()
-        heard.append(name)
 
+def filled(outbox: Outbox, count: int, **how: bool) -> list[Delivery]:
+    """Put so many stanzas of 12 bytes, each with a delivery."""
+    deliveries = [Delivery(**how) for _ in range(count)]
+    for number, delivery in enumerate(deliveries):
+        outbox.put(stanza(number, 5), delivery)
+    return deliveries
+
+
+def states(deliveries: list[Delivery]) -> str:
+    """The first letter of each state."""
+    return "".join(each.state[0] for each in deliveries)
+
+
+def test_a_stanza_is_written_when_the_kernel_has_all_of_it() -> None:
+    outbox, kernel = Outbox(1000), Kernel()
+    deliveries = filled(outbox, 3)
     outbox.start()
+    for room, expected in ((11, "qqq"), (1, "wqq"), (23, "wwq"), (1, "www")):
+        kernel.room = room
+        outbox.flush(kernel)
+        assert states(deliveries) == expected
+
+
+def test_what_must_arrive_is_dropped_last_and_keeps_its_place() -> None:
+    outbox, kernel = Outbox(24), Kernel()
+    must = Delivery(must_arrive=True)
+    outbox.put(stanza(0, 5))
+    outbox.put(stanza(1, 5), must)
+    for number in range(2, 8):
+        outbox.put(stanza(number, 5))
+    assert (outbox.dropped, must.state) == (3, "queued")
+    outbox.start()
+    kernel.room = 1000
+    outbox.flush(kernel)
+    assert kernel.whole(0) == [1, 4, 5, 6, 7]
+    assert must.state == "written"
+
+
+def test_what_must_arrive_is_bounded_too() -> None:
+    outbox = Outbox(24)
+    deliveries = filled(outbox, 10, must_arrive=True)
+    assert outbox.waiting_bytes <= 3 * 24
+    assert outbox.dropped == states(deliveries).count("d") == 4
+
+
+def test_what_is_withdrawn_does_not_leave() -> None:
+    outbox, kernel = Outbox(1000), Kernel()
+    deliveries = filled(outbox, 4)
+    assert deliveries[1].withdraw()
+    assert not deliveries[1].withdraw()
+    outbox.start()
+    kernel.room = 1000
+    outbox.flush(kernel)
+    assert [each.state for each in deliveries] == ["written", "withdrawn", "written", "written"]
+    assert kernel.whole(0) == [0, 2, 3]
+    assert not deliveries[0].withdraw()
+
+
+def test_what_has_begun_to_leave_cannot_be_withdrawn_until_its_stream_is_gone() -> None:
+    outbox, kernel = Outbox(1000), Kernel()
+    (delivery,) = filled(outbox, 1)
+    outbox.start()
+    kernel.room = 4
+    outbox.flush(kernel)
+    assert not delivery.withdraw()
+    assert delivery.state == "queued"
+    outbox.stop()
+    assert delivery.withdraw()
+    outbox.start()
+    kernel.room = 1000
+    assert outbox.flush(kernel)
+    assert (outbox.waiting_bytes, kernel.whole(0)) == (0, [])
+
+
+def test_what_is_withdrawn_takes_no_memory() -> None:
+    outbox = Outbox(100)
+    for _ in range(1000):
+        delivery = Delivery()
+        outbox.put(stanza(0, 5), delivery)
+        delivery.withdraw()
+    assert (outbox.waiting_bytes, outbox.dropped, outbox.taken) == (0, 0, 1000)
+    assert len(outbox._entries) <= 1
+
+
+def test_a_delivery_of_several_stanzas_is_as_good_as_the_worst_of_them() -> None:
+    outbox, kernel, delivery = Outbox(24), Kernel(), Delivery()
+    for number in range(5):
+        outbox.put(stanza(number, 5), delivery)
+    assert (outbox.dropped, delivery.state) == (1, "queued")
+    outbox.start()
+    kernel.room = 1000
+    outbox.flush(kernel)
+    assert delivery.state == "dropped"
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_a_delivery_hears_what_became_of_it() -> None:
+    outbox, kernel = Outbox(24), Kernel()
+    heard: dict[int, bool] = {}
+
+    async def listen(number: int, delivery: Delivery) -> None:
+        heard[number] = await delivery.settled()
+
     async with anyio.create_task_group() as group:
-        outbox.put(stanza(0, 10))
-        await group.start(lambda task_status: listen("first", task_status))
+        deliveries = filled(outbox, 5)
+        for number, delivery in enumerate(deliveries):
+            group.start_soon(listen, number, delivery)
         await anyio.wait_all_tasks_blocked()
-        outbox.put(stanza(1, 10))
-        await group.start(lambda task_status: listen("second", task_status))
-        await anyio.wait_all_tasks_blocked()
-        kernel.room = len(stanza(0, 10)) - 1
+        assert heard == {0: False}
+        deliveries[1].withdraw()
+        outbox.start()
+        kernel.room = 12
         outbox.flush(kernel)
         await anyio.wait_all_tasks_blocked()
-        assert outbox.waits
-        assert heard == []
-        kernel.room = 5
-        outbox.flush(kernel)
-        await anyio.wait_all_tasks_blocked()
-        assert heard == ["first"]
+        assert heard == {0: False, 1: False, 2: True}
         kernel.room = 1000
         outbox.flush(kernel)
-        await anyio.wait_all_tasks_blocked()
-        assert not outbox.waits
-        assert heard == ["first", "second"]
+    assert heard == {0: False, 1: False, 2: True, 3: True, 4: True}
 
 
 @pytest.mark.anyio
-async def test_what_is_dropped_is_not_waited_for() -> None:
-    outbox = Outbox(10)
+async def test_there_is_room_when_there_is_a_stream_and_little_waits() -> None:
+    outbox, kernel, ready = Outbox(24), Kernel(), []
+
+    async def listen() -> None:
+        await outbox.ready()
+        ready.append(True)
+
+    filled(outbox, 3)
     async with anyio.create_task_group() as group:
-        outbox.put("x" * 15)
-        group.start_soon(outbox.flushed)
+        group.start_soon(listen)
         await anyio.wait_all_tasks_blocked()
-        outbox.put("y" * 15)
-    assert outbox.dropped == 1
+        outbox.start()
+        await anyio.wait_all_tasks_blocked()
+        assert not ready, "too much waits"
+        kernel.room = 12
+        outbox.flush(kernel)
+    assert ready
+    await outbox.ready()
+
+
+class Item:
+    """A stanza that was put, and what is expected of it."""
+
+    def __init__(self, number: int, xml: str, delivery: Delivery | None) -> None:
+        self.number = number
+        self.size = len(xml)
+        self.delivery = delivery
+        self.withdrawn = False
+
+    @property
+    def must_arrive(self) -> bool:
+        return self.delivery is not None and self.delivery.must_arrive
+
+
+class OutboxMachine(RuleBasedStateMachine):
+    """An outbox whose streams may break at any byte, and whose senders may change their minds."""
+
+    @initialize(limit=st.one_of(st.integers(20, 200), st.just(1 << 20)))
+    def begin(self, limit: int) -> None:
+        self.limit = limit
+        self.outbox, self.kernel = Outbox(limit), Kernel()
+        self.items: list[Item] = []
+
+    @rule(
+        size=st.one_of(st.integers(0, 30), st.integers(60000, 70000)),
+        how=st.sampled_from(["untracked", "may be dropped", "must arrive"]),
+    )
+    def put(self, size: int, how: str) -> None:
+        number = len(self.items)
+        delivery = None if how == "untracked" else Delivery(must_arrive=how == "must arrive")
+        item = Item(number, stanza(number, size), delivery)
+        self.items.append(item)
+        before = self.important()
+        self.outbox.put(stanza(number, size), delivery)
+        if sum(each.size for each in before) <= self.limit:
+            assert all(each.delivery and each.delivery.state == "queued" for each in before)
+
+    @rule(room=st.one_of(st.integers(0, 80), st.integers(0, 200000)))
+    def flush(self, room: int) -> None:
+        self.kernel.room = room
+        self.outbox.flush(self.kernel)
+
+    @rule(room=st.integers(0, 200), starts=st.booleans())
+    def lose_the_stream(self, room: int, starts: bool) -> None:
+        self.kernel.room = room
+        self.kernel.breaks = True
+        with contextlib.suppress(ConnectionFailed):
+            self.outbox.flush(self.kernel)
+        self.kernel.breaks = False
+        self.outbox.stop()
+        self.kernel.streams.append(b"")
+        if starts:
+            self.outbox.start()
+
+    @rule()
+    def connect(self) -> None:
+        if self.outbox.stopped:
+            self.outbox.start()
+
+    @rule(which=st.integers(0, 1 << 30))
+    def withdraw(self, which: int) -> None:
+        if not self.items:
+            return
+        item = self.items[which % len(self.items)]
+        if item.delivery is not None:
+            waited = item.delivery.state == "queued"
+            item.withdrawn = item.delivery.withdraw() or item.withdrawn
+            assert waited or item.delivery.state != "queued"
+
+    def important(self) -> list[Item]:
+        return [
+            each
+            for each in self.items
+            if each.must_arrive and each.delivery and each.delivery.state == "queued"
+        ]
+
+    def whole(self) -> list[int]:
+        streams = range(len(self.kernel.streams))
+        return [number for stream in streams for number in self.kernel.whole(stream)]
+
+    @invariant()
+    def each_stanza_is_sent_whole_in_order_and_at_most_once(self) -> None:
+        sent = self.whole()
+        assert sent == sorted(set(sent))
+
+    @invariant()
+    def deliveries_say_what_has_happened(self) -> None:
+        sent = set(self.whole())
+        for item in self.items:
+            if item.delivery is not None:
+                assert (item.delivery.state == "written") == (item.number in sent)
+                assert (item.delivery.state == "withdrawn") == item.withdrawn
+
+    @invariant()
+    def memory_is_bounded(self) -> None:
+        # At most one stanza stays above the bound: one of which a living stream has a part.
+        assert self.outbox.waiting_bytes <= 3 * self.limit + 70020
+        assert self.outbox.taken == len(self.items)
+        waiting = [each for each in self.outbox._entries if not getattr(each, "withdrawn", False)]
+        assert len(self.outbox._entries) <= 2 * len(waiting) + 1
+        assert sum(map(len, waiting)) - self.outbox._offset == self.outbox.waiting_bytes
+        spared = [each for each in waiting if getattr(each, "spared", False)]
+        assert (len(spared), sum(map(len, spared))) == (
+            self.outbox._spared,
+            self.outbox._spared_bytes,
+        )
+
+    def teardown(self) -> None:
+        if not hasattr(self, "outbox"):
+            return
+        if self.outbox.stopped:
+            self.outbox.start()
+        self.kernel.room = 1 << 40
+        assert self.outbox.flush(self.kernel)
+        assert (self.outbox.waiting_bytes, self.outbox._tracked) == (0, 0)
+        gone = self.outbox.dropped + sum(each.withdrawn for each in self.items)
+        assert len(self.whole()) == len(self.items) - gone
+        for item in self.items:
+            assert item.delivery is None or item.delivery.state != "queued"
+
+
+TestOutboxMachine = OutboxMachine.TestCase

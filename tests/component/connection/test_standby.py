@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.connection import connection
-from component.connection.connection import ComponentConnection
+from component.connection.connection import Connection
 from component.connection.outbox import Outbox
 from tests.component.connection.acceptor import Acceptor
 from tests.component.connection.running import PATIENCE_S, Recorder, options_for
@@ -38,7 +38,7 @@ async def pauses(condition: Condition, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(connection, "anyio", Clock())
     with Acceptor() as server, anyio.fail_after(PATIENCE_S):
         options = options_for(server, reconnect_min_s=0.5, reconnect_max_s=60.0)
-        it = ComponentConnection(options, Outbox(1000), Recorder(), draw=lambda: 1.0)
+        it = Connection(options, Outbox(1000), Recorder(), draw=lambda: 1.0)
 
         async def refuse() -> None:
             while True:
@@ -61,7 +61,7 @@ async def test_who_stands_by_is_there_within_seconds(monkeypatch: pytest.MonkeyP
     assert set(slept[3:]) == {5.0}
     # One sentence, however often it is refused.
     (warning,) = [line for line in said if line["log_level"] != "debug"]
-    assert "this one stands by and takes its place" in warning["reason"]
+    assert "this one waits and takes over" in warning["reason"]
 
 
 async def test_any_other_refusal_is_given_more_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,7 +257,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(
             with pytest.raises(ConnectionFailed, match=sentence) as caught:
                 await connect(options_for(server, tls=tls))
         assert caught.value.code == "tls"
-        assert "as the CA file" in str(caught.value)
+        assert "set the CA file" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from anyio import to_thread
 
 from component.commands.definition import (
-    Answer,
     Asking,
     CommandError,
+    CommandResult,
     Commands,
     NoParams,
     Outline,
@@ -40,7 +40,7 @@ class Greeted(msgspec.Struct, frozen=True):
     by_operator: bool
 
 
-async def greet(asking: Asking, params: Greeting) -> Answer:
+async def greet(asking: Asking, params: Greeting) -> CommandResult:
     match params.name:
         case "nobody":
             raise CommandError("There is nobody.", "name")
@@ -51,12 +51,12 @@ async def greet(asking: Asking, params: Greeting) -> Answer:
         case "slow":
             await anyio.sleep_forever()
         case "much":
-            return Answer("x" * 3_000_000)
-    return Answer(f"Hello, {params.name}.", Greeted(params.name, asking.principal is None))
+            return CommandResult("x" * 3_000_000)
+    return CommandResult(f"Hello, {params.name}.", Greeted(params.name, asking.principal is None))
 
 
-async def ping(_asking: Asking, _params: NoParams) -> Answer:
-    return Answer("pong")
+async def ping(_asking: Asking, _params: NoParams) -> CommandResult:
+    return CommandResult("pong")
 
 
 COMMANDS = Commands(
@@ -122,7 +122,7 @@ async def test_what_is_refused_comes_as_a_sentence(tmp_path: Path) -> None:
             (b"{}", "name: is required.", "name"),
             (b'{"nam": "x"}', "nam: no such parameter.", "nam"),
             (b'{"name": "disk"}', "The disk is full.", None),
-            (b'{"name": "slow"}', "The command took longer than it may.", None),
+            (b'{"name": "slow"}', "The command exceeded its time limit.", None),
         ):
             answer = await asked(tmp_path, "greet", params)
             assert answer is not None
@@ -131,7 +131,7 @@ async def test_what_is_refused_comes_as_a_sentence(tmp_path: Path) -> None:
         assert unknown is not None
         assert unknown.unknown
         assert unknown.error is not None
-        assert "knows no command 'nosuch'" in unknown.error
+        assert "has no command 'nosuch'" in unknown.error
         assert "[llm]" in unknown.error
 
 
@@ -139,7 +139,7 @@ async def test_a_fault_of_a_command_neither_ends_the_service_nor_is_told(tmp_pat
     async with serving(tmp_path):
         answer = await asked(tmp_path, "greet", b'{"name": "bug"}')
         assert answer is not None
-        assert answer.error == "The command failed for a reason of its own: see the log."
+        assert answer.error == "The command failed because of an internal error; see the log."
         assert await asked(tmp_path, "ping") == ControlAnswer("pong")
 
 

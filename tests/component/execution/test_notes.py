@@ -1,6 +1,6 @@
 """What is recorded and counted of requests."""
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.audit.refusals import Refusals
 from component.execution.notes import RecordedNotes
 from component.metrics.counters import Counters
@@ -11,9 +11,9 @@ ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@a.example")
 
 class Kept:
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
     async def settled(self) -> None: ...
@@ -53,7 +53,7 @@ def test_many_principals_do_not_fill_the_memory() -> None:
 def test_refusals_name_no_more_than_the_beginning_of_what_was_asked_for() -> None:
     notes, kept, counters = noted()
     for _ in range(5):
-        notes.refused(ALICE, "x" * 1000, "no such skill for them")
+        notes.refused(ALICE, "x" * 1000, "unknown or hidden skill")
     (event,) = kept.events
     assert (event.kind, event.outcome, len(event.subject)) == ("policy", "refused", 64)
-    assert counters.refusals.values["no such skill for them",] == 5
+    assert counters.refusals.values["unknown or hidden skill",] == 5

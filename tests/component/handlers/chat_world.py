@@ -10,15 +10,17 @@ from component.commands.definition import Commands
 from component.handlers.chat_answers import ChatAnswers
 from component.handlers.confirm import ConfirmHandler
 from component.handlers.message import MessageHandler
+from component.handlers.questions import Questions
 from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
 from component.tasks import questions
 from component.tasks.confirmation import confirm_for
-from component.tasks.judging import InWords, Judged, answer, decide
-from component.tasks.leases import cancel_row
-from component.tasks.protocol import Naming, Question, UncertainError
+from component.tasks.inputs import InWords, Judgement, answer, decide
+from component.tasks.instances import cancel_row
+from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
 from component.tasks.rows import change, moment
+from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, Bench, element, iq
 from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
 from xep.binding import encode
@@ -49,12 +51,12 @@ class World:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.steady_ms = DAY  # for how long the clock has certainly made no leap
         self.broken = False
         self.looked = 0
         self.sent: list[Message | Presence] = []
+        words = Questions(clock=lambda: moment(self.ledger.now))
         self.message = MessageHandler(
-            "Assistant", self.sent.append, Commands(()), lambda: 0.0, ChatAnswers(self)
+            "Assistant", Sent(self.sent), Commands(()), lambda: 0.0, ChatAnswers(self, words)
         )
         handlers = (self.message, ConfirmHandler(self))
         self.bench = Bench([route for handler in handlers for route in handler.routes()])
@@ -67,14 +69,18 @@ class World:
         asked: Sequence[JID] = (ALICE,),
         read: bool = True,
         expires: int = NOON + 60_000,
+        principal: JID = ALICE,
+        operator: str = "",
         **given: Any,
     ) -> str:
         """Ask whether a report may be made. Then as much time passes as one needs to `read` it."""
-        row = self.ledger.add(task, request=asked_for(thread=thread))
+        context = CallerContext("assistant", operator=operator)
+        request = asked_for(thread=thread, caller_context=context)
+        row = self.ledger.add(task, request=request, principal=principal)
         put = confirm_for(
             JID.parse(AGENT),
             task,
-            ALICE,
+            principal,
             report,
             prepare(report, json=json.dumps(given)),
             id=f"c-{task}",
@@ -154,14 +160,14 @@ class World:
         return questions.was_asked(self.ledger, who, at, name)
 
     def _words(self, naming: Naming | None) -> InWords | None:
-        return None if naming is None else InWords(naming, self.steady_ms)
+        return None if naming is None else InWords(naming)
 
     def _work(self) -> None:
         if self.broken:
             raise StorageError("the disk is full")
 
     @staticmethod
-    def _judged(found: Judged) -> Judged:
+    def _judged(found: Judgement) -> Judgement:
         if found.uncertain:
             raise UncertainError
         if found.error is not None:
@@ -188,7 +194,7 @@ class World:
             element("message", content + more, type=type_, from_=from_, to=to, id="m1")
         )
         await self.bench.settled()
-        said = self.sent[before:]
+        said = [one for one in self.sent[before:] if not _is_bodiless(one)]
         assert len(said) <= 1
         assert len(self.bench.output.sent) == replies
         if not said:
@@ -209,3 +215,7 @@ class World:
         await self.bench.settled()
         (reply,) = self.bench.replies[before:]
         return reply
+
+
+def _is_bodiless(stanza: Message | Presence) -> bool:
+    return isinstance(stanza, Message) and stanza.body is None

@@ -9,17 +9,17 @@ import msgspec
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.handlers.command_nodes import CommandNodes
-from component.handlers.command_offers import CommandOffers, Offers, SkillOffers
+from component.handlers.command_offers import Asked, CommandOffers, Offers, SkillOffers
 from component.handlers.command_sessions import Sessions
 from component.handlers.commands import CommandsHandler
 from component.handlers.disco import Discovery, Facts
 from component.policy import Policy, Rule
 from component.router.table import Host
 from component.skills import (
-    AnySkill,
     Context,
     InvalidParam,
     Registry,
+    Skill,
     SkillFailed,
     View,
     call,
@@ -27,7 +27,7 @@ from component.skills import (
     prepare,
 )
 from component.skills.threads import Threads
-from component.tasks.outcomes import error_of, result_of
+from component.tasks.outputs import error_of, result_of
 from tests.component.handlers.world import ALICE, Contacts, result, xml
 from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
 from xep.commands import Command
@@ -39,6 +39,10 @@ from xep.jid import JID
 Action = Any
 
 
+def _noted(by: Asked, skill: str, json_params: bytes) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(by), "skill": skill, "json_params": json_params}
+
+
 class Calling:
     """Runs skills of a view at once or in a task, and keeps what it was asked for."""
 
@@ -47,22 +51,21 @@ class Calling:
         self._threads = Threads(8, 4)
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, **asked: Any) -> Any:
+    def __call__(self, by: Asked, name: str, json_params: bytes) -> Any:
+        asked = _noted(by, name, json_params)
         self.asked.append(asked)
-        skill = self._view(asked["principal"]).get(asked["skill"])
+        skill = self._view(by.principal).get(name)
         assert skill is not None
         try:
-            arguments = prepare(skill, json=asked["json_params"])
+            arguments = prepare(skill, json=json_params)
             if skill.kind == "inline":
                 return result_of(skill, call_inline(skill, arguments))
         except (InvalidParam, SkillFailed) as error:
             raise error_of(skill, error) from error
-        context = Context(
-            principal=str(asked["principal"]), sender=str(asked["requester"]), skill=skill.name
-        )
+        context = Context(principal=str(by.principal), sender=str(by.requester), skill=skill.name)
         return self._call(skill, arguments, context)
 
-    async def _call(self, skill: AnySkill, arguments: msgspec.Struct, context: Context) -> Result:
+    async def _call(self, skill: Skill, arguments: msgspec.Struct, context: Context) -> Result:
         share = self._threads.share(context.principal)
         return result_of(skill, await call(skill, arguments, context, share))
 
@@ -74,8 +77,8 @@ class Answers:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, **asked: Any) -> Any:
-        self.asked.append(asked)
+    def __call__(self, by: Asked, name: str, json_params: bytes) -> Any:
+        self.asked.append(_noted(by, name, json_params))
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -97,7 +100,7 @@ class CommandBench:
 
     def __init__(
         self,
-        skills: Sequence[AnySkill] = (),
+        skills: Sequence[Skill] = (),
         *,
         run: Any = None,
         sessions: Sessions | None = None,

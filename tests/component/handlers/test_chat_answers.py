@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.component.handlers.chat_world import BOB, HINT, World
-from tests.component.router.wire import AGENT, DOMAIN, condition, error_of
+from tests.component.handlers.chat_world import ALICE, BOB, HINT, World
+from tests.component.router.wire import AGENT, DOMAIN, condition, element, error_of
 from tests.component.tasks.ledger import NOON
 from xep.fluux_agent.confirm import Decision
 from xep.hashes import Hash
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
+
+CAROL = JID.parse("carol@c.example")
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ async def test_a_database_that_refuses_is_told_as_such(world: World) -> None:
     world.broken = True
     error = error_of(await world.send(Decision(id="c-t1", value="approve")))
     assert (error.condition, error.type) == ("resource-constraint", "wait")
-    assert "fault on my side" in (await world.say("yes") or "")
+    assert "error on my side" in (await world.say("yes") or "")
     world.broken = False
     assert world.state("t1") == "input-required"
 
@@ -66,7 +68,7 @@ async def test_a_button(world: World) -> None:
     assert await world.press("deny:c-t2") == "Denied."
     assert (world.state("t1"), world.state("t2")) == ("accepted", "failed")
     assert await world.press("approve:c-t1") == "Approved."
-    assert "otherwise" in (await world.press("deny:c-t1") or "")
+    assert "differently" in (await world.press("deny:c-t1") or "")
 
 
 @pytest.mark.parametrize("identifier", ["approve:", "approve", "c-t1", "other:c-t1", ""])
@@ -116,13 +118,59 @@ async def test_the_thread_names_the_question(world: World) -> None:
 
 @pytest.mark.parametrize("thread", [None, "another", "both"])
 async def test_of_several_it_asks_which(world: World, thread: str | None) -> None:
-    world.confirm("t1", thread="both")
+    world.confirm("t1", thread="both", asked=(ALICE, CAROL), principal=CAROL)
     world.confirm("t2", thread="both")
     said = await world.say("yes", thread=thread) or ""
     assert said.startswith("I have several questions open with you. Which one do you mean?")
     assert len(said.splitlines()) == 3
+    assert 'for carol@c.example: topic: "rivers", asked 10 seconds ago' in said
+    assert "for alice@a.example, asked 5 seconds ago" in said
     assert "(/approve c-t1 or /deny c-t1)" in said
     assert {world.state("t1"), world.state("t2")} == {"input-required"}
+
+
+@pytest.mark.parametrize("thread", [None, "another", "both"])
+async def test_of_several_of_ones_own_the_newest_is_meant(world: World, thread: str | None) -> None:
+    world.confirm("t1", thread="both")
+    world.confirm("t2", thread="both")
+    assert (await world.say("yes", thread=thread) or "").startswith("Approved.")
+    assert (world.state("t1"), world.state("t2")) == ("input-required", "accepted")
+
+
+@pytest.mark.parametrize("of_operator", ["t1", "t2"])
+async def test_what_an_operator_had_asked_is_none_of_ones_own(
+    world: World, of_operator: str
+) -> None:
+    for task in ("t1", "t2"):
+        world.confirm(task, operator="boss@a.example" if task == of_operator else "")
+    said = await world.say("yes") or ""
+    assert "not sure" in said or "Which one do you mean?" in said
+    assert "requested by my operator boss@a.example" in said
+    assert {world.state("t1"), world.state("t2")} == {"input-required"}
+
+
+async def test_the_newest_has_to_stand_for_a_while_too(world: World) -> None:
+    world.confirm("t1")
+    world.confirm("t2", read=False)
+    world.ledger.now += 2_999
+    assert "not sure" in (await world.say("yes") or "")
+    assert {world.state("t1"), world.state("t2")} == {"input-required"}
+
+
+async def test_no_newest_is_meant_beside_one_that_was_closed(world: World) -> None:
+    world.confirm("t1")
+    world.confirm("t2")
+    world.confirm("t3")
+    world.withdraw("t2")
+    assert "not sure" in (await world.say("yes") or "")
+    assert {world.state("t1"), world.state("t3")} == {"input-required"}
+
+
+async def test_equal_questions_are_told_apart(world: World) -> None:
+    for number in range(3):
+        world.confirm(f"t{number}", asked=(ALICE, CAROL), principal=CAROL)
+    lines = (await world.say("yes") or "").splitlines()[1:]
+    assert len(set(lines)) == 3
 
 
 async def test_a_command_names_the_question(world: World) -> None:
@@ -212,9 +260,9 @@ async def test_the_domain_asks_for_itself(world: World) -> None:
 
 async def test_a_text_answers_the_only_input(world: World) -> None:
     world.input("t1")
-    assert "too long" in (await world.say("Rhein und Donau") or "")
+    assert "longer than 9 characters" in (await world.say("Rhein und Donau") or "")
     assert world.state("t1") == "input-required"
-    assert await world.say(" Rhine ") == "Thank you, I go on."
+    assert await world.say(" Rhine ") == "Thank you, I'll continue."
     assert world.state("t1") == "accepted"
     ((result,),) = world.ledger.execute("SELECT result FROM journal").fetchall()
     assert json.loads(result) == {"value": {"river": "Rhine"}}
@@ -235,7 +283,7 @@ async def test_words_become_values(
     world: World, schema: dict[str, Any], body: str, value: object
 ) -> None:
     world.input("t1", {"type": "object", "properties": {"it": schema}, "required": ["it"]})
-    assert await world.say(body) == "Thank you, I go on."
+    assert await world.say(body) == "Thank you, I'll continue."
     ((result,),) = world.ledger.execute("SELECT result FROM journal").fetchall()
     assert json.loads(result) == {"value": {"it": value}}
 
@@ -283,7 +331,7 @@ async def test_one_value_is_needed_and_others_may_follow(
     world: World, before: str, words: str, value: object
 ) -> None:
     world.input("t1", LUNCH)
-    assert await world.say(f"{before}{words}") == "Thank you, I go on."
+    assert await world.say(f"{before}{words}") == "Thank you, I'll continue."
     assert given(world) == value
 
 
@@ -294,7 +342,7 @@ async def test_words_that_are_no_such_values_are_told_what_is_expected(
     world.input("t1", LUNCH)
     said = await world.say(words) or ""
     assert (
-        said == "I cannot take that answer: dish: expected one of nothing, salad, soup of the day"
+        said == "I can't accept that answer: dish: expected one of nothing, salad, soup of the day"
     )
     assert world.state("t1") == "input-required"
 
@@ -302,7 +350,7 @@ async def test_words_that_are_no_such_values_are_told_what_is_expected(
 async def test_a_text_is_the_whole_text_though_a_number_might_follow_it(world: World) -> None:
     properties = {"river": {"type": "string"}, "days": {"type": "integer", "default": 1}}
     world.input("t1", {"type": "object", "properties": properties, "required": ["river"]})
-    assert await world.say("Rhine 2") == "Thank you, I go on."
+    assert await world.say("Rhine 2") == "Thank you, I'll continue."
     assert given(world) == {"river": "Rhine 2"}
 
 
@@ -319,7 +367,7 @@ async def test_several_values_are_given_in_their_order_by_the_command(
 ) -> None:
     world.input("t1", TRIP)
     assert HINT in (await world.say(words) or "")  # not by the words alone
-    assert await world.say(before + words) == "Thank you, I go on."
+    assert await world.say(before + words) == "Thank you, I'll continue."
     assert given(world) == value
 
 
@@ -340,7 +388,7 @@ async def test_what_words_cannot_say_is_left_to_the_form(world: World) -> None:
     several = {"type": "array", "items": {"type": "string"}}
     world.input("t1", {"type": "object", "properties": {"a": several}, "required": ["a"]})
     assert HINT in (await world.say("Rhine") or "")
-    assert "form only" in (await world.say("/answer q-t1 Rhine") or "")
+    assert "only be answered with its form" in (await world.say("/answer q-t1 Rhine") or "")
     assert world.state("t1") == "input-required"
 
 
@@ -353,19 +401,19 @@ async def test_the_command_alone_answers_no_question_that_it_may_not_mean(world:
     assert "Which one" in said
     assert "(/answer q-t2 river, days, boat)" in said
     assert {world.state("t1"), world.state("t2")} == {"input-required"}
-    assert await world.say("/answer Rhine 3", thread="t2") == "Thank you, I go on."
+    assert await world.say("/answer Rhine 3", thread="t2") == "Thank you, I'll continue."
 
 
 async def test_an_input_and_a_confirmation_are_told_apart_by_thread_or_name(world: World) -> None:
     world.input("t1")
     world.confirm("t2")
     assert "Which one" in (await world.say("Rhine") or "")
-    assert await world.say("Rhine", thread="t1") == "Thank you, I go on."
+    assert await world.say("Rhine", thread="t1") == "Thank you, I'll continue."
     world.input("t3")
     assert "/answer q-t3" in (await world.say("yes") or "")
     assert "Write /answer" in (await world.say("/approve q-t3") or "")
     assert "Write /approve" in (await world.say("/answer c-t2 yes") or "")
-    assert await world.say("/answer q-t3 Rhine") == "Thank you, I go on."
+    assert await world.say("/answer q-t3 Rhine") == "Thank you, I'll continue."
     assert world.state("t2") == "input-required"
 
 
@@ -399,3 +447,80 @@ async def test_who_answers_a_second_time_in_words_is_told_so(world: World) -> No
     assert await world.say("no", thread="t1") is not None
     assert "is closed" in (await world.say("yes", thread="t1") or "")
     assert world.state("t1") == "failed"
+
+
+# -- reactions (CNF-053, CNF-054) ----------------------------------------------------------------
+
+
+def reacts(to: str, *emoji: str) -> str:
+    inside = "".join(element("reaction", one) for one in emoji)
+    return element("reactions", inside, xmlns="urn:xmpp:reactions:0", id=to)
+
+
+UP, DOWN, PARTY = "\U0001f44d", "\U0001f44e", "\U0001f389"
+
+
+@pytest.mark.parametrize(
+    ("emoji", "state", "said"),
+    [
+        ((UP,), "accepted", "Approved."),
+        ((UP + "\U0001f3fe",), "accepted", "Approved."),
+        ((UP, PARTY), "accepted", "Approved."),
+        ((DOWN,), "failed", "Denied."),
+        ((UP, DOWN), "failed", "Denied."),
+        ((PARTY,), "input-required", None),
+        ((), "input-required", None),
+    ],
+)
+async def test_a_reaction_answers_the_question_it_names(
+    chat: World, emoji: tuple[str, ...], state: str, said: str | None
+) -> None:
+    chat.confirm("t1")
+    chat.confirm("t2")
+    told = await chat.say(None, more=reacts("c-t1", *emoji))
+    assert told == said or (said is not None and told is not None and told.startswith(said))
+    assert (chat.state("t1"), chat.state("t2")) == (state, "input-required")
+
+
+async def test_a_withdrawn_reaction_changes_nothing_that_was_decided(chat: World) -> None:
+    chat.confirm("t1")
+    await chat.say(None, more=reacts("c-t1", UP))
+    assert await chat.say(None, more=reacts("c-t1")) is None
+    assert chat.state("t1") == "accepted"
+    assert "closed" in (await chat.say(None, more=reacts("c-t1", DOWN)) or "")
+    assert chat.state("t1") == "accepted"
+
+
+async def test_a_reaction_to_something_else_is_no_answer(chat: World) -> None:
+    chat.confirm("t1")
+    assert await chat.say(None, more=reacts("m-7", UP)) is None
+    assert chat.state("t1") == "input-required"
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "type_"),
+    [
+        ("yes", "", "chat"),
+        (None, "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>", "chat"),
+        (None, "<forwarded xmlns='urn:xmpp:forward:0'/>", "chat"),
+        (None, "<x xmlns='http://jabber.org/protocol/muc#user'/>", "chat"),
+        (None, "<replace xmlns='urn:xmpp:message-correct:0' id='m0'/>", "chat"),
+        (None, reacts("c-t2", UP), "chat"),
+        (None, "", "error"),
+        (None, "", "groupchat"),
+    ],
+)
+async def test_a_reaction_in_doubt_decides_nothing(
+    chat: World, body: str | None, more: str, type_: str
+) -> None:
+    chat.confirm("t1")
+    chat.confirm("t2")
+    await chat.say(body, more=reacts("c-t1", UP) + more, type_=type_)
+    assert (chat.state("t1"), chat.state("t2")) == ("input-required", "input-required")
+
+
+async def test_the_fallback_of_a_reaction_says_nothing(chat: World) -> None:
+    chat.confirm("t1")
+    fallback = "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reactions:0'/>"
+    told = await chat.say(f"> May I?\n{UP}", more=reacts("c-t1", UP) + fallback)
+    assert (told or "").startswith("Approved.")

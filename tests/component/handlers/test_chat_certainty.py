@@ -45,7 +45,8 @@ async def test_a_yes_to_what_was_withdrawn_approves_nothing_else(
     said = await chat.say("yes", thread=thread) or ""
     assert is_open(chat)
     assert said.startswith("I haven't done it")
-    assert 'report: topic: "the accounts" (/approve c-t2 or /deny c-t2)' in said
+    assert 'report: topic: "the accounts", for alice@a.example, asked ' in said
+    assert "(/approve c-t2 or /deny c-t2)" in said
     assert (await chat.say("/approve c-t2") or "").startswith("Approved.")
     assert chat.state("t2") == "accepted"
 
@@ -85,7 +86,7 @@ async def test_ones_own_answers_are_in_nobodys_way(chat: World) -> None:
         chat.confirm(f"t{number}")
         assert (await chat.say(word) or "").startswith(("Approved.", "Denied."))
     chat.input("t9")
-    assert await chat.say("Rhine") == "Thank you, I go on."
+    assert await chat.say("Rhine") == "Thank you, I'll continue."
     chat.confirm("t10")
     assert (await chat.say("yes") or "").startswith("Approved.")
 
@@ -192,7 +193,7 @@ async def test_words_meant_for_another_input_answer_none(chat: World) -> None:
         assert "not sure" in said
         assert "(/answer q-t2 …)" in said
         assert is_open(chat)
-    assert await chat.say("/answer q-t2 Rhine") == "Thank you, I go on."
+    assert await chat.say("/answer q-t2 Rhine") == "Thank you, I'll continue."
 
 
 @pytest.mark.parametrize("word", ["yes", "no"])
@@ -200,29 +201,20 @@ async def test_yes_and_no_to_an_input_need_one_that_stands(chat: World, word: st
     chat.input("t2", KEEP, read=False)
     assert "not sure" in (await chat.say(word) or "")
     assert is_open(chat)
-    assert await chat.say(word, thread="t2") == "Thank you, I go on."
+    assert await chat.say(word, thread="t2") == "Thank you, I'll continue."
 
 
 # -- clocks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leap_s", [-3600, -5, 3600])
-async def test_a_leap_of_the_clock_approves_nothing(chat: World, leap_s: int) -> None:
+@pytest.mark.parametrize("leap_s", [-3600, 3600])
+async def test_a_jump_of_the_clock_approves_nothing(chat: World, leap_s: int) -> None:
     chat.confirm("t1", **HARMLESS)
     chat.withdraw("t1")
     chat.confirm("t2", read=False, expires=LATER, **DANGEROUS)
-    chat.ledger.now += leap_s * 1000
-    chat.steady_ms = 1_000  # as `SteadyClock` says after a leap, and after a restart
+    chat.ledger.jump(leap_s)
     assert "not sure" in (await chat.say("yes") or "")
     assert is_open(chat)
-
-
-async def test_after_a_restart_a_question_has_to_stand_anew(chat: World) -> None:
-    chat.confirm("t2")
-    chat.steady_ms = 2_000
-    assert "only just" in (await chat.say("yes") or "")
-    chat.steady_ms = 3_000
-    assert (await chat.say("yes") or "").startswith("Approved.")
 
 
 # -- the rule as a whole -------------------------------------------------------------------------
@@ -240,13 +232,9 @@ QUESTIONS = st.lists(
 )
 
 
-@given(
-    QUESTIONS,
-    st.sampled_from([None, *THREADS, "three"]),
-    st.sampled_from([0, 2_999, 3_000, 59_999, 60_000, DAY]),
-)
+@given(QUESTIONS, st.sampled_from([None, *THREADS, "three"]))
 def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
-    asked: list[tuple[int, int, str, str]], thread: str | None, steady_ms: int
+    asked: list[tuple[int, int, str, str]], thread: str | None
 ) -> None:
     chat = World()
     at = NOON
@@ -274,18 +262,15 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
             continue
         certain = is_certain(
             *(chat.ledger, JID.parse(PHONE), JID.parse(AGENT), f"c-{number}"),
-            *(Naming(thread), steady_ms, Certainty()),
+            *(Naming(thread), Certainty()),
         )
         rivals = [
             other
             for index, other in enumerate(history)
             if index != number
             and (thread is None or other[1] == thread)
-            and (
-                other[3] == "open"
-                or (other[3] == "withdrawn" and min(at - other[2], steady_ms) < MINUTE)
-            )
+            and (other[3] == "open" or (other[3] == "withdrawn" and at - other[2] < MINUTE))
         ]
-        stood = min(at - since, steady_ms) >= 3_000
+        stood = at - since >= 3_000
         named = thread is None or name == thread
         assert certain == (named and not rivals and (thread is not None or stood))

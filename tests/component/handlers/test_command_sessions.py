@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from component.handlers.command_offers import Asked
 from component.handlers.command_sessions import Session, Sessions
 from component.skills import skill
 from tests.component.handlers.command_bench import CommandBench, go_on
@@ -230,11 +231,11 @@ class Runs:
         self.suspends = False
         self.effects: dict[str, int] = {}
 
-    def __call__(self, **asked: Any) -> Any:
+    def __call__(self, asked: Asked, _skill: str, _json_params: bytes) -> Any:
         found = self.ending
         misfit = isinstance(found, StanzaError) and found.condition == "bad-request"
         if not misfit:
-            id_ = asked["session"].partition("#")[0]
+            id_ = asked.session.partition("#")[0]
             self.effects[id_] = self.effects.get(id_, 0) + 1
         if self.suspends:
             return self._later(found)

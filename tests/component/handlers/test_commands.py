@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.commands.definition import Answer, Asking, CommandError, NoParams, Outline
+from component.commands.definition import Asking, CommandError, CommandResult, NoParams, Outline
 from component.policy import Rule
 from component.skills import Context, InvalidParam, SkillError, skill
 from component.storage import StorageError
@@ -267,7 +267,7 @@ def test_work_that_becomes_a_task_says_so(state: Any, said: bool) -> None:
     assert type_ == "info"
     assert "task t-1" in text
     assert "message" in text
-    assert ("waits for an answer" in text) is said
+    assert ("waiting for an answer" in text) is said
     assert field(answer, "task").values == ("t-1",)
 
 
@@ -468,7 +468,7 @@ class Row(msgspec.Struct, frozen=True):
     often_done: int | None
 
 
-async def _greet(asking: Asking, params: Params) -> Answer:
+async def _greet(asking: Asking, params: Params) -> CommandResult:
     if params.name == "nobody":
         raise CommandError("There is nobody of that name.", "name")
     if params.name == "boss":
@@ -476,11 +476,11 @@ async def _greet(asking: Asking, params: Params) -> Answer:
     if params.name == "disk":
         raise StorageError("disk full at /secret")
     said = f"{asking.principal} at {asking.at} greets {params.name}"
-    return Answer(said, [Row(params.name, number) for number in range(params.times)])
+    return CommandResult(said, [Row(params.name, number) for number in range(params.times)])
 
 
-async def _reload(asking: Asking, params: NoParams) -> Answer:
-    return Answer("Reloaded.", Row("all", None))
+async def _reload(asking: Asking, params: NoParams) -> CommandResult:
+    return CommandResult("Reloaded.", Row("all", None))
 
 
 GREET = Outline(name="greet", title="Greet", about="greets", params=Params).done_by(_greet)

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from component.commands.definition import Answer, Asking, Commands, NoParams, Outline
+from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
 from component.handlers.dialogues import Dialogues
 from component.handlers.message import MessageHandler
-from component.router.table import Request
+from component.messages.inbound import InboundMessage
 from component.storage import StorageError
+from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench
 from xep.jid import JID
 from xep.stanza import Message, Presence
@@ -29,13 +30,13 @@ class Talk:
         self.taken: list[tuple[str, str]] = []
         self.sent: list[Message | Presence] = []
 
-        async def note(_asking: Asking, _params: NoParams) -> Answer:
-            return Answer("noted")
+        async def note(_asking: Asking, _params: NoParams) -> CommandResult:
+            return CommandResult("noted")
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         handler = MessageHandler(
-            *("Assistant", self.sent.append, Commands([outline.done_by(note)]), lambda: 0.0),
-            Dialogues(_Questions(self), _Dialogue(self), "assistant"),
+            *("Assistant", Sent(self.sent), Commands([outline.done_by(note)]), lambda: 0.0),
+            Dialogues(_Questions(self), _Dialogue(self), lambda at: at.local or "assistant"),
         )
         self.bench = Bench(handler.routes())
 
@@ -53,13 +54,10 @@ class _Questions:
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
 
-    def concerns(self, request: Request[None]) -> bool:
-        return "question" in self.talk.asking
-
-    async def answered(self, request: Request[None]) -> str | None:
+    async def answered(self, message: InboundMessage) -> str | None:
         if "question" not in self.talk.asking:
             return None
-        self.talk.taken.append(("question", request.stanza.text_of("body") or ""))
+        self.talk.taken.append(("question", message.text))
         return "Approved."
 
 
@@ -83,11 +81,11 @@ async def talk() -> AsyncIterator[Talk]:
         yield talk
 
 
-async def test_a_dialogue_takes_what_is_said_as_it_was_said(talk: Talk) -> None:
+async def test_a_dialogue_takes_what_is_said(talk: Talk) -> None:
     assert await talk.say(" No direct answers. ") == "Next?"
     assert await talk.say("  ", to=DOMAIN) == "Next?"
     who = "assistant juliet@a.example"
-    assert talk.taken == [(who, " No direct answers. "), (who, "  ")]
+    assert talk.taken == [(who, "No direct answers."), (who, "")]
 
 
 async def test_a_dialogue_comes_before_the_questions_of_tasks(talk: Talk) -> None:
@@ -132,6 +130,13 @@ async def test_a_command_is_no_answer(talk: Talk) -> None:
     assert talk.taken == []
 
 
+async def test_help_is_no_answer_unless_it_is_a_reply(talk: Talk) -> None:
+    """Who needs help while a question is open gets it, in a client that keeps the slash too."""
+    assert "/help" in (await talk.say("help") or "")
+    assert talk.taken == []
+    assert await talk.say("help", "<reply xmlns='urn:xmpp:reply:0' id='q-1'/>") == "Next?"
+
+
 async def test_where_nothing_is_asked_a_message_is_what_it_was(talk: Talk) -> None:
     talk.asking.clear()
     assert "No model is set up" in (await talk.say("Hello?") or "")
@@ -139,4 +144,4 @@ async def test_where_nothing_is_asked_a_message_is_what_it_was(talk: Talk) -> No
 
 async def test_a_disk_that_refuses_is_told(talk: Talk) -> None:
     talk.broken = True
-    assert "a fault on my side" in (await talk.say("A tutor.") or "")
+    assert "an error on my side" in (await talk.say("A tutor.") or "")

@@ -1,17 +1,46 @@
 """Service discovery: who is here, what is served, which skills there are."""
 
 from collections.abc import Sequence
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.handlers.pubsub import FEATURES
 from component.policy import Rule
 from component.router.table import Host
-from component.skills import AnySkill, skill
-from tests.component.handlers.world import ALICE, BOB, FORM, NODE, World, all_skills, result
+from component.skills import Skill, skill
+from tests.component.handlers.world import (
+    ALICE,
+    BOB,
+    CONTACT,
+    FORM,
+    NODE,
+    World,
+    all_skills,
+    result,
+)
 from tests.component.router.wire import AGENT, DOMAIN, condition, error_of
-from xep import caps, disco, entity_time, fluux_agent, ping, result_sets, version
+from xep import (
+    caps,
+    chat_markers,
+    commands,
+    data_forms,
+    disco,
+    entity_time,
+    explicit_encryption,
+    fluux_agent,
+    message_replies,
+    ping,
+    reactions,
+    receipts,
+    result_sets,
+    user_avatar,
+    vcard4,
+    vcard_temp,
+    version,
+)
 from xep.fluux_agent import confirm, execute, task
 from xep.fluux_agent import skills as fluux
 from xep.fluux_agent.errors import Malformed
@@ -25,7 +54,7 @@ HOSTS: Sequence[tuple[str, Host, str | None]] = [
 each_host = pytest.mark.parametrize(("to", "host", "agent"), HOSTS)
 
 
-def made(name: str, title: str | None = None) -> AnySkill:
+def made(name: str, title: str | None = None) -> Skill:
     @skill(name=name, title=title, inline=True)
     def f() -> None:
         """Do nothing."""
@@ -48,7 +77,8 @@ def items(
     from_: str = ALICE,
 ) -> disco.ItemsQuery:
     asked = disco.ItemsQuery(node=node, page=page)
-    return result(disco.ItemsQuery, world.ask(asked, to=to, from_=from_))
+    ask = world.ask if node == SKILLS else world.ask_stored
+    return result(disco.ItemsQuery, ask(asked, to=to, from_=from_))
 
 
 def page_of(answer: disco.ItemsQuery) -> ResultSet:
@@ -63,9 +93,11 @@ def test_what_the_domain_and_the_agent_are() -> None:
     world = World()
     assert info(world, DOMAIN).identities == (
         disco.Identity(category="component", type="generic", name="Service"),
+        disco.Identity(category="pubsub", type="service"),
     )
     assert info(world, AGENT).identities == (
         disco.Identity(category="client", type="bot", name="Assistant"),
+        disco.Identity(category="pubsub", type="pep"),
     )
 
 
@@ -83,18 +115,36 @@ def test_the_features_are_those_that_are_served(to: str, host: Host, agent: str 
         ping.NAMESPACE,
         version.NAMESPACE,
         entity_time.NAMESPACE,
+        message_replies.NAMESPACE,
+        explicit_encryption.NAMESPACE,
+        reactions.NAMESPACE,
+        receipts.NAMESPACE,
+        chat_markers.NAMESPACE,
         fluux_agent.NAMESPACE,
         SKILLS,
         execute.NAMESPACE,
         task.NAMESPACE,
         confirm.NAMESPACE,
-    }
+        vcard_temp.NAMESPACE,
+        vcard4.NAMESPACE,
+        commands.NAMESPACE,
+        data_forms.NAMESPACE,
+    } | set(FEATURES)
 
 
 @each_host
 def test_the_form_says_more(to: str, host: Host, agent: str | None) -> None:
-    (form,) = info(World(), to).forms
+    form, restrictions, contact = info(World(), to).forms
+    assert contact.form_type == "http://jabber.org/network/serverinfo"
+    assert [(field.var, field.values) for field in contact.fields[1:]] == [
+        ("support-addresses", (CONTACT,))
+    ]
     assert form.type == "result"
+    assert restrictions.form_type == reactions.RESTRICTIONS
+    assert [field.values for field in restrictions.fields[1:]] == [
+        ("1",),
+        ("\U0001f44d", "\U0001f44e"),
+    ]
     assert form.form_type == fluux_agent.NAMESPACE
     fields = {field.var: field.values for field in form.fields if field.var != "FORM_TYPE"}
     name = "Service" if host == "component" else "Assistant"
@@ -124,7 +174,7 @@ def test_domain_and_agent_have_capabilities_of_their_own() -> None:
     world = World()
     ver = world.discovery.caps("component", None).ver
     assert ver != world.discovery.caps("agent", "assistant").ver
-    assert condition(world.ask(disco.InfoQuery(node=f"{NODE}#{ver}"))) == "item-not-found"
+    assert condition(world.ask_stored(disco.InfoQuery(node=f"{NODE}#{ver}"))) == "item-not-found"
 
 
 @pytest.mark.parametrize(
@@ -134,14 +184,17 @@ def test_domain_and_agent_have_capabilities_of_their_own() -> None:
 def test_there_is_nothing_at_other_nodes(
     node: str, query: type[disco.InfoQuery] | type[disco.ItemsQuery]
 ) -> None:
-    assert condition(World(all_skills()).ask(query(node=node))) == "item-not-found"
+    assert condition(World(all_skills()).ask_stored(query(node=node))) == "item-not-found"
 
 
 def test_skills_have_a_node_and_each_has_one_below() -> None:
     world = World([made("one", "The one")])
     above = info(world, node=SKILLS)
     assert above.node == SKILLS
-    assert above.identities == (disco.Identity(category="hierarchy", type="branch", name="Skills"),)
+    assert above.identities == (
+        disco.Identity(category="hierarchy", type="branch", name="Skills"),
+        disco.Identity(category="pubsub", type="leaf"),
+    )
     below = info(world, node=f"{SKILLS}/one")
     assert below.node == f"{SKILLS}/one"
     assert below.identities == (disco.Identity(category="hierarchy", type="leaf", name="The one"),)
@@ -150,20 +203,23 @@ def test_skills_have_a_node_and_each_has_one_below() -> None:
 # -- items ---------------------------------------------------------------------------------------
 
 
-def test_the_agents_belong_to_the_domain() -> None:
+TASKS = f"{fluux_agent.NAMESPACE}#tasks"
+NODES = [TASKS, user_avatar.DATA, user_avatar.METADATA, vcard4.NODE]
+
+
+def test_the_agents_and_its_nodes_belong_to_the_domain() -> None:
     answer = items(World(all_skills()), None, to=DOMAIN)
-    assert [(str(item.jid), item.node, item.name) for item in answer.items] == [
-        (AGENT, None, "Assistant")
-    ]
-    assert page_of(answer) == ResultSet(
-        first=First(key="assistant", index=0), last="assistant", count=1
-    )
+    found = [(str(item.jid), item.node, item.name) for item in answer.items]
+    assert (AGENT, None, "Assistant") in found
+    assert {node for jid, node, _ in found if jid == DOMAIN} == {SKILLS, *NODES}
+    assert page_of(answer).count == len(found)
 
 
-def test_nothing_belongs_to_an_agent_but_its_skills() -> None:
+def test_the_nodes_of_an_agent_belong_to_it() -> None:
     answer = items(World(all_skills()), None)
-    assert answer.items == ()
-    assert page_of(answer) == ResultSet(count=0)
+    assert {str(item.jid) for item in answer.items} == {AGENT}
+    assert [item.node for item in answer.items] == sorted([SKILLS, *NODES])
+    assert page_of(answer).count == 5
 
 
 @pytest.mark.parametrize("to", [DOMAIN, AGENT])
@@ -181,16 +237,21 @@ def test_skills_are_items_at_their_node(to: str) -> None:
 
 
 def test_each_sees_its_own_skills() -> None:
-    world = World(
-        [made("open"), made("closed")], rules=[Rule(("closed",), allowed_domains=("b.example",))]
-    )
+    def make() -> World:
+        rules = [Rule(("closed",), allowed_domains=("b.example",))]
+        return World([made("open"), made("closed")], rules=rules)
+
+    world = make()
     seen = {who: [item.name for item in items(world, from_=who).items] for who in (ALICE, BOB)}
     assert seen == {ALICE: ["Open"], BOB: ["Closed", "Open"]}
     assert page_of(items(world, from_=ALICE)).count == 1
     # What is not seen is not there: the same bytes as for a name that never was.
-    world.ask(disco.InfoQuery(node=f"{SKILLS}/closed"))
-    world.ask(disco.InfoQuery(node=f"{SKILLS}/absent"))
-    assert world.bench.output.sent[-1] == world.bench.output.sent[-2]
+    replies = [
+        make().ask_stored(disco.InfoQuery(node=f"{SKILLS}/{name}")) for name in ("closed", "absent")
+    ]
+    assert [list(map(ElementTree.tostring, reply)) for reply in replies[:1]] == [
+        list(map(ElementTree.tostring, reply)) for reply in replies[1:]
+    ]
     assert info(world, node=f"{SKILLS}/closed", from_=BOB).node == f"{SKILLS}/closed"
 
 

@@ -1,7 +1,7 @@
 """Messages about tasks: to whom, in which words, in which order, and never before the answer."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from component.handlers import events, sentences
 from component.handlers.events import TaskNews
+from component.handlers.questions import Questions
+from component.messages.messenger import Messenger
 from component.router.table import Request
 from component.tasks.protocol import Notice, Question
 from component.tasks.request import notice_of, question_of
 from component.tasks.rows import change
 from component.tasks.states import TERMINAL
-from tests.component.handlers.outgoing import Outgoing
 from tests.component.router.wire import Bench, Do, ListOutput, do, parse, request, until
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
 from xep.binding import decode
@@ -31,7 +32,6 @@ from xep.fluux_agent.confirm import Action, Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import NAMESPACE, Failure, FailureText, Progress, Task
 from xep.jid import JID
-from xep.stanza import Message
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ def notice(
     )
 
 
-def put_to(*asked: JID) -> Question:
+def put_to(*asked: JID, lapsed: bool = False) -> Question:
     return Question(
         id="c-1",
         task="t-1",
@@ -82,31 +82,25 @@ def put_to(*asked: JID) -> Question:
         thread="rivers",
         content=CONFIRM,
         conversational=False,
+        put_at=START,
+        lapsed=lapsed,
     )
 
 
 class Newsroom:
     """The news, an output, and who may be written to."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, max_stanza_bytes: int = 262_144, **options: Any) -> None:
         self.output = ListOutput()
         self.connected = True
         self.stopped: set[JID] = set()
-        self.out = Outgoing(self.output.put)
         self.news = TaskNews(
-            self.out,
+            Messenger(self.output, max_stanza_bytes),
             lambda: self.connected,
             lambda agent, contact: agent == AGENT and contact not in self.stopped,
-            self.questions,
+            Questions(),
             **options,
         )
-
-    @staticmethod
-    def questions(question: Question) -> Sequence[Message]:
-        return [
-            Message(to=one, from_=question.agent, type="chat", body="May I?")
-            for one in question.asked
-        ]
 
     @property
     def sent(self) -> list[ET.Element]:
@@ -143,7 +137,13 @@ def tell(told: Notice) -> ET.Element:
 async def test_progress_is_a_headline_to_who_asked() -> None:
     told = notice(progress=Progress(text="reading", lang="en"))
     message = tell(told)
-    assert message.attrib == {"from": str(AGENT), "to": str(PHONE), "type": "headline"}
+    sent = {
+        "from": str(AGENT),
+        "to": str(PHONE),
+        "type": "headline",
+        "id": f"t-1.{told.task.revision}",
+    }
+    assert message.attrib == sent
     assert text(message, "thread") == "rivers"
     assert text(message, "body") is None
     assert task_of(message) == told.task
@@ -152,7 +152,8 @@ async def test_progress_is_a_headline_to_who_asked() -> None:
 async def test_the_end_is_kept_for_the_principal() -> None:
     told = notice(9, "completed", result=RESULT)
     message = tell(told)
-    assert message.attrib == {"from": str(AGENT), "to": str(ALICE), "type": "normal"}
+    sent = {"from": str(AGENT), "to": str(ALICE), "type": "normal", "id": "t-1.9"}
+    assert message.attrib == sent
     assert text(message, "thread") == "rivers"
     assert task_of(message) == told.task
 
@@ -167,8 +168,8 @@ async def test_an_event_tells_what_was_committed() -> None:
     ledger.add("t-2", request=asked_for(thread="rivers"))
     asked = question("q-1", 1)
     made = change(ledger, ledger.row("t-2"), "input-required", asked)
-    put = question_of(made.row, asked, 1, [ALICE])
-    told = notice_of(made, put)
+    put = question_of(made.row, asked, 1, [ALICE], made.row.updated)
+    told = notice_of(msgspec.structs.replace(made, question=put))
     assert (told.question, told.thread, told.conversational) == (put, "rivers", True)
     assert (put.agent, put.requester, put.principal, put.task) == (AGENT, PHONE, ALICE, "t-2")
     begun = change(ledger, ledger.add("t-3", request=asked_for(origin="command")), "running")
@@ -194,13 +195,13 @@ SPOKEN: dict[str, tuple[Notice, str]] = {
     ),
     "why it was declined": (
         notice(9, "rejected", failure=Failure.of(errors.unknown_skill())),
-        "report was not begun: There is no such skill here.",
+        "report was rejected: There is no such skill here.",
     ),
     "that it was cancelled": (notice(9, "cancelled"), "report was cancelled."),
     "a question": (notice(2, "input-required", input=question("q-1", 2)), "Which river?"),
     "that somebody has to confirm": (
         notice(1, "input-required", confirm=CONFIRM),
-        "report waits for a confirmation.",
+        "report is waiting for a confirmation.",
     ),
 }
 
@@ -232,7 +233,7 @@ async def test_who_waits_for_the_word_of_another_is_told_so() -> None:
     told = notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB))
     assert room.news.changed(msgspec.structs.replace(told, conversational=True))
     (event, _asked) = bodies(room)
-    assert event == (str(PHONE), "report waits for a confirmation.")
+    assert event == (str(PHONE), "report is waiting for a confirmation.")
 
 
 async def test_progress_is_not_talked_about() -> None:
@@ -273,6 +274,27 @@ async def test_a_question_is_sent_to_who_is_asked_and_its_event_to_who_asked_for
     ]
 
 
+@pytest.mark.parametrize(
+    ("origin", "conversational", "heard"),
+    [("iq", False, [BOB, ALICE]), ("command", True, [BOB]), ("tool", False, [BOB])],
+)
+async def test_who_was_asked_hears_that_the_question_has_lapsed(
+    origin: Any, conversational: bool, heard: list[JID]
+) -> None:
+    room = Newsroom()
+    room.news.released("t-1")
+    lapsed = put_to(BOB, ALICE, lapsed=True)
+    told = notice(2, "failed", question=lapsed, origin=origin, conversational=conversational)
+    assert room.news.changed(told)
+    messages = [sent for sent in room.sent if sent.get("type") == "chat"]
+    assert [sent.get("to") for sent in messages] == [str(jid) for jid in heard]
+    assert text(messages[0], "body") == (
+        "The question has expired, so I have not done it: report for alice@a.example"
+    )
+    (reply,) = messages[0].findall("{urn:xmpp:reply:0}reply")
+    assert reply.get("id") == "c-1"
+
+
 async def test_who_wants_to_hear_nothing_hears_nothing() -> None:
     room = Newsroom()
     room.news.released("t-1")
@@ -293,26 +315,49 @@ async def test_without_a_stream_nothing_counts_as_told() -> None:
 
 
 async def test_what_is_held_or_waits_for_the_server_has_not_been_sent() -> None:
-    room, ready = Newsroom(), []
-
-    async def listen() -> None:
-        await room.news.sent()
-        ready.append(True)
-
-    assert room.news.changed(notice(1))
+    room = Newsroom()
+    room.output.holds = True
+    delivery = room.news.changed(notice(1))
+    assert delivery is not None
     assert room.told == [], "it is held until its request is answered"
-    room.out.gone = anyio.Event()
-    async with anyio.create_task_group() as group:
-        group.start_soon(room.news.run)
-        group.start_soon(listen)
-        await anyio.wait_all_tasks_blocked()
+    async with running(room):
         room.news.released("t-1")
-        await anyio.wait_all_tasks_blocked()
-        assert (room.told, ready) == ([("t-1", 1)], [])
-        room.out.gone.set()
-        await anyio.wait_all_tasks_blocked()
-        assert ready
-        group.cancel_scope.cancel()
+        await until(lambda: room.told)
+        assert delivery.state == "queued"
+        room.output.settle("written")
+        assert await delivery.settled()
+
+
+async def test_an_end_and_a_question_must_arrive_and_progress_need_not() -> None:
+    room = Newsroom()
+    room.news.released("t-1")
+    ended, asked, going = (
+        room.news.changed(notice(9, "completed", result=RESULT)),
+        room.news.changed(notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB))),
+        room.news.changed(notice(2, progress=Progress(text="half"))),
+    )
+    assert [one.must_arrive for one in (ended, asked, going) if one] == [True, True, False]
+
+
+async def test_an_event_told_again_has_the_id_that_it_had() -> None:
+    room = Newsroom()
+    for _ in range(2):
+        room.news.changed(notice(9, "completed", result=RESULT))
+    assert [sent.get("id") for sent in room.sent] == ["t-1.9", "t-1.9"]
+
+
+async def test_an_event_of_which_a_stanza_was_dropped_was_dropped() -> None:
+    room = Newsroom()
+    room.news.released("t-1")
+    room.output.holds = True
+    delivery = room.news.changed(
+        notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB, ALICE))
+    )
+    assert delivery is not None
+    room.output.waiting[1].settle("dropped")
+    assert delivery.state == "queued"
+    room.output.settle("written")
+    assert delivery.state == "dropped"
 
 
 async def test_an_event_that_does_not_fit_still_says_that_there_is_something() -> None:

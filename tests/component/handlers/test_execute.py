@@ -12,10 +12,10 @@ import pytest
 
 from component.policy import Rule
 from component.skills import (
-    AnySkill,
     Context,
     InvalidParam,
     Output,
+    Skill,
     SkillError,
     SkillResult,
     skill,
@@ -154,7 +154,7 @@ def test_a_skill_that_says_no_has_run() -> None:
     assert output(answer) == ("text/plain", "not today")
 
 
-def _plain(body: Callable[[], Any]) -> AnySkill:
+def _plain(body: Callable[[], Any]) -> Skill:
     @skill(name="it", read_only=True)
     def it() -> Any:
         return body()
@@ -162,7 +162,7 @@ def _plain(body: Callable[[], Any]) -> AnySkill:
     return it
 
 
-def _async(body: Callable[[], Any]) -> AnySkill:
+def _async(body: Callable[[], Any]) -> Skill:
     @skill(name="it", read_only=True)
     async def it() -> Any:
         await anyio.lowlevel.checkpoint()
@@ -171,7 +171,7 @@ def _async(body: Callable[[], Any]) -> AnySkill:
     return it
 
 
-def _inline(body: Callable[[], Any]) -> AnySkill:
+def _inline(body: Callable[[], Any]) -> Skill:
     @skill(name="it", read_only=True, inline=True)
     def it() -> Any:
         return body()
@@ -180,7 +180,7 @@ def _inline(body: Callable[[], Any]) -> AnySkill:
 
 
 each_kind = pytest.mark.parametrize("kind", [_plain, _async, _inline])
-Kind = Callable[[Callable[[], Any]], AnySkill]
+Kind = Callable[[Callable[[], Any]], Skill]
 
 
 @each_kind
@@ -280,7 +280,7 @@ async def test_a_skill_that_wants_to_know_is_told_who_asks(kind: str) -> None:
         async def who_async(context: Context) -> list[str]:
             return [context.principal, context.sender, context.skill]
 
-        chosen: AnySkill = who_async
+        chosen: Skill = who_async
     else:
 
         @skill(name="who", read_only=True, inline=kind == "inline")
@@ -625,8 +625,10 @@ async def test_what_destroys_waits_for_the_word_of_a_person(mode: Any, value: An
     async with world.running():
         asked = msgspec.structs.replace(execute("erase", target="all of it"), mode=mode)
         said = accepted(await world.asked(asked))
-        assert (said.revision, said.state) == (0, "input-required")
-        (question,) = await world.room.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT))
+        # Accepted before anybody has said who is a person.
+        assert (said.revision, said.state) == (0, "accepted")
+        await world.reached(said.task, "input-required")
+        (question,) = await world.service.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT))
         assert (question.task, question.asked) == (said.task, (JID.parse(ALICE).bare,))
         assert ran == []
         # Bob was not asked, so for him there is nothing to decide.
@@ -661,7 +663,7 @@ async def test_nobody_is_asked_about_what_cannot_run() -> None:
         )
         assert "too long to be shown" in error.text
         assert await tasks_of(world) == 0
-        assert await world.room.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT)) == []
+        assert await world.service.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT)) == []
     assert world.told.sent == []
 
 
@@ -670,12 +672,20 @@ async def test_a_peer_is_not_asked_in_place_of_a_person() -> None:
         return InfoQuery(features=(Feature(var="urn:fluux:agent:0"),))
 
     world = World(all_skills(), info=peer)
-    error = await failed(world, execute("conformance.erase", target="x"))
-    assert (error.condition, error.application) == (
-        "not-allowed",
-        (errors.ConfirmationUnavailable(),),
-    )
-    assert world.told.sent == []
+    async with world.running():
+        asked = execute("conformance.erase", target="x")
+        said = accepted(await world.asked(asked))
+        task = await world.ended(said.task)
+        assert task.state == "rejected"
+        assert task.failure is not None
+        assert task.failure.conditions == (errors.ConfirmationUnavailable(),)
+        # From then on it is known.
+        error = error_of(await world.asked(asked))
+        assert (error.condition, error.application) == (
+            "not-allowed",
+            (errors.ConfirmationUnavailable(),),
+        )
+        assert await world.service.open_questions(JID.parse(ALICE).bare, JID.parse(AGENT)) == []
 
 
 @each_kind
@@ -703,6 +713,12 @@ async def test_the_same_request_again_has_the_same_answer_and_runs_once(
             assert ET.tostring(again[0]) == ET.tostring(first[0])
             assert len(ran) == before + 1
             other = msgspec.structs.replace(asked, context="another")
+            if asked.request is None:  # then it is another request
+                second = await world.asked(other, id_=id_)
+                if mode == "async":
+                    await world.ended(accepted(second).task)
+                assert len(ran) == before + 2
+                continue
             error = error_of(await world.asked(other, id_=id_))
             assert (error.condition, error.application) == ("conflict", (errors.Conflict(),))
             assert len(ran) == before + 1

@@ -34,7 +34,7 @@ async def waiting(world: World, task: str) -> Task:
         return any(f" id='{task}'" in one and "state='input-required'" in one for one in sent)
 
     await until(asked)
-    return await world.room.get(who, at, task)
+    return await world.service.get(who, at, task)
 
 
 async def test_a_task_stays_open_to_its_principal_when_the_skill_leaves_the_view() -> None:

@@ -9,14 +9,19 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from component.connection.outbox import Outbox
+from component.handlers.presence import SLICE, PresenceHandler
+from component.messages.delivery import Delivery, nothing_to_send
 from component.storage import Storage
-from component.storage.subscriptions import Subscription, SubscriptionStore
-from tests.component.handlers.world import ALICE, BOB, World
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
+from tests.component.handlers.world import ALICE, BOB, Contacts, World
 from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
 from xep.binding import decode
 from xep.caps import Caps
 from xep.jid import JID
+from xep.stanza import Presence
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +59,9 @@ async def test_who_subscribes_is_accepted_kept_and_shown(tmp_path: Path, to: str
             ("subscribed", to, ALICE_BARE),
             ("available", to, ALICE_BARE),
         ]
-        assert await store.all() == [Subscription(JID.parse(to), JID.parse(ALICE_BARE), "from")]
+        assert await store.receivers() == [
+            Subscription(JID.parse(to), JID.parse(ALICE_BARE), "from")
+        ]
 
 
 async def test_a_subscription_is_between_bare_addresses(tmp_path: Path) -> None:
@@ -80,7 +87,7 @@ async def test_who_asks_again_is_told_again(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, store):
         first = await sent(world, presence("subscribe"))
         assert await sent(world, presence("subscribe")) == first
-        assert len(await store.all()) == 1
+        assert len(await store.receivers()) == 1
 
 
 async def test_who_unsubscribes_sees_us_go(tmp_path: Path) -> None:
@@ -90,7 +97,7 @@ async def test_who_unsubscribes_sees_us_go(tmp_path: Path) -> None:
             ("unavailable", AGENT, ALICE_BARE),
             ("unsubscribed", AGENT, ALICE_BARE),
         ]
-        assert [str(each.contact) for each in await store.all()] == [BOB_BARE]
+        assert [str(each.contact) for each in await store.receivers()] == [BOB_BARE]
         assert await sent(world, presence("unsubscribe")) == []
 
 
@@ -143,7 +150,7 @@ async def test_who_is_refused_sees_nothing(
 ) -> None:
     async with living(tmp_path) as (world, store):
         assert await sent(world, presence(type_, from_)) == []
-        assert await store.all() == []
+        assert await store.receivers() == []
 
 
 @pytest.mark.parametrize("type_", [None, "unavailable", "subscribed", "unsubscribed", "error"])
@@ -152,13 +159,13 @@ async def test_what_others_say_of_themselves_is_not_answered(
 ) -> None:
     async with living(tmp_path) as (world, store):
         assert await sent(world, presence(type_)) == []
-        assert await store.all() == []
+        assert await store.receivers() == []
 
 
 async def test_nobody_can_subscribe_to_who_is_not_here(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, store):
         assert await sent(world, presence("subscribe", to=f"nobody@{DOMAIN}")) == []
-        assert await store.all() == []
+        assert await store.receivers() == []
 
 
 async def test_we_announce_ourselves_to_every_subscriber_after_a_restart(tmp_path: Path) -> None:
@@ -193,7 +200,7 @@ async def test_we_take_leave_of_every_subscriber(tmp_path: Path) -> None:
             ("unavailable", AGENT, ALICE_BARE),
             ("unavailable", AGENT, BOB_BARE),
         }
-        assert len(await store.all()) == 2  # they remain subscribers
+        assert len(await store.receivers()) == 2  # they remain subscribers
 
 
 class SlowStore:
@@ -221,8 +228,195 @@ class SlowStore:
         await self._wait()
         return self.kept.get((owner, contact))
 
-    async def all(self) -> list[Subscription]:
-        return list(self.kept.values())
+    async def receivers(
+        self, after: Subscription | None = None, limit: int = 1_000
+    ) -> list[Subscription]:
+        return list(self.kept.values()) if after is None else []
+
+    async def failed(self, owner: JID, contact: JID, *, for_good: bool) -> bool:
+        raise NotImplementedError
+
+    async def reachable(self, owner: JID, contact: JID) -> None:
+        raise NotImplementedError
+
+
+# -- what comes back -----------------------------------------------------------------------------
+
+
+def returned(condition: str, from_: str = ALICE_BARE, type_: str = "cancel") -> str:
+    error = element(
+        "error",
+        element(condition, xmlns="urn:ietf:params:xml:ns:xmpp-stanzas"),
+        type=type_,
+    )
+    return element("presence", error, type="error", from_=from_, to=AGENT)
+
+
+async def announced(world: World) -> list[str | None]:
+    """To whom we are shown."""
+    before = len(world.sent)
+    await world.presence.announce()
+    return [parse(stanza.encode()).get("to") for stanza in world.sent[before:]]
+
+
+@pytest.mark.parametrize("condition", ["remote-server-not-found", "gone", "undefined-condition"])
+async def test_who_cannot_be_reached_is_not_told_of_us(tmp_path: Path, condition: str) -> None:
+    async with living(tmp_path) as (world, _):
+        await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
+        assert await announced(world) == [ALICE_BARE, BOB_BARE]
+        assert await sent(world, returned(condition, ALICE)) == []
+        assert await announced(world) == [BOB_BARE]
+    async with living(tmp_path) as (world, _):  # over restarts as well
+        assert await announced(world) == [BOB_BARE]
+        # Its server is back: a user logs in, and asks for us (RFC 6121 §4.3).
+        assert await sent(world, presence("probe", ALICE)) == [("available", AGENT, ALICE)]
+        assert await announced(world) == [ALICE_BARE, BOB_BARE]
+
+
+async def test_an_error_about_an_account_that_is_gone_counts_at_once(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
+        with capture_logs() as logs:
+            await sent(world, returned("remote-server-timeout", BOB_BARE, "wait"))
+            await sent(world, returned("item-not-found"))
+        (line,) = [line for line in logs if line["log_level"] == "info"]
+        assert (line["contact"], line["condition"]) == (ALICE_BARE, "item-not-found")
+        assert await announced(world) == []
+        for contact in (ALICE_BARE, BOB_BARE):  # they remain subscribers
+            assert await store.get(JID.parse(AGENT), JID.parse(contact)) is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "ask", "after"),
+    [
+        ("both", False, "from"),
+        ("from", True, "from"),
+        ("from", False, "from"),
+        ("to", False, None),
+        ("none", True, None),
+    ],
+)
+async def test_who_does_not_show_itself_any_more_is_remembered(
+    tmp_path: Path, state: SubscriptionState, ask: bool, after: SubscriptionState | None
+) -> None:
+    async with living(tmp_path) as (world, store):
+        agent, alice = JID.parse(AGENT), JID.parse(ALICE_BARE)
+        await store.put(Subscription(agent, alice, state, ask))
+        assert await sent(world, presence("unsubscribed")) == []
+        expected = None if after is None else Subscription(agent, alice, after)
+        assert await store.get(agent, alice) == expected
+        assert world.contacts.may_write(agent, alice)
+
+
+# -- many subscribers ----------------------------------------------------------------------------
+
+MANY = 12 * SLICE + 7
+
+
+class Server:
+    """Takes what is sent a stanza at a time, and lets others run between."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.taken: list[str] = []
+        self.most_bytes = 0
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        self.taken += [str(each.get("to")) for each in parse(f"<x>{bytes(data).decode()}</x>")]
+        return len(data)
+
+    async def read(self) -> None:
+        while True:
+            self.most_bytes = max(self.most_bytes, self.outbox.waiting_bytes)
+            self.outbox.flush(self)
+            await checkpoint()
+
+
+class Crowd(SlowStore):
+    """Many subscribers, in pages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        agent = JID.parse(AGENT)
+        self.all = [
+            Subscription(agent, JID.parse(f"u{number:06}@a.example"), "from")
+            for number in range(MANY)
+        ]
+
+    async def receivers(
+        self, after: Subscription | None = None, limit: int = 1_000
+    ) -> list[Subscription]:
+        start = 0 if after is None else self.all.index(after) + 1
+        return self.all[start : start + min(limit, 2 * SLICE)]
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+async def test_others_are_answered_while_many_are_told(leaving: bool) -> None:
+    """Counted in stanzas: whoever is answered meanwhile waits for one slice at most."""
+    outbox = Outbox(10_000_000)
+    outbox.start()
+    server = Server(outbox)
+
+    def send(presence: Presence) -> Delivery:
+        delivery = Delivery()
+        outbox.put(presence.encode(), delivery)
+        return delivery
+
+    handler = PresenceHandler(
+        Crowd(),
+        send,
+        lambda host, agent: (),
+        Contacts(),
+        pause_s=0,
+    )
+    ahead: list[int] = []
+
+    async def ping() -> None:
+        while True:
+            outbox.put("<iq to='pinging'/>")
+            asked = len(server.taken)
+            while "pinging" not in server.taken[asked:]:
+                await checkpoint()
+            ahead.append(server.taken.index("pinging", asked) - asked)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.read)
+            tasks.start_soon(ping)
+            await (handler.take_leave() if leaving else handler.announce())
+            tasks.cancel_scope.cancel()
+    told = [to for to in server.taken if to != "pinging"]
+    assert told == [str(one.contact) for one in Crowd().all]
+    assert len(ahead) >= MANY // SLICE
+    assert max(ahead) <= SLICE
+    assert server.most_bytes < 2 * SLICE * 120
+
+
+@pytest.mark.parametrize("next_stream", [None, 2])
+async def test_an_announcement_ends_with_its_stream(next_stream: int | None) -> None:
+    stream: int | None = 1
+    told: list[object] = []
+
+    def send(presence: Presence) -> Delivery:
+        nonlocal stream
+        told.append(presence)
+        if len(told) == 3 * SLICE:
+            stream = next_stream
+        return nothing_to_send()
+
+    handler = PresenceHandler(
+        Crowd(),
+        send,
+        lambda host, agent: (),
+        Contacts(),
+        stream=lambda: stream,
+        pause_s=0,
+    )
+    await handler.announce()
+    assert len(told) == 3 * SLICE
+    stream = None
+    await handler.announce()
+    assert len(told) == 3 * SLICE
 
 
 @given(

@@ -3,16 +3,18 @@
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.questions import question_messages, spoken_time, title_of
-from component.handlers.shown import shown, visible
+from component.handlers.questions import Questions
+from component.handlers.shown import shown_parameters, visible
+from component.messages.outbound import OutboundMessage
+from component.messages.rendering import render
 from component.skills import skill
 from component.skills.params import prepare
 from component.tasks.answers import input_for
@@ -22,12 +24,14 @@ from tests import schemas
 from tests.component.router.wire import parse
 from xep.fluux_agent.confirm import Confirm
 from xep.jid import JID
-from xep.stanza import Message
 
 AGENT = JID.parse("assistant@agent.example.com")
 ALICE = JID.parse("alice@example.com")
 BOSS = JID.parse("boss@example.com")
 EXPIRES = datetime(2026, 12, 1, 8, 15, tzinfo=UTC)
+NOW = EXPIRES - timedelta(hours=2)
+WORDS = Questions(clock=lambda: NOW)
+"""Without the skills at hand."""
 
 
 @skill(name="mail.erase", version="1.2.0")
@@ -68,6 +72,7 @@ def question(
         thread="tidy-up",
         content=content,
         conversational=conversational,
+        put_at=NOW,
     )
 
 
@@ -76,18 +81,39 @@ def asks(schema: dict[str, Any], text: str = "Which river?", **more: Any) -> Que
     return question(input_for(text, raw, id="q-1", revision=2, expires=EXPIRES), **more)
 
 
-def body(message: Message) -> str:
-    assert message.body is not None
-    return message.body
+def body(message: OutboundMessage) -> str:
+    (part,) = message.parts
+    return part.text
+
+
+def encoded(message: OutboundMessage) -> str:
+    (stanza,) = render(message, 262_144)
+    return stanza.encode()
+
+
+def test_it_says_what_a_model_chose_after_reading_strangers() -> None:
+    told = msgspec.structs.replace(confirmation(folder="Archive"), chosen=("folder", "to\n\u202e"))
+    first = "After reading text that others wrote, I chose folder, to"
+    (message,) = WORDS.messages(told)
+    assert body(message).startswith(first)
+    assert "\u202e" not in body(message)
+    assert "\n" not in body(message).partition(". May I run")[0]
+
+
+def test_it_says_that_an_operator_and_not_the_person_wants_it() -> None:
+    told = msgspec.structs.replace(confirmation(folder="Archive"), operator="boss@example.com")
+    (message,) = WORDS.messages(told)
+    first = "This is not your own request, but one of my operator boss@example.com. May I run"
+    assert body(message).startswith(first)
 
 
 def test_a_confirmation_names_everything_a_person_has_to_know() -> None:
-    (message,) = question_messages(confirmation(folder="Archive", more={"a": [1]}))
+    (message,) = WORDS.messages(confirmation(folder="Archive", more={"a": [1]}))
     assert body(message) == (
         'May I run mail.erase? folder: "Archive", days: 30, more: {"a": [1]}.'
-        " Please answer yes or no before 2026-12-01 08:15 UTC."
+        " Please answer yes or no within 2 hours."
     )
-    xml = message.encode()
+    xml = encoded(message)
     assert schemas.check(xml) == 1
     sent = parse(xml)
     assert (sent.get("type"), sent.get("to"), sent.get("from")) == (
@@ -109,19 +135,18 @@ def test_a_confirmation_names_everything_a_person_has_to_know() -> None:
 
 
 def test_each_approver_is_asked_and_told_for_whom() -> None:
-    messages = question_messages(confirmation(folder="a", asked=(BOSS, ALICE)))
-    assert [message.to for message in messages] == [BOSS, ALICE]
+    messages = WORDS.messages(confirmation(folder="a", asked=(BOSS, ALICE)))
+    assert [message.to.to for message in messages] == [str(BOSS), str(ALICE)]
     assert all("mail.erase for alice@example.com?" in body(message) for message in messages)
     assert len({message.id for message in messages}) == 1
 
 
 def test_long_values_stand_whole_below_the_question() -> None:
     text = "the first line\nthe second " + "x" * 1000
-    (message,) = question_messages(confirmation(folder=text, more={"k": ["y" * 1000]}))
+    (message,) = WORDS.messages(confirmation(folder=text, more={"k": ["y" * 1000]}))
     first, empty, *lines = body(message).split("\n")
     assert first == (
-        "May I run mail.erase? Its 3 parameters are below."
-        " Please answer yes or no before 2026-12-01 08:15 UTC."
+        "May I run mail.erase? Its 3 parameters are below. Please answer yes or no within 2 hours."
     )
     assert empty == ""
     assert lines == [
@@ -133,7 +158,7 @@ def test_long_values_stand_whole_below_the_question() -> None:
 
 def test_what_is_not_shown_is_said_before_the_value() -> None:
     text = "a" * 500 + "b" * 9_500
-    (message,) = question_messages(confirmation(folder=text, more={"a": 1}))
+    (message,) = WORDS.messages(confirmation(folder=text, more={"a": 1}))
     said = body(message)
     assert "3 parameters are below, and not everything is shown. Please answer yes" in said
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -147,7 +172,7 @@ def test_what_is_not_shown_is_said_before_the_value() -> None:
 
 
 def test_all_of_many_parameters_are_shown() -> None:
-    (message,) = question_messages(confirmation(many))
+    (message,) = WORDS.messages(confirmation(many))
     assert all(f"{name}: 0" in body(message) for name in "abcdefghijkmnopqrstuvw")
 
 
@@ -159,7 +184,7 @@ def test_all_of_many_parameters_are_shown() -> None:
 )
 def test_each_parameter_is_whole_or_said_not_to_be(more: dict[str, Any], folder: str) -> None:
     values = {"folder": folder, "days": 30, "more": more}
-    given_ = shown(values)
+    given_ = shown_parameters(values)
     assert len(given_.lines) == 3
     for line, (name, value) in zip(given_.lines, values.items(), strict=True):
         assert line.isprintable()
@@ -179,11 +204,11 @@ HIDDEN = (
 
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_what_cannot_be_seen_is_shown_escaped(hidden: str) -> None:
-    (message,) = question_messages(confirmation(folder=f"in{hidden}box"))
+    (message,) = WORDS.messages(confirmation(folder=f"in{hidden}box"))
     assert hidden not in body(message)
     escaped = json.dumps(hidden)[1:-1]
     assert f'folder: "in{escaped}box"' in body(message)
-    assert hidden not in title_of(confirmation(folder=f"in{hidden}box"))
+    assert hidden not in WORDS.title_of(confirmation(folder=f"in{hidden}box"))
 
 
 def test_marks_that_cover_what_stands_beside_them_are_escaped() -> None:
@@ -201,7 +226,7 @@ def test_marks_that_cover_what_stands_beside_them_are_escaped() -> None:
     ],
 )
 def test_letters_that_look_like_others_are_named(value: Any, note: str) -> None:
-    (line,) = shown({"to": value}).lines
+    (line,) = shown_parameters({"to": value}).lines
     assert "(careful, look-alike letters: " in line
     assert note in line
 
@@ -220,78 +245,139 @@ def test_letters_that_look_like_others_are_named(value: Any, note: str) -> None:
     ],
 )
 def test_other_languages_are_no_look_alikes(value: Any) -> None:
-    (line,) = shown({"to": value}).lines
+    (line,) = shown_parameters({"to": value}).lines
     assert "careful" not in line
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
 def test_no_value_can_pose_as_the_question(value: str) -> None:
-    (message,) = question_messages(confirmation(folder=value))
+    (message,) = WORDS.messages(confirmation(folder=value))
     said = body(message)
     assert all(line.isprintable() for line in said.split("\n"))
-    message.encode()
+    encoded(message)
     quoted = said.partition("folder: ")[2]
     read, end = json.JSONDecoder().raw_decode(quoted)
     assert read == value
     rest = quoted[end:]
     assert re.fullmatch(
-        r"( \(careful, [^\n]*\))?(, days: 30, more: null\. Please answer yes or no before 2026.*"
+        r"( \(careful, [^\n]*\))?(, days: 30, more: null\. Please answer yes or no within 2 hours."
         r"|\ndays: 30\nmore: null)",
         rest,
     )
-    assert title_of(confirmation(folder=value)).isprintable()
+    assert WORDS.title_of(confirmation(folder=value)).isprintable()
 
 
 def test_a_title_says_for_whom() -> None:
-    assert title_of(confirmation(folder="a", asked=(BOSS,))).startswith(
+    assert WORDS.title_of(confirmation(folder="a", asked=(BOSS,))).startswith(
         'mail.erase for alice@example.com: folder: "a"'
     )
-    long = title_of(confirmation(folder="x" * 1000))
+    long = WORDS.title_of(confirmation(folder="x" * 1000))
     assert long.endswith("… (the question itself shows more)")
     assert len(long) < 300
 
 
 def test_an_input_says_how_it_is_answered() -> None:
     river = {"properties": {"river": {"type": "string"}}, "required": ["river"]}
-    (message,) = question_messages(asks(river))
-    assert body(message) == "Which river?\n\nPlease answer here before 2026-12-01 08:15 UTC."
-    assert schemas.check(message.encode()) == 1
-    assert message.to == ALICE
+    (message,) = WORDS.messages(asks(river))
+    assert body(message) == "Which river?\n\nPlease answer here within 2 hours."
+    assert schemas.check(encoded(message)) == 1
+    assert message.to.to == str(ALICE)
     choice = {"properties": {"size": {"enum": ["s", "m"]}}}
-    (message,) = question_messages(asks(choice))
-    assert "Please answer with s or m before" in body(message)
+    (message,) = WORDS.messages(asks(choice))
+    assert "Please answer with s or m within" in body(message)
     assert [getattr(each, "value", None) for each in message.payloads[1:]] == ["s", "m"]
     flag = {"properties": {"flag": {"type": "boolean"}}}
-    (message,) = question_messages(asks(flag))
-    assert "Please answer with yes or no before" in body(message)
+    (message,) = WORDS.messages(asks(flag))
+    assert "Please answer with yes or no within" in body(message)
     more = {"properties": choice["properties"] | {"days": {"type": "integer"}}}
-    (message,) = question_messages(asks({**more, "required": ["size"]}))
-    assert "Please answer with s or m before" in body(message)
-    assert body(message).endswith(" UTC. You may add days after it.")
-    (message,) = question_messages(asks(more))
-    assert "answer with the form, or with /answer and then size, days before" in body(message)
+    (message,) = WORDS.messages(asks({**more, "required": ["size"]}))
+    assert "Please answer with s or m within" in body(message)
+    assert body(message).endswith(" hours. You may add days after it.")
+    (message,) = WORDS.messages(asks(more))
+    assert "answer with the form, or with /answer and then size, days within" in body(message)
     lines = {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}
-    (message,) = question_messages(asks(lines, text="x" * 5000))
-    assert "Please answer with the form before" in body(message)
+    (message,) = WORDS.messages(asks(lines, text="x" * 5000))
+    assert "Please answer with the form within" in body(message)
     assert body(message).startswith("(first 2,000 of 5,000 characters shown)\n\nxxx")
-    (message,) = question_messages(asks(lines, text="Two\nlines, one \u202eturned"))
+    (message,) = WORDS.messages(asks(lines, text="Two\nlines, one \u202eturned"))
     assert body(message).startswith("Two\nlines, one \\u202eturned\n\n")
     many_choices = {"properties": {"size": {"enum": [str(n) for n in range(50)]}}}
-    (message,) = question_messages(asks(many_choices))
+    (message,) = WORDS.messages(asks(many_choices))
     assert len(message.payloads) == 1
 
 
 def test_an_input_that_no_conversation_led_to_is_told_by_its_event_alone() -> None:
     river = {"properties": {"river": {"type": "string"}}}
-    assert question_messages(asks(river, conversational=False)) == ()
+    assert WORDS.messages(asks(river, conversational=False)) == ()
+
+
+@skill(name="mail.erase", title="Erase mail", version="1.2.0")
+def titled(
+    folder: Annotated[str, msgspec.Meta(title="Folder", description="Where.")],
+    days: Annotated[int, msgspec.Meta(title="Older than (days)")] = 30,
+) -> None:
+    """Erases old messages for good, attachments included"""
+
+
+def knowing(declared: Any = titled, zone: timezone | None = None) -> Questions:
+    return Questions(lambda _: declared, lambda _: zone, lambda: NOW)
+
+
+def test_a_confirmation_has_the_titles_and_the_description_of_its_skill() -> None:
+    asked = confirmation(titled, folder="Archive")
+    (message,) = knowing().messages(asked)
+    assert body(message) == (
+        'May I run "Erase mail" (mail.erase)?'
+        " Erases old messages for good, attachments included."
+        ' Folder: "Archive", Older than (days): 30. Please answer yes or no within 2 hours.'
+    )
+    assert knowing().title_of(asked) == (
+        '"Erase mail" (mail.erase): Folder: "Archive", Older than (days): 30'
+    )
+
+
+def test_the_texts_of_another_version_say_nothing_of_this_one() -> None:
+    @skill(name="mail.erase", title="Harmless", version="2.0.0")
+    def other(folder: str) -> None:
+        """Do nothing."""
+
+    (message,) = knowing(other).messages(confirmation(folder="Archive"))
+    assert body(message).startswith('May I run mail.erase? folder: "Archive"')
+
+
+def test_equal_titles_are_replaced_by_names() -> None:
+    @skill(name="copy", version="1.0.0")
+    def copies(
+        a: Annotated[str, msgspec.Meta(title="Folder")],
+        b: Annotated[str, msgspec.Meta(title="folder")],
+    ) -> None:
+        """Copy."""
+
+    (message,) = knowing(copies).messages(confirmation(copies, a="x", b="y"))
+    assert 'a: "x", b: "y"' in body(message)
 
 
 @pytest.mark.parametrize(
-    ("time", "text"),
+    ("minutes", "zone", "said"),
     [
-        ("2026-12-01T08:15:00Z", "2026-12-01 08:15 UTC"),
-        ("2026-12-01T10:15:07+02:00", "2026-12-01 08:15:07 UTC"),
+        (120, None, "within 2 hours"),
+        (120, timezone(timedelta(hours=1)), "before 09:15 (UTC+01:00)"),
+        (24 * 60, timezone(timedelta(hours=-5)), "before 2026-12-01 03:15 (UTC-05:00)"),
+        (24 * 60 - 0.001, None, "within 24 hours"),
+        (72 * 60, None, "within 3 days"),
+        (0.5, None, "within 30 seconds"),
+        (90, None, "within 90 minutes"),
+        (-1, None, "within 0 seconds"),
     ],
 )
-def test_times_are_spoken_in_utc(time: str, text: str) -> None:
-    assert spoken_time(datetime.fromisoformat(time)) == text
+def test_a_question_says_when_it_lapses(minutes: float, zone: timezone | None, said: str) -> None:
+    asked = confirmation(titled, folder="a")
+    now = EXPIRES - timedelta(minutes=minutes)
+    if zone is not None:
+        now = NOW if minutes == 120 else now
+        expires = now + timedelta(minutes=minutes)
+        confirm = msgspec.structs.replace(asked.content, expires=expires)
+        asked = msgspec.structs.replace(asked, content=confirm)
+    words = Questions(zone=lambda _: zone, clock=lambda: now)
+    (message,) = words.messages(asked)
+    assert body(message).endswith(f"Please answer yes or no {said}.")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.policy import Rule
-from component.skills import AnySkill, skill
+from component.skills import Skill, skill
 from tests.component.handlers.world import ALICE, BOB, World, all_skills, result
 from tests.component.router.wire import condition, error_of
 from xep.fluux_agent import skills as fluux
@@ -19,7 +19,7 @@ from xep.fluux_agent.skills import SkillDescription, SkillsQuery
 from xep.result_sets import First, ResultSet
 
 
-def made(name: str, description: str = "Do nothing.", **options: Any) -> AnySkill:
+def made(name: str, description: str = "Do nothing.", **options: Any) -> Skill:
     @skill(name=name, description=description, inline=True, **options)
     def f(text: str = "") -> str:
         return text
@@ -89,12 +89,12 @@ def test_a_skill_asked_for_by_name_is_described_whole() -> None:
 
 
 @pytest.mark.parametrize("each", [s for s in all_skills() if not s.hidden], ids=lambda s: s.name)
-def test_schemas_are_valid_json(each: AnySkill) -> None:
+def test_schemas_are_valid_json(each: Skill) -> None:
     found = only(query(World(all_skills()), skill=each.name))
     schemas = {schema.direction: msgspec.json.decode(schema.json) for schema in found.schemas}
-    assert schemas["input"] == each.inputs.schema
+    assert schemas["input"] == each.input_schema
     assert schemas["input"]["type"] == "object"
-    assert schemas.get("output") == each.outputs.schema
+    assert schemas.get("output") == each.output_schema
 
 
 def test_a_skill_without_typical_values_says_nothing_of_them() -> None:
@@ -188,7 +188,7 @@ def test_the_version_tells_apart_who_sees_what_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "changed", [made("a", "Other."), made("a", version="2.0.0"), made("a", read_only=True)]
 )
-def test_the_version_changes_with_a_description(changed: AnySkill) -> None:
+def test_the_version_changes_with_a_description(changed: Skill) -> None:
     assert query(World([made("a")])).version != query(World([changed])).version
 
 

@@ -5,41 +5,36 @@ from xml.etree import ElementTree as ET
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from component.agent.protocol import Incoming, Reply
-from component.handlers.speech import Speech, parts
-from tests.component.handlers.outgoing import Outgoing
+from component.agent.requests import Reply
+from component.handlers.speech import Speech
+from component.messages.inbound import ReplyAddress
+from component.messages.messenger import Messenger
+from tests.component.router.wire import ListOutput
 from xep.jid import JID
 
 STATES = "{http://jabber.org/protocol/chatstates}"
 
 
-def incoming(**more: Any) -> Incoming:
-    return Incoming(
-        id="t1",
-        agent="assistant",
-        principal=JID.parse("juliet@a.example"),
-        requester=JID.parse("juliet@a.example/balcony"),
-        target=JID.parse("assistant@agent.example"),
-        body="Hello",
-        **more,
-    )
+def address(**more: Any) -> ReplyAddress:
+    return ReplyAddress("juliet@a.example/balcony", JID.parse("assistant@agent.example"), **more)
 
 
 class Out:
     def __init__(self, limit: int = 262_144) -> None:
-        self.sent: list[ET.Element] = []
         self.there = True
-        self.out = Outgoing(lambda xml: self.sent.append(ET.fromstring(xml)))
-        self.speech = Speech(self.out, lambda: self.there, limit)
+        self.output = ListOutput()
+        self.speech = Speech(Messenger(self.output, limit), lambda: self.there)
+
+    @property
+    def sent(self) -> list[ET.Element]:
+        return [ET.fromstring(xml) for xml in self.output.sent]
 
 
 def test_an_answer_goes_where_the_message_came_from() -> None:
     out = Out()
-    to = incoming(thread="th", type="normal")
-    assert out.speech.say(Reply(id="t1.answer", to=to, body="Hi <you>"))
+    to = address(thread="th", type="normal")
+    assert out.speech.say(Reply(id="t1.answer", to=to, text="Hi <you>"))
     (message,) = out.sent
     assert message.attrib == {
         "type": "normal",
@@ -47,17 +42,24 @@ def test_an_answer_goes_where_the_message_came_from() -> None:
         "from": "assistant@agent.example",
         "to": "juliet@a.example/balcony",
     }
-    assert [(child.tag, child.text) for child in message] == [
+    assert [(child.tag, child.text) for child in message][:2] == [
         ("body", "Hi <you>"),
         ("thread", "th"),
     ]
 
 
+def test_the_markdown_of_an_answer_becomes_message_styling() -> None:
+    out = Out()
+    out.speech.say(Reply(id="1", to=address(), text="# News\n**Bold** & [more](http://a.example)"))
+    (message,) = out.sent
+    assert message.findtext("body") == "*News*\n*Bold* & more (http://a.example)"
+
+
 def test_without_a_stream_nothing_is_said() -> None:
     out = Out()
     out.there = False
-    assert not out.speech.say(Reply(id="1", to=incoming(chat_states=True), body="Hi"))
-    out.speech.composing(incoming(chat_states=True), True)
+    assert not out.speech.say(Reply(id="1", to=address(shows_states=True), text="Hi"))
+    out.speech.composing(address(shows_states=True), True)
     assert out.sent == []
 
 
@@ -66,48 +68,81 @@ async def test_what_the_server_has_not_taken_is_not_sent() -> None:
     out = Out()
     await out.speech.sent()
     assert not out.speech.waits()
-    out.out.gone = anyio.Event()
+    out.output.holds = True
+    out.speech.say(Reply(id="1", to=address(), text="Hi"))
     assert out.speech.waits()
     with anyio.move_on_after(0) as waiting:
         await out.speech.sent()
     assert waiting.cancelled_caught
+    out.output.settle("written")
+    await out.speech.sent()
+    assert not out.speech.waits()
+
+
+@pytest.mark.anyio
+async def test_what_was_dropped_is_said_again_when_there_is_room() -> None:
+    out, done = Out(), []
+    out.output.holds, out.output.room = True, anyio.Event()
+    for number in ("1", "2"):
+        out.speech.say(Reply(id=number, to=address(), text=number))
+    out.output.waiting[0].settle("dropped")
+    out.output.settle("written")
+    assert out.speech.waits()
+
+    async def listen() -> None:
+        await out.speech.sent()
+        done.append(True)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(listen)
+        await anyio.wait_all_tasks_blocked()
+        assert [message.get("id") for message in out.sent] == ["1", "2"]
+        out.output.room.set()
+        await anyio.wait_all_tasks_blocked()
+        assert [message.get("id") for message in out.sent] == ["1", "2", "1"]
+        assert not done
+        out.output.settle("written")
+        await anyio.wait_all_tasks_blocked()
+        assert done
+        assert not out.speech.waits()
 
 
 def test_who_shows_it_is_shown_who_is_writing() -> None:
     out = Out()
-    out.speech.composing(incoming(), True)
+    out.speech.composing(address(), True)
     assert out.sent == []
-    to = incoming(chat_states=True)
+    to = address(shows_states=True)
     out.speech.composing(to, True)
     out.speech.composing(to, False)
-    out.speech.say(Reply(id="1", to=to, body="Hi"))
-    assert [child.tag.removeprefix(STATES) for message in out.sent for child in message] == [
-        "composing",
-        "paused",
-        "body",
-        "active",
-    ]
+    out.speech.say(Reply(id="1", to=to, text="Hi"))
+    states = [child.tag for message in out.sent for child in message if STATES in child.tag]
+    assert states == [f"{STATES}composing", f"{STATES}paused", f"{STATES}active"]
+    stored = [message.find("{urn:xmpp:hints}no-store") is None for message in out.sent]
+    assert stored == [False, False, True]
+
+
+def test_who_wants_no_messages_gets_only_what_they_asked_for() -> None:
+    out = Out()
+    messenger = Messenger(out.output)
+    out.speech = Speech(messenger, lambda: True, lambda _agent, who: who.local != "juliet")
+    assert out.speech.say(Reply(id="1", to=address(), text="Hi", unrequested=True))
+    assert out.sent == []
+    assert out.speech.say(Reply(id="2", to=address(), text="Hi"))
+    assert len(out.sent) == 1
 
 
 def test_what_xml_cannot_carry_is_left_out() -> None:
     out = Out()
-    out.speech.say(Reply(id="1", to=incoming(), body="a\x00b\x1bc"))
+    out.speech.say(Reply(id="1", to=address(), text="a\x00b\x1bc"))
     assert "".join(out.sent[0].itertext()).replace("\N{REPLACEMENT CHARACTER}", "") == "abc"
 
 
 def test_a_long_answer_is_several_messages_that_fit() -> None:
     out = Out(10_000)
     text = "\n".join(f"{number} & <line>" for number in range(2000))
-    out.speech.say(Reply(id="t", to=incoming(), body=text))
+    out.speech.say(Reply(id="t", to=address(), text=text))
     assert len(out.sent) > 1
     assert all(len(ET.tostring(message)) < 10_000 for message in out.sent)
     assert [m.get("id") for m in out.sent][:3] == ["t", "t-2", "t-3"]
     said = "\n".join(m.findtext("body", "") for m in out.sent)
     assert said.split() == text.split()
-
-
-@given(st.text(max_size=300), st.integers(8, 60))
-def test_the_parts_are_the_text(text: str, most: int) -> None:
-    found = list(parts(text, most))
-    assert all(len(part.encode()) <= most and part for part in found)
-    assert "".join("".join(found).split()) == "".join(text.split())

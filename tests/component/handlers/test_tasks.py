@@ -10,7 +10,7 @@ import pytest
 
 from component.handlers.tasks import TasksHandler
 from component.storage import StorageError
-from component.tasks import reading
+from component.tasks import queries
 from component.tasks.protocol import Tasks
 from component.tasks.rows import change
 from tests.component.handlers.world import result, xml
@@ -49,16 +49,16 @@ class OnLedger:
     async def get(self, who: JID, at: JID, task: str) -> Task:
         if self.refuses:
             raise StorageError("/secret/agent.db: the disk is full")
-        found = reading.get(self.ledger, who, at, task)
+        found = queries.get(self.ledger, who, at, task)
         if found is None:
             raise errors.unknown_task()
         return found
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        return reading.list_(self.ledger, who, at, query)
+        return queries.list_(self.ledger, who, at, query)
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
-        found = reading.events(self.ledger, who, at, query)
+        found = queries.events(self.ledger, who, at, query)
         if found is None:
             raise errors.unknown_task()
         return found

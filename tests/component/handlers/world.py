@@ -13,34 +13,55 @@ import anyio
 
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
-from component.commands.intake import Intake
-from component.execution import Recent, Road
+from component.commands.pause_gate import PauseGate
+from component.execution import Admission, SkillExecutor
 from component.handlers.about import About
+from component.handlers.agent_nodes import TASKS, SkillsNode, TasksNode, deleted_task, notified_task
+from component.handlers.avatars import generated_avatar
+from component.handlers.command_sessions import Sessions
+from component.handlers.commands import CommandsHandler
 from component.handlers.confirm import ConfirmHandler
+from component.handlers.contact_presence import ContactPresence
+from component.handlers.contact_profiles import (
+    ContactProfile,
+    ContactProfiles,
+    Profiles,
+    profile_nodes,
+)
 from component.handlers.disco import Discovery, Facts
 from component.handlers.events import TaskNews
 from component.handlers.execute import ExecuteHandler
 from component.handlers.message import MessageHandler
 from component.handlers.presence import PresenceHandler, Subscriptions
-from component.handlers.questions import question_messages
+from component.handlers.pubsub import PubSubHandler
+from component.handlers.pubsub_nodes import NodeOverview
+from component.handlers.pubsub_pending import PendingOffers
+from component.handlers.questions import Questions
 from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
+from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
 from component.policy.persons import Info, Persons
+from component.pubsub.interests import Interests
+from component.pubsub.notifier import Notifier
+from component.pubsub.service import PubSubService
 from component.router.table import Host
-from component.skills import AnySkill, Registry, View
+from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills
 from component.skills.conformance_fixtures import conformance_skills
 from component.skills.threads import Threads
 from component.storage import Storage
+from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
-from component.tasks.admit import Limits
-from component.tasks.room import TaskRoom
-from component.tasks.whom import Whom
-from tests.component.handlers.outgoing import Outgoing
+from component.tasks.admit import TaskLimits
+from component.tasks.approvers import Approvers
+from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
+from component.tasks.retention import DeletedTask
+from component.tasks.service import TaskService
+from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
-from xep.disco import InfoQuery
+from xep.disco import Feature, InfoQuery
 from xep.fluux_agent.execute import Execute
 from xep.fluux_agent.task import Task
 from xep.jid import JID
@@ -56,9 +77,20 @@ NODE = "https://example.org/agent"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 _FINAL = re.compile(r" state='(completed|failed|rejected|cancelled)'")
 FORM = {"software": "xmpp-agent-component", "protocol_version": "0"}
+CONTACT = "mailto:it@a.example"
+PROFILES: Profiles = {
+    local: ContactProfile(
+        address=JID.parse(address),
+        name=name,
+        operator="Example Ltd",
+        contact=CONTACT,
+        avatar=generated_avatar(address),
+    )
+    for local, address, name in ((None, DOMAIN, "Service"), ("assistant", AGENT, "Assistant"))
+}
 
 
-def all_skills() -> tuple[AnySkill, ...]:
+def all_skills() -> tuple[Skill, ...]:
     """What the project itself offers."""
     return (*builtin_skills(), *conformance_skills())
 
@@ -97,8 +129,8 @@ class Later:
     async def read(self, op: Callable[[Database], T]) -> T:
         return await self._storage.read(op)
 
-    async def write(self, op: Callable[[Database], T], *, keep_trying: bool = False) -> T:
-        return await self._storage.write(op, keep_trying=keep_trying)
+    async def write(self, op: Callable[[Database], T], **options: Any) -> T:
+        return await self._storage.write(op, **options)
 
     def listen(self, channel: str, /) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         return self._storage.listen(channel)
@@ -130,7 +162,7 @@ class World:
 
     def __init__(
         self,
-        skills: Iterable[AnySkill] = (),
+        skills: Iterable[Skill] = (),
         *,
         rules: Sequence[Rule] = (),
         subscriptions: Subscriptions | None = None,
@@ -138,11 +170,11 @@ class World:
         commands: Iterable[AnyCommand] = (),
         admins: Iterable[str] = (),
         clock: Callable[[], float] = lambda: 0.0,
+        cache_clock: Callable[[], float] = seconds_since_boot,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         info: Info = a_person,
         confirm: When = "destructive",
-        recent: Recent | None = None,
-        limits: Limits | None = None,
+        limits: TaskLimits | None = None,
         **options: Any,
     ) -> None:
         self.policy = Policy(
@@ -150,29 +182,54 @@ class World:
         )
         self.registry = Registry(skills)
         self.sent: list[Message | Presence] = []
+        self.messages = Sent(self.sent)
         self._asked = 1
         self.told = ListOutput()
         """Messages about tasks."""
         self.storage = Later()
 
+        self.contacts = Contacts()
+        self.features_of: dict[str, Sequence[str]] = {}
+        """The features that clients have, by their full addresses."""
+        self.news_of_nodes = ListOutput()
+        """Notifications of the PubSub service."""
+        self.interests = Interests(self._ask_features, self._came_online)
+        owners = [JID.parse(jid) for jid in admins]
+        self.pubsub = PubSubService(
+            self.storage,
+            Notifier(
+                self.storage, Messenger(self.news_of_nodes), self.interests, lambda _, __: True
+            ),
+            lambda who: who in owners,
+            (SkillsNode(self.view), *profile_nodes(PROFILES)),
+        )
+        self.nodes = PubSubHandler(self.pubsub)
+
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
 
         self.discovery = Discovery(
-            Facts(domain=JID.parse(DOMAIN), name="Service", node=NODE, form=FORM),
+            Facts(
+                domain=JID.parse(DOMAIN),
+                name="Service",
+                node=NODE,
+                form=FORM,
+                contact=CONTACT,
+            ),
             {"assistant": "Assistant"},
             features,
             self.view,
+            (),
+            NodeOverview(self.pubsub),
         )
 
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
             return self.commands.of(asking)
 
-        self.contacts = Contacts()
         self.presence = PresenceHandler(
             cast("Subscriptions", subscriptions),
-            self.sent.append,
-            self.discovery.caps,
+            Sent(self.sent).presence,
+            lambda host, agent: (self.discovery.caps(host, agent),),
             self.contacts,
         )
         self.commands = Commands(
@@ -182,48 +239,82 @@ class World:
             ),
             [JID.parse(jid) for jid in admins],
         )
-        self.message = MessageHandler("Assistant", self.sent.append, self.commands, clock)
+        self.message = MessageHandler(
+            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized
+        )
         self.threads = Threads(8, 4)
         self.tools_ended: list[str] = []
         """Tasks that a model's call went on as, and that are over."""
         self.news = TaskNews(
-            Outgoing(self.told.put),
+            Messenger(self.told),
             lambda: True,
             self.contacts.may_write,
-            question_messages,
+            Questions(),
             tool_ended=self.tools_ended.append,
+            task_changed=self._task_changed,
         )
-        self.room = TaskRoom(
+        self.service = TaskService(
             self.storage,
-            self.registry.get,
-            lambda principal, skill: self.view(principal).get(skill.name) is skill,
+            SkillAccess(
+                find=self.registry.get,
+                may_use=lambda principal, skill: self.view(principal).get(skill.name) is skill,
+                approvers=self._approvers,
+            ),
             self.threads,
-            limits or Limits(inline_s=inline_s),
+            limits or TaskLimits(inline_s=inline_s),
             self.news,
+            clock=cache_clock,
         )
-        self.intake = Intake([JID.parse(jid) for jid in admins])
-        self.recent = recent or Recent(3600)
-        self.road = Road(
-            self.view,
-            self.room,
-            Whom(self.policy.asking, Persons(info, DOMAIN)),
-            self.recent,
-            self.intake.check,
+        self.pubsub.add_computed(TasksNode(self.service))
+        self.service.on_deleted = self._task_deleted
+        self.whom = Approvers(self.policy.asking, Persons(info, lambda who: who.domain == DOMAIN))
+        self.intake = PauseGate([JID.parse(jid) for jid in admins])
+        self.executor = SkillExecutor(
+            Admission(self.view, self.service, self.whom, self.intake.check, now),
+            self.service,
             self.news.released,
-            now,
         )
         handlers = (
             About("agent", "1.2.3", now),
             self.discovery,
+            ContactProfiles(PROFILES),
+            self.nodes,
+            CommandsHandler((PendingOffers(self.pubsub),), Sessions()),
+            ContactPresence(self.interests),
             SkillsHandler(self.view, ttl_s=60),
-            ExecuteHandler(self.road),
-            TasksHandler(self.room),
-            ConfirmHandler(self.room),
+            ExecuteHandler(self.executor),
+            TasksHandler(self.service),
+            ConfirmHandler(self.service),
             self.message,
             self.presence,
         )
         routes = [route for handler in handlers for route in handler.routes()]
         self.bench = Bench(routes, admits=self.policy.admits, **options)
+
+    async def _ask_features(self, client: JID, _from: JID, query: InfoQuery) -> InfoQuery:
+        """What a client says of itself; set in a test."""
+        found = self.features_of.get(str(client))
+        if found is None:
+            raise StanzaError("service-unavailable")
+        return InfoQuery(node=query.node, features=tuple(Feature(var=each) for each in found))
+
+    async def _came_online(
+        self, service: str, full: str, bare: str, interests: frozenset[str]
+    ) -> None:
+        await self.pubsub.overview.came_online(service, full, bare, interests)
+
+    def _task_changed(self, notice: Notice) -> None:
+        address, principal, item = notified_task(notice)
+        self.pubsub.recomputed(address, TASKS, principal, (item,))
+
+    def _task_deleted(self, task: DeletedTask) -> None:
+        address, principal = deleted_task(task)
+        self.pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
+
+    async def _approvers(self, call: Call) -> Confirmation | None:
+        return await self.whom.find(
+            call.principal, call.requester, call.target, call.skill, call.caller_context.asker
+        )
 
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""
@@ -231,16 +322,21 @@ class World:
         return self.registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Everything lives for as long as the context, on a database of its own."""
+    async def running(self, postgres: str = "") -> AsyncIterator[None]:
+        """Everything lives for as long as the context, on a database of its own.
+
+        `postgres` is the URI of a PostgreSQL database to use.
+        """
         with tempfile.TemporaryDirectory() as directory:
             async with (
-                Storage.open(Path(directory) / "data") as storage,
+                Storage.open(Path(directory) / "data", postgres=postgres) as storage,
                 anyio.create_task_group() as group,
             ):
                 self.storage.opened = storage
                 await group.start(self.news.run)
-                await group.start(self.room.run)
+                await group.start(self.service.run)
+                await group.start(self.pubsub.run)
+                await group.start(self.interests.run)
                 async with self.bench.running():
                     yield
                 group.cancel_scope.cancel()
@@ -258,6 +354,17 @@ class World:
         """The one reply to a request that is answered at once."""
         id_ = self._id(payload) if id_ is None else id_
         return self.bench.answer(iq(xml(payload), type_=type_, id_=id_, from_=from_, to=to))
+
+    def ask_stored(
+        self, payload: Payload | str, *, type_: str = "get", from_: str = ALICE, to: str = AGENT
+    ) -> ET.Element:
+        """The one reply to a request that needs the database, which is a new one."""
+
+        async def ask() -> ET.Element:
+            async with self.running():
+                return await self.asked(payload, type_=type_, from_=from_, to=to)
+
+        return anyio.run(ask)
 
     async def asked(
         self,
@@ -284,7 +391,17 @@ class World:
             return any(f" id='{task}'" in sent and _FINAL.search(sent) for sent in self.told.sent)
 
         await until(said)
-        return await self.room.get(who, JID.parse(AGENT), task)
+        return await self.service.get(who, JID.parse(AGENT), task)
+
+    async def reached(self, task: str, state: str) -> None:
+        """Wait until a task has been told of in this state; the world must be running."""
+
+        def said() -> bool:
+            return any(
+                f" id='{task}'" in sent and f" state='{state}'" in sent for sent in self.told.sent
+            )
+
+        await until(said)
 
     def _id(self, payload: Payload | str) -> str:
         """A skill that a test runs twice is run anew, not asked for again."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import anyio.to_thread
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
+from component.memory.embedding import Embedder
 from component.memory.files import open_root
 from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
@@ -15,7 +16,6 @@ from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge import Knowledge, Memo, Remembered
 from component.memory.paths import Layout
 from component.memory.sharing import PRIVATE, Sharing
-from component.memory.vectors import Embedder
 from component.settings.memory import Memory, MemoryScope
 from xep.jid import JID
 
@@ -29,9 +29,9 @@ class Recording:
     """A record in memory."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
     async def settled(self) -> None:

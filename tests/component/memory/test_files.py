@@ -50,8 +50,8 @@ def test_a_kill_at_any_step_of_a_replacement_leaves_the_old_or_the_new(
     ("code", "sentence"),
     [
         (errno.ENOSPC, "the disk or the quota is full"),
-        (errno.EACCES, "Mend its owner and permissions"),
-        (errno.EROFS, "Mend its owner and permissions"),
+        (errno.EACCES, "Correct the owner and permissions"),
+        (errno.EROFS, "Correct the owner and permissions"),
         (errno.EIO, "Check the disk"),
     ],
 )

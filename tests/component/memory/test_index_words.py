@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.memory.index_words import begins, wanted, words
+from component.memory.index_words import grams, needle, wanted, words
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,22 @@ def test_words_that_tell_nothing_are_left_out_unless_asked_for() -> None:
     assert wanted("👍 … !?", common=True) == []
 
 
-def test_forms_of_a_word_share_its_beginning() -> None:
-    assert "trains".startswith(begins("train"))
-    assert "train".startswith(begins("trains"))
-    assert begins("1234567") == "1234567"
+def test_forms_of_a_word_and_compounds_share_groups_of_characters() -> None:
+    assert grams("train") == ("_tr", "tra", "rai", "ain", "in_")
+    assert {"tra", "rai", "ain"} <= set(grams("trains"))
+    assert {"zah", "ahn"} <= set(grams("zahnarzt")) & set(grams("milchzahn"))
+    assert grams("at") == ("at",)
+    assert grams("猫") == ("猫",)
+    assert grams("黒猫") == ("黒猫", "黒", "猫")
+
+
+@given(st.text(), st.text())
+def test_a_text_has_the_groups_that_it_is_cut_into(text: str, other: str) -> None:
+    joined = f"_{'_'.join(words(text))}_"
+    own = {gram for word in words(text) for gram in grams(word)}
+    assert all(needle(gram) in joined for gram in own)
+    others = {gram for word in words(other) for gram in grams(word)} - own
+    assert not any(needle(gram) in joined for gram in others)
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ from component.memory.lines import SessionKey
 from component.memory.own_personas import OwnPersonas
 from component.memory.packages import Persona, PersonaError, tier_of
 from component.memory.paths import Layout
-from component.memory.persona_text import Written
+from component.memory.persona_text import PersonaText
 from component.memory.personas import Personas
 from component.memory.texts import Texts
 from component.memory.upkeep import erase
@@ -72,8 +72,8 @@ def restricted(jid: str, *allowed: str) -> dict[str, object]:
     return {"restrictions": [PersonaRestriction(jid=jid, allowed=allowed)]}
 
 
-def buddy(id_: str = "buddy", text: str = "You are a tutor.", **more: object) -> Written:
-    return Written(id=id_, name=id_.title(), identity=text, **more)  # type: ignore[arg-type]
+def buddy(id_: str = "buddy", text: str = "You are a tutor.", **more: object) -> PersonaText:
+    return PersonaText(id=id_, name=id_.title(), identity=text, **more)  # type: ignore[arg-type]
 
 
 async def test_one_is_a_package_in_the_directory_of_the_conversation(shelf: Shelf) -> None:
@@ -199,7 +199,7 @@ async def test_what_is_removed_is_gone(shelf: Shelf) -> None:
     assert not await shelf.own.remove(AGENT, ALICE, "buddy")
     assert not await shelf.own.remove(AGENT, ALICE, "../personas")
     assert list(shelf.folder(ALICE).iterdir()) == []
-    with pytest.raises(PersonaError, match="You have made no persona 'buddy'"):
+    with pytest.raises(PersonaError, match="You have no persona 'buddy'"):
         await shelf.own.get(AGENT, ALICE, "buddy")
     assert [each.outcome for each in shelf.book.events] == ["stored", "erased"]
 

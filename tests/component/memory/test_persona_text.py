@@ -11,7 +11,7 @@ from component.memory.persona_text import (
     TEXTS,
     VERBS,
     PersonaError,
-    Written,
+    PersonaText,
     check,
     exported,
     id_of,
@@ -23,7 +23,7 @@ _CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=
 _LINE = st.text(_CHARACTERS, max_size=16)
 _TEXT = st.text(st.one_of(_CHARACTERS, st.sampled_from("\n\t\"'\\.#[]=")), max_size=200)
 _WRITTEN = st.builds(
-    Written,
+    PersonaText,
     id=st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True).filter(lambda i: i not in VERBS),
     name=_LINE.filter(bool),
     description=_LINE,
@@ -38,13 +38,13 @@ _WRITTEN = st.builds(
 
 
 @given(_WRITTEN)
-def test_what_is_exported_is_imported_as_it_was(written: Written) -> None:
+def test_what_is_exported_is_imported_as_it_was(written: PersonaText) -> None:
     assert imported(exported(written)) == written
     assert imported("# a remark\n" + exported(written).strip()) == written
 
 
 @given(_WRITTEN)
-def test_a_manifest_is_all_but_the_texts(written: Written) -> None:
+def test_a_manifest_is_all_but_the_texts(written: PersonaText) -> None:
     found = tomllib.loads(manifest(written))["persona"]
     assert found["id"] == written.id
     assert "texts" not in found
@@ -165,6 +165,6 @@ def test_a_name_that_makes_no_id(name: str) -> None:
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_text_is_bounded(kind: str) -> None:
-    check(Written(id="x", **{kind: "y" * LONGEST_TEXT}))
+    check(PersonaText(id="x", **{kind: "y" * LONGEST_TEXT}))
     with pytest.raises(PersonaError, match=f"Its {kind} has 4001 characters"):
-        check(Written(id="x", **{kind: "y" * (LONGEST_TEXT + 1)}))
+        check(PersonaText(id="x", **{kind: "y" * (LONGEST_TEXT + 1)}))

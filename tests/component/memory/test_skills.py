@@ -13,8 +13,8 @@ from component.policy.flows import Flows
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope
 from component.skills.context import Context
-from component.skills.declare import AnySkill
 from component.skills.errors import SkillError
+from component.skills.skill import Skill
 from tests.component.memory.remembering import Room, remembering
 from xep.characters import without_forbidden
 
@@ -29,7 +29,7 @@ class Talk:
         self.taint: Taint | None = None
         """Of what was returned last."""
         made = memory_skills(lambda: room.knowledge)
-        self.skills: dict[str, AnySkill] = {one.name: one for one in made}
+        self.skills: dict[str, Skill] = {one.name: one for one in made}
 
     async def __call__(self, name: str, who: str = "ann@example.com", **arguments: Any) -> Any:
         """The text and the data of what a skill returns."""
@@ -42,7 +42,7 @@ class Talk:
             taints=tuple(self.taints),
             trace="t1",
         )
-        given = msgspec.convert(arguments, skill.inputs.struct)
+        given = msgspec.convert(arguments, skill.inputs.type)
         made = skill.result(await skill.invoke(given, context), 0.0)
         self.taint = skill.taint_of(made)
         outputs = made.outputs
@@ -62,7 +62,7 @@ async def test_the_skills_say_honestly_what_they_do(tmp_path: Path) -> None:
         assert skills[name].capabilities == ("memory:read",)
     for one in skills.values():
         assert not one.annotations.open_world
-        assert "context" not in one.inputs.schema["properties"]
+        assert "context" not in one.input_schema["properties"]
         assert all(param.description for param in one.inputs.params), one.name
 
 
@@ -163,7 +163,7 @@ async def test_an_earlier_version_of_a_stranger_counts(tmp_path: Path) -> None:
 def asks_for(taint: Taint | None) -> bool:
     """Whether a model that was shown such data needs a word of a person to reach out."""
     taints = () if taint is None else (taint,)
-    verdict = Flows().verdict(taints, ("message",), read_only=False, open_world=True)
+    verdict = Flows().decide(taints, ("message",), read_only=False, open_world=True).verdict
     return verdict == "confirm"
 
 

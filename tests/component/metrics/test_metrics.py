@@ -22,6 +22,9 @@ pytestmark = pytest.mark.anyio
 class Used(msgspec.Struct, frozen=True):
     tokens_in: int = 0
     tokens_out: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
     cost_usd: float = 0.0
 
 
@@ -40,6 +43,7 @@ def test_what_was_counted_is_read() -> None:
     counters.executes.add(0.002, "echo", "done")
     counters.executes.add(700, "echo", "done")
     counters.model_call("gpt", "done", 0.2, Used(tokens_in=10, tokens_out=5, cost_usd=0.25))
+    counters.model_call("gpt", "done", 0.2, Used(cache_read=4, reasoning=3))
     counters.tool_call("made up", "unknown", 0.1)
     counters.turn("assistant", "answered", 2)
     gauges = [
@@ -55,6 +59,8 @@ def test_what_was_counted_is_read() -> None:
     assert found["xmpp_agent_execute_seconds_bucket", (("le", "300.0"), *done)] == 1
     assert found["xmpp_agent_execute_seconds_bucket", (("le", "+Inf"), *done)] == 2
     assert found["xmpp_agent_tokens_total", (("direction", "out"), ("model", "gpt"))] == 5
+    assert found["xmpp_agent_tokens_total", (("direction", "cache_read"), ("model", "gpt"))] == 4
+    assert found["xmpp_agent_tokens_total", (("direction", "reasoning"), ("model", "gpt"))] == 3
     assert found["xmpp_agent_cost_usd_total", (("model", "gpt"),)] == 0.25
     unknown = (("outcome", "unknown"), ("tool", "other"))
     assert found["xmpp_agent_tool_call_seconds_count", unknown] == 1

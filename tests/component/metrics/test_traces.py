@@ -85,7 +85,7 @@ async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) 
     with tracer.span("invoke_agent", agent="assistant", turn="t1"):
         with tracer.span("chat", model="gpt") as span:
             await anyio.lowlevel.checkpoint()
-            span.tell(answered_by="gpt-5", tokens_in=11, tokens_out=7)
+            span.set_attributes(answered_by="gpt-5", tokens_in=11, tokens_out=7)
         async with anyio.create_task_group() as group:
             group.start_soon(tool, "one")
             group.start_soon(tool, "two")

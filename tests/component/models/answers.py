@@ -1,4 +1,5 @@
-"""What the scripted endpoint answers, one class for each kind of answer and of trouble.
+"""The answers of the scripted endpoint, one class for each kind of answer and failure, in the
+dialect in which it is asked.
 
 An answer plays itself on an `Exchange`, which is one HTTP request and the way back.
 """
@@ -12,14 +13,20 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
+from tests.component.models import wire
+from tests.component.models.wire import Spoken, spread
+
 Json = dict[str, Any]
 _COUNTER = itertools.count(1)
+_STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class Exchange(Protocol):
-    """One request, and the way back."""
+    """One request, and the methods to answer it."""
 
     body: Json
+    path: str
 
     async def head(
         self, status: int = 200, content_type: str = ..., headers: Mapping[str, str] = ...
@@ -33,14 +40,14 @@ class Exchange(Protocol):
         """End the body."""
 
     async def gone(self) -> None:
-        """Wait until the client has hung up."""
+        """Wait until the client has disconnected."""
 
     def cut(self) -> None:
-        """Close the connection when the answer returns, wherever the body is."""
+        """Close the connection when the answer returns, at any point of the body."""
 
 
 class Answer(Protocol):
-    """Anything that the endpoint may do."""
+    """An action of the endpoint."""
 
     async def play(self, exchange: Exchange) -> None:
         """Do it."""
@@ -52,15 +59,9 @@ def sse(value: Any) -> bytes:
     return f"data: {text}\n\n".encode()
 
 
-def spread(text: str, pieces: int) -> list[str]:
-    """Cut a text into about so many pieces."""
-    size = max(1, -(-len(text) // pieces))
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
 @dataclass
 class _Said:
-    """What all answers of a model have in common.
+    """The base class of answers of a model.
 
     finish: the finish_reason, if not the natural one.
     usage: tokens (in, out), told at the end when asked for; None: it never tells.
@@ -76,6 +77,44 @@ class _Said:
 
     def message(self) -> Json:
         raise NotImplementedError
+
+    def parts(self) -> list[Any]:
+        raise NotImplementedError
+
+    def spoken(self, finishes: Mapping[str, str]) -> Spoken:
+        tokens_in, tokens_out = self.usage or (0, 0)
+        return Spoken(
+            self.parts(),
+            pieces=getattr(self, "pieces", 3),
+            finish=finishes.get(self.finish or ""),
+            usage={"input_tokens": tokens_in, "output_tokens": tokens_out} if self.usage else None,
+        )
+
+    def frames(self, exchange: Exchange) -> list[bytes]:
+        """All events of the stream, in the dialect of the request."""
+        model = exchange.body.get("model", "")
+        if exchange.path.endswith("/messages"):
+            spoken = self.spoken(_STOPPED)
+            return [wire.event(one) for one in wire.message_events(spoken, model)]
+        if exchange.path.endswith("/responses"):
+            spoken = self.spoken(_INCOMPLETE)
+            return [wire.event(one) for one in wire.response_events(spoken, model)]
+        return [*self.events(exchange.body), sse("[DONE]")]
+
+    def document(self, exchange: Exchange) -> Json:
+        """The answer as one document, in the dialect of the request."""
+        model = exchange.body.get("model", "")
+        if exchange.path.endswith("/messages"):
+            return wire.message(self.spoken(_STOPPED), model)
+        if exchange.path.endswith("/responses"):
+            return wire.response(self.spoken(_INCOMPLETE), model)
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": None} | self.message(),
+            "finish_reason": self.finish or self.natural,
+        }
+        whole = self._frame(exchange.body, "chat.completion") | {"choices": [choice]}
+        return whole | {"usage": self._used()}
 
     @property
     def natural(self) -> str:
@@ -115,26 +154,19 @@ class _Said:
     async def play(self, exchange: Exchange) -> None:
         if not exchange.body.get("stream"):
             await exchange.head(content_type="application/json")
-            choice = {
-                "index": 0,
-                "message": {"role": "assistant", "content": None} | self.message(),
-                "finish_reason": self.finish or self.natural,
-            }
-            whole = self._frame(exchange.body, "chat.completion") | {"choices": [choice]}
-            await exchange.data(json.dumps(whole | {"usage": self._used()}).encode())
+            await exchange.data(json.dumps(self.document(exchange)).encode())
             return await exchange.end()
         await exchange.head()
-        for event in self.events(exchange.body):
+        for event in self.frames(exchange):
             if self.pause_s:
                 await anyio.sleep(self.pause_s)
             await exchange.data(event)
-        await exchange.data(sse("[DONE]"))
         return await exchange.end()
 
 
 @dataclass
 class Text(_Said):
-    """A text, in about so many pieces."""
+    """A text in approximately so many pieces."""
 
     text: str
     pieces: int = 3
@@ -145,6 +177,9 @@ class Text(_Said):
 
     def message(self) -> Json:
         return {"content": self.text}
+
+    def parts(self) -> list[Any]:
+        return [self.text]
 
 
 class Calls(_Said):
@@ -205,10 +240,14 @@ class Calls(_Said):
         ]
         return {"content": self.text or None, "tool_calls": calls}
 
+    def parts(self) -> list[Any]:
+        calls = [("call", id_, name, arguments) for id_, name, arguments in self._each()]
+        return [*([self.text] if self.text else []), *calls]
+
 
 @dataclass
 class Chunks:
-    """A stream of these chunks and nothing else: for what only some servers do."""
+    """A stream of exactly these chunks, for peculiarities of some servers."""
 
     chunks: Sequence[Any]
     done: bool = True
@@ -219,6 +258,19 @@ class Chunks:
             await exchange.data(sse(chunk))
         if self.done:
             await exchange.data(sse("[DONE]"))
+        await exchange.end()
+
+
+@dataclass
+class Events:
+    """A stream of these events of Messages or Responses."""
+
+    events: Sequence[Json]
+
+    async def play(self, exchange: Exchange) -> None:
+        await exchange.head()
+        for one in self.events:
+            await exchange.data(wire.event(one))
         await exchange.end()
 
 
@@ -246,7 +298,7 @@ class Refuse:
         body = {"error": said} if self.body is None else self.body
         html = isinstance(body, str)
         await exchange.head(self.status, "text/html" if html else "application/json", headers)
-        await exchange.data(body.encode() if html else json.dumps(body).encode())
+        await exchange.data((body if isinstance(body, str) else json.dumps(body)).encode())
         await exchange.end()
 
 
@@ -349,7 +401,7 @@ DIALECTS = tuple(_OVERFLOWS)
 
 @dataclass
 class Overflow:
-    """Too many tokens, as this server says it."""
+    """The error of this server for too many tokens."""
 
     dialect: Dialect = "openai"
 
@@ -368,12 +420,12 @@ class _PartOf:
     async def begin(self, exchange: Exchange) -> None:
         if self.after is not None:
             await exchange.head()
-            for event in itertools.islice(self.of.events(exchange.body), self.after):
+            for event in self.of.frames(exchange)[:-1][: self.after]:
                 await exchange.data(event)
 
 
 class Stall(_PartOf):
-    """Silence, after so many events of an answer, until the client hangs up."""
+    """Silence after so many events of an answer, until the client disconnects."""
 
     async def play(self, exchange: Exchange) -> None:
         await self.begin(exchange)
@@ -423,9 +475,8 @@ class Hold(_PartOf):
             return
         if self.after is None:
             await exchange.head()
-        for event in itertools.islice(self.of.events(exchange.body), self.after or 0, None):
+        for event in self.of.frames(exchange)[self.after or 0 :]:
             await exchange.data(event)
-        await exchange.data(sse("[DONE]"))
         await exchange.end()
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import anyio
 import msgspec
 
-from component.models.openai_compatible import OpenAICompatible
-from component.models.protocol import ChatMessage, ModelRequest, Tool
+from component.models.hosted import HostedModel
+from component.models.messages import text_message
+from component.models.protocol import ModelRequest, Tool
 
 KEY = "sk-a-very-secret-key"
 SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
@@ -19,11 +20,11 @@ def tool(name: str) -> Tool:
 
 
 def asking(text: str = "What time is it?", **more: Any) -> ModelRequest:
-    return ModelRequest(messages=(ChatMessage("user", text),), **more)
+    return ModelRequest(messages=(text_message("user", text),), **more)
 
 
 class Slept:
-    """Pauses that are over at once."""
+    """Pauses that take no time."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -33,4 +34,4 @@ class Slept:
         await anyio.lowlevel.checkpoint()
 
 
-Make = Callable[..., OpenAICompatible]
+Make = Callable[..., HostedModel]

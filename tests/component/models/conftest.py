@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from component.models.catalog import resolve
-from component.models.openai_compatible import OpenAICompatible
+from component.models.hosted import HostedModel
 from component.settings.llm import ModelChoice
 from tests.component.models.asking import KEY, Make, Slept
 from tests.component.models.endpoint import Endpoint, serving
@@ -25,9 +25,9 @@ def slept() -> Slept:
 
 @pytest.fixture
 async def make(endpoint: Endpoint, slept: Slept) -> AsyncIterator[Make]:
-    made: list[OpenAICompatible] = []
+    made: list[HostedModel] = []
 
-    def make(**choice: Any) -> OpenAICompatible:
+    def make(**choice: Any) -> HostedModel:
         settings: dict[str, Any] = {
             "provider": "openai",
             "model": "m",
@@ -36,7 +36,7 @@ async def make(endpoint: Endpoint, slept: Slept) -> AsyncIterator[Make]:
             "timeout_s": 20,
         }
         target = resolve(ModelChoice(**settings | choice), "llm")
-        made.append(OpenAICompatible(target, sleep=slept, draw=lambda: 0.5))
+        made.append(HostedModel(target, sleep=slept, draw=lambda: 0.5))
         return made[-1]
 
     yield make
@@ -45,5 +45,5 @@ async def make(endpoint: Endpoint, slept: Slept) -> AsyncIterator[Make]:
 
 
 @pytest.fixture
-async def model(make: Make) -> OpenAICompatible:
+async def model(make: Make) -> HostedModel:
     return make()

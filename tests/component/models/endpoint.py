@@ -1,4 +1,5 @@
-"""A scriptable endpoint that speaks OpenAI's chat completions over HTTP, on a real socket.
+"""A scriptable endpoint on a real socket that speaks OpenAI's chat completions and Responses, and
+Anthropic's Messages.
 
     async with serving() as endpoint:                 # or: with in_thread() as endpoint
         endpoint.answers(Calls(("clock", {"zone": "UTC"})), Text("It is noon."))
@@ -12,12 +13,13 @@ gives the answer. After the last it answers with `otherwise`, or 500 if there is
     python -m tests.component.models.endpoint script.json
 
 where the script is a list of {"text": "…"}, {"calls": [["clock", {"zone": "UTC"}]]} or
-{"refuse": 429, "retry_after": 1}, begun anew after its end; the first line of output is the URL.
+{"refuse": 429, "retry_after": 1}, repeated after its end; the first line of output is the URL.
 """
 
 import contextlib
 import json
 import sys
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +38,7 @@ from tests.component.models.answers import (
     Chunks,
     Dialect,
     End,
+    Events,
     Garbage,
     Hold,
     Overflow,
@@ -53,6 +56,7 @@ __all__ = [
     "Dialect",
     "End",
     "Endpoint",
+    "Events",
     "Garbage",
     "Hold",
     "Overflow",
@@ -65,6 +69,7 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1"
+_PATHS = ("/chat/completions", "/responses", "/messages")
 
 
 @dataclass
@@ -96,7 +101,8 @@ class Endpoint:
 
     Set `key` and only requests with that key are answered; `otherwise` is the answer when the
     script is at its end; `hung_up` counts the clients that left in the middle of an answer.
-    `models` are the names that it lists; with None it has no list.
+    `models` are the names that it lists; with None it has no list. `documents` are JSON documents
+    at other paths.
     """
 
     def __init__(self) -> None:
@@ -104,6 +110,7 @@ class Endpoint:
         self.key: str | None = None
         self.otherwise: Step | None = None
         self.models: list[str] | None = None
+        self.documents: dict[str, Any] = {}
         self.requests: list[Request] = []
         self.connections = 0
         self.hung_up = 0
@@ -116,11 +123,11 @@ class Endpoint:
 
     @property
     def left(self) -> int:
-        """How many answers of the script were not asked for yet."""
+        """The number of answers of the script that were not sent yet."""
         return len(self._script)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that the endpoint counts is so: `lambda: len(e.requests) == 2`."""
+        """Wait until a condition on the endpoint is true: `lambda: len(e.requests) == 2`."""
         while not condition():
             await self._changed.wait()
 
@@ -130,10 +137,14 @@ class Endpoint:
 
     def _next(self, request: Request) -> Answer:
         path = request.path.partition("?")[0]
+        if path in self.documents:
+            return Refuse(200, body=self.documents[path])
         listing = path.endswith("/models") and self.models is not None
-        if not (listing or path.endswith("/chat/completions")):
+        if not (listing or path.endswith(_PATHS)):
             return Refuse(404, f"There is nothing at {request.path}.")
-        if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
+        headers = request.headers
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        if self.key is not None and key != self.key:
             return Refuse(401, "Incorrect API key provided.", code="invalid_api_key")
         if listing:
             return Refuse(200, body={"data": [{"id": name} for name in self.models or ()]})
@@ -150,11 +161,14 @@ class Endpoint:
             while (request := await link.request()) is not None:
                 self.requests.append(request)
                 self._tell()
-                link.body = request.body
+                link.body, link.path = request.body, request.path.partition("?")[0]
                 try:
                     await self._next(request).play(link)
                 except anyio.BrokenResourceError:
                     link.left = True
+                except Exception:  # noqa: BLE001 - the client must not wait for an answer that has a fault
+                    traceback.print_exc()
+                    return
                 if link.left:
                     self.hung_up += 1
                     self._tell()
@@ -169,6 +183,7 @@ class _Link:
     stream: anyio.abc.SocketStream
     number: int
     body: dict[str, Any] = field(default_factory=dict)
+    path: str = ""
     left: bool = False
     http: h11.Connection = field(default_factory=lambda: h11.Connection(h11.SERVER))
     _cut: bool = False
@@ -256,7 +271,7 @@ async def serving(port: int = 0) -> AsyncIterator[Endpoint]:
 
 @contextlib.contextmanager
 def in_thread() -> Iterator[Endpoint]:
-    """Serve in a thread of its own: for a service that runs as another process, or blocks."""
+    """Serve in another thread, for a service that runs in another process or blocks."""
     with (
         start_blocking_portal("trio") as portal,
         portal.wrap_async_context_manager(serving()) as endpoint,

@@ -1,4 +1,4 @@
-"""A model in memory that says what a test tells it."""
+"""A model in memory with scripted answers."""
 
 from collections.abc import Sequence
 

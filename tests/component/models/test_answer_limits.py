@@ -1,4 +1,4 @@
-"""How deep and how large a JSON text is, told without decoding it."""
+"""The depth and size of JSON text, measured without decoding it."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def test_depth_is_that_of_objects_and_arrays(inner: Any, wraps: int) -> None:
 
 
 @given(st.text(alphabet='{}[]"\\a') | TEXTS)
-def test_anything_is_looked_at(text: str) -> None:
+def test_any_text_can_be_measured(text: str) -> None:
     too_complex(text * 30)
 
 
@@ -58,7 +58,7 @@ def test_long_texts(text: str, is_so: bool) -> None:
 
 
 @pytest.mark.parametrize("unit", ['\\"', '"', '"\\', "\\\\"])
-def test_strings_without_end_take_time_in_proportion(unit: str) -> None:
+def test_unterminated_strings_take_linear_time(unit: str) -> None:
     """In quadratic time each takes minutes."""
     brackets = "[" * (ARGUMENTS_DEPTH + 1)
     too_complex('"' + brackets + unit * (ARGUMENTS_CHARACTERS // len(unit)))

@@ -1,4 +1,4 @@
-"""The breaker as a machine, and around a model."""
+"""The breaker as a state machine, and around a model."""
 
 import anyio
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from component.models.breaker import Breaker, Guarded
+from component.models.messages import text_message
 from component.models.protocol import (
-    ChatMessage,
     Completion,
     ContextOverflowError,
     ModelRefusedError,
@@ -17,12 +17,14 @@ from component.models.protocol import (
 )
 from tests.component.models.scripted import Scripted
 
-REQUEST = ModelRequest(messages=(ChatMessage("user", "Hi"),))
+REQUEST = ModelRequest(messages=(text_message("user", "Hi"),))
 MOST, PAUSE_S = 3, 30.0
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Against the plain words: closed below three failures in a row, then one probe at a time."""
+    """Compared with a simple model: closed below three failures in a row, then one probe at
+    a time.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,16 +100,16 @@ class Clock:
 
 
 @pytest.mark.anyio
-async def test_a_model_that_fails_is_left_alone_and_tried_again_later() -> None:
+async def test_a_failing_model_is_not_called_for_a_while_and_then_retried() -> None:
     away = ModelUnavailableError("it is away")
-    inner = Scripted(away, away, Completion(text="Hi"))
+    inner = Scripted(away, away, Completion.of(text="Hi"))
     clock = Clock()
     model = Guarded(inner, Breaker(2, 30), clock)
     for _ in range(2):
         with pytest.raises(ModelUnavailableError, match="away"):
             await model.complete(REQUEST)
     clock.now = 10
-    with pytest.raises(ModelUnavailableError, match="left alone for 20 more") as left:
+    with pytest.raises(ModelUnavailableError, match="is not used for 20 more") as left:
         await model.complete(REQUEST)
     assert left.value.retry_after_s == 20
     assert len(inner.asked) == 2
@@ -116,14 +118,14 @@ async def test_a_model_that_fails_is_left_alone_and_tried_again_later() -> None:
 
 
 @pytest.mark.anyio
-async def test_it_is_left_alone_for_as_long_as_it_says() -> None:
-    inner = Scripted(ModelUnavailableError("busy", 300), Completion(text="Hi"))
+async def test_it_is_not_called_for_the_time_that_the_provider_reports() -> None:
+    inner = Scripted(ModelUnavailableError("busy", 300), Completion.of(text="Hi"))
     clock = Clock()
     model = Guarded(inner, Breaker(5, 30), clock)
     with pytest.raises(ModelUnavailableError):
         await model.complete(REQUEST)
     clock.now = 299
-    with pytest.raises(ModelUnavailableError, match="left alone"):
+    with pytest.raises(ModelUnavailableError, match="is not used"):
         await model.complete(REQUEST)
     clock.now = 300
     assert (await model.complete(REQUEST)).text == "Hi"
@@ -131,7 +133,7 @@ async def test_it_is_left_alone_for_as_long_as_it_says() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ContextOverflowError("long"), ModelRefusedError("no")])
-async def test_what_is_the_callers_fault_is_no_failure(error: Exception) -> None:
+async def test_errors_of_the_caller_are_not_failures(error: Exception) -> None:
     model = Guarded(Scripted(*[error] * 5), Breaker(1, 30), Clock())  # type: ignore[list-item]
     for _ in range(5):
         with pytest.raises(type(error)):
@@ -139,7 +141,7 @@ async def test_what_is_the_callers_fault_is_no_failure(error: Exception) -> None
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_probe_lets_the_next_one_try() -> None:
+async def test_after_a_cancelled_probe_the_next_call_is_one() -> None:
     class Slow(Scripted):
         async def complete(self, request: ModelRequest, on_text: object = None) -> Completion:
             if len(self.asked) == 1:
@@ -149,7 +151,7 @@ async def test_a_cancelled_probe_lets_the_next_one_try() -> None:
 
     clock = Clock()
     model = Guarded(
-        Slow(ModelUnavailableError("away"), Completion(text="Hi")), Breaker(1, 30), clock
+        Slow(ModelUnavailableError("away"), Completion.of(text="Hi")), Breaker(1, 30), clock
     )
     with pytest.raises(ModelUnavailableError):
         await model.complete(REQUEST)
@@ -157,7 +159,7 @@ async def test_a_cancelled_probe_lets_the_next_one_try() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(model.complete, REQUEST)
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(ModelUnavailableError, match="left alone"):
+        with pytest.raises(ModelUnavailableError, match="is not used"):
             await model.complete(REQUEST)
         group.cancel_scope.cancel()
     assert (await model.complete(REQUEST)).text == "Hi"

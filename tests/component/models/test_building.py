@@ -1,4 +1,4 @@
-"""From the settings to models: who inherits what, what is known, and what is missing."""
+"""Models built from the settings: inheritance, known values, and missing ones."""
 
 import subprocess
 import sys
@@ -12,19 +12,18 @@ from structlog.testing import capture_logs
 
 from component.models.building import Models
 from component.models.catalog import resolve
+from component.models.messages import ToolCall, call_message, result_message, text_message
 from component.models.protocol import (
-    ChatMessage,
     Completion,
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
-    ToolCall,
 )
 from component.settings.llm import LLM, ModelChoice
 from tests.component.models.endpoint import Calls, Endpoint, Refuse, Text
 
 pytestmark = pytest.mark.anyio
-REQUEST = ModelRequest(messages=(ChatMessage("user", "Hi"),))
+REQUEST = ModelRequest(messages=(text_message("user", "Hi"),))
 
 
 async def no_pause(_: float) -> None:
@@ -47,7 +46,7 @@ async def make() -> AsyncIterator[Make]:
         await models.aclose()
 
 
-async def test_an_outage_of_the_first_is_covered_by_the_second(
+async def test_during_an_outage_of_the_first_the_second_answers(
     endpoint: Endpoint, make: Make
 ) -> None:
     main = {"provider": "openai", "model": "one", "base_url": endpoint.url, "api_key": "k" * 20}
@@ -77,7 +76,7 @@ async def test_tiers(endpoint: Endpoint, make: Make) -> None:
     assert endpoint.requests[-1].body["model"] == "main"
 
 
-async def test_an_agent_with_a_model_of_its_own(endpoint: Endpoint) -> None:
+async def test_an_agent_with_its_own_model(endpoint: Endpoint) -> None:
     main = {"provider": "openai", "model": "main", "base_url": endpoint.url, "api_key": "k" * 20}
     own = {
         "a": ModelChoice(provider="openai", model="better"),
@@ -94,13 +93,13 @@ async def test_an_agent_with_a_model_of_its_own(endpoint: Endpoint) -> None:
     await models.aclose()
 
 
-def test_a_key_that_the_model_of_an_agent_lacks() -> None:
+def test_a_missing_key_of_the_model_of_an_agent() -> None:
     llm = LLM.model_validate({"provider": "ollama", "model": "m"})
     with pytest.raises(ModelRefusedError, match=r"agents\.a\.llm\.api_key is missing"):
         Models(llm, {"a": ModelChoice(provider="anthropic", model="x")})
 
 
-async def test_a_model_without_tools_of_its_own(endpoint: Endpoint, make: Make) -> None:
+async def test_a_model_without_support_for_tools(endpoint: Endpoint, make: Make) -> None:
     models = make(provider="vllm", model="m", base_url=endpoint.url, native_tools=False)
     endpoint.answers(Calls(("clock", {})), Text('{"answer": "Noon."}'))
     assert (await models.get().complete(REQUEST)).tool_calls
@@ -113,20 +112,20 @@ async def test_a_model_without_tools_of_its_own(endpoint: Endpoint, make: Make) 
 
 
 @pytest.mark.parametrize("own", ["", "/a/larger/one.gguf"])
-async def test_only_the_very_small_model_is_shown_samples_and_answers_after_one_round(
+async def test_only_the_very_small_model_gets_examples_and_one_round(
     make: Make, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
     from tests.component.models.scripted import Scripted
     from tests.component.models.test_constrained import PING
 
-    inner = Scripted(*[Completion(text='{"answer": "Done."}')] * 2)
-    monkeypatch.setattr("component.models.local.build_local", lambda _choice: inner)
+    inner = Scripted(*[Completion.of(text='{"answer": "Done."}')] * 2)
+    monkeypatch.setattr("component.models.local.build_local", lambda _choice, _section: inner)
     model = make(provider="local", model=own).get()
     call = ToolCall("c1", PING.name, "{}")
     said = (
-        ChatMessage("user", f"{PING.name}, please"),
-        ChatMessage("assistant", tool_calls=(call,)),
-        ChatMessage("tool", "It is there.", tool_call_id="c1"),
+        text_message("user", f"{PING.name}, please"),
+        call_message("", (call,)),
+        result_message("c1", "It is there."),
     )
     for messages in (said[:1], said):
         completion = await model.complete(ModelRequest(messages=messages, tools=(PING,)))
@@ -140,7 +139,7 @@ async def test_only_the_very_small_model_is_shown_samples_and_answers_after_one_
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "openrouter"])
-def test_a_key_that_is_missing(provider: str) -> None:
+def test_a_missing_key_is_reported(provider: str) -> None:
     with pytest.raises(ModelRefusedError, match=r"llm\.tiers\.heavy\.api_key is missing"):
         Models(
             LLM.model_validate(
@@ -164,9 +163,7 @@ def test_a_key_that_is_missing(provider: str) -> None:
         ),
     ],
 )
-def test_a_local_model_that_is_not_there_is_told_before_somebody_talks(
-    llm: dict[str, Any], section: str
-) -> None:
+def test_a_missing_local_model_is_reported_at_the_start(llm: dict[str, Any], section: str) -> None:
     with pytest.raises(ModelRefusedError) as refused:
         Models(LLM.model_validate(llm))
     assert str(refused.value) == (
@@ -187,14 +184,14 @@ async def test_no_key_is_sent_to_another_address(endpoint: Endpoint, make: Make)
 
 
 @pytest.mark.parametrize("in_usd", [True, False])
-def test_a_price_that_is_not_known_is_told_where_it_matters(in_usd: bool) -> None:
+async def test_an_unknown_price_is_reported_if_budgets_need_it(in_usd: bool) -> None:
     llm = LLM(provider="openai", model="new", api_key=SecretStr("k"))
     with capture_logs() as logs:
-        Models(llm, in_usd=in_usd).get()
+        await Models(llm, in_usd=in_usd).prepare()
     assert [log["event"].startswith("the price of a model") for log in logs] == [True] * in_usd
 
 
-async def test_unavailable_with_all_of_them(endpoint: Endpoint, make: Make) -> None:
+async def test_all_models_are_unavailable(endpoint: Endpoint, make: Make) -> None:
     models = make(provider="vllm", model="m", base_url=endpoint.url, retries=0)
     with pytest.raises(ModelUnavailableError):
         await models.get().complete(REQUEST)
@@ -202,31 +199,6 @@ async def test_unavailable_with_all_of_them(endpoint: Endpoint, make: Make) -> N
 
 def choice(**fields: Any) -> ModelChoice:
     return ModelChoice.model_validate({"provider": "openai", "model": "m", "api_key": "k"} | fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "context", "usd_in", "usd_out"),
-    [
-        ({"model": "gpt-4.1-mini"}, 1_047_576, 0.4, 1.6),
-        ({"model": "gpt-4.1-mini-2025-04-14"}, 1_047_576, 0.4, 1.6),
-        ({"model": "gpt-5-pro"}, 128_000, 0, 0),
-        ({"provider": "anthropic", "model": "claude-sonnet-4-5-20250929"}, 200_000, 3, 15),
-        ({"provider": "anthropic", "model": "claude-haiku-4-5-latest"}, 200_000, 1, 5),
-        ({"provider": "openrouter", "model": "openai/gpt-4.1"}, 1_047_576, 2, 8),
-        ({"provider": "openrouter", "model": "anthropic/claude-sonnet-4.5"}, 200_000, 3, 15),
-        ({"provider": "openrouter", "model": "openai/gpt-4.1:free"}, 32_768, 0, 0),
-        ({"model": "gpt-4.1", "base_url": "http://mine/v1"}, 128_000, 0, 0),
-        ({"model": "gpt-4.1", "context_tokens": 9000, "usd_per_million_in": 1}, 9000, 1, 8),
-        ({"provider": "ollama", "model": "gpt-4.1"}, 4096, 0, 0),
-    ],
-)
-def test_what_is_known_of_a_model(
-    fields: dict[str, Any], context: int, usd_in: float, usd_out: float
-) -> None:
-    target = resolve(choice(**fields), "llm")
-    assert target.context_tokens == context
-    assert target.usd_in == pytest.approx(usd_in / 1e6)
-    assert target.usd_out == pytest.approx(usd_out / 1e6)
 
 
 def test_where_ollama_listens() -> None:
@@ -241,14 +213,15 @@ def test_secrets_are_not_shown() -> None:
         assert "pw" not in text
 
 
-def test_nothing_heavy_is_loaded_before_a_model_is_asked() -> None:
+def test_heavy_modules_are_loaded_at_the_first_request() -> None:
     code = """
 import sys
 from component.models.building import Models
 from component.settings.llm import LLM
 models = Models(LLM(provider="vllm", model="m"))
 models.get()
-heavy = {"openai", "httpx2", "xllamacpp", "component.models.local"} & set(sys.modules)
+heavy = {"openai", "anthropic", "genai_prices", "httpx2", "xllamacpp", "component.models.local"}
+heavy &= set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)

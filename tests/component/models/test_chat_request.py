@@ -1,30 +1,88 @@
-"""What every server takes: one system message, at the beginning, and nothing lost."""
+"""Messages that every server accepts: one system message, at the beginning, and nothing lost."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.chat_request import led
-from component.models.protocol import ChatMessage
+from component.models.chat_request import join_adjacent, normalize_roles, optional_params
+from component.models.messages import (
+    ImagePart,
+    ModelMessage,
+    TextPart,
+    ToolCall,
+    call_message,
+    result_message,
+    text_message,
+)
+from component.models.protocol import ModelRequest, Tool
+from component.models.tool_names import ToolNames
 
 words = st.text(st.characters(codec="ascii", categories=["L"]), min_size=3)
-said: Any = st.builds(ChatMessage, st.sampled_from(["system", "user", "assistant"]), words)
+said: Any = st.builds(text_message, st.sampled_from(["system", "user", "assistant"]), words)
+
+
+def alternating(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+    return join_adjacent(normalize_roles(messages))
 
 
 @given(st.lists(said, max_size=12))
-def test_the_system_speaks_first_and_nothing_is_lost(messages: list[ChatMessage]) -> None:
-    out = led(messages)
+def test_only_the_first_message_is_a_system_message_and_nothing_is_lost(
+    messages: list[ModelMessage],
+) -> None:
+    out = normalize_roles(messages)
     assert "system" not in [message.role for message in out[1:]]
-    text = "\n".join(message.content for message in out)
+    text = "\n".join(message.text for message in out)
     at = 0
     for message in messages:
-        at = text.index(message.content, at) + len(message.content)
-    assert led(out) == out
+        at = text.index(message.text, at) + len(message.text)
+    assert normalize_roles(out) == out
     if all(message.role != "system" for message in messages[1:]):
         assert out == tuple(messages)
+    roles = [message.role for message in join_adjacent(out)]
+    assert all(one != other for one, other in pairwise(roles)), "roles alternate"
 
 
-def test_what_is_there_already_is_left_as_it_is() -> None:
-    two = (ChatMessage("user", "One."), ChatMessage("user", "Two."))
-    assert led(two) == two
+def test_tools_stay_in_a_request_without_calls() -> None:
+    tool = Tool("ping", "Ping.", msgspec.Raw(b'{"type":"object"}'))
+    names = ToolNames(["ping"])
+    auto, none = (
+        optional_params(ModelRequest(messages=(), tools=(tool,), tool_choice=choice), names, None)
+        for choice in ("auto", "none")
+    )
+    assert "tool_choice" not in auto
+    assert none == {**auto, "tool_choice": "none"}
+
+
+@given(st.lists(said, max_size=12), st.data())
+def test_additions_change_only_the_end(messages: list[ModelMessage], data: st.DataObject) -> None:
+    more = data.draw(st.lists(said, max_size=3))
+    before, after = alternating(messages), alternating([*messages, *more])
+    if before:
+        assert after[: len(before) - 1] == before[:-1]
+        last = after[len(before) - 1]
+        assert last.role == before[-1].role
+        assert last.text.startswith(before[-1].text)
+
+
+def test_calls_and_their_results_are_not_joined() -> None:
+    call = call_message("", (ToolCall("c1", "clock", "{}"),))
+    messages = (
+        text_message("user", "Time?"),
+        call,
+        result_message("c1", "12:00"),
+        result_message("c2", "13:00"),
+        text_message("assistant", "Noon."),
+    )
+    assert alternating(messages) == messages
+
+
+def test_images_keep_their_position() -> None:
+    image = ImagePart("image/png", b"x")
+    one = ModelMessage("user", (TextPart("This?"), image))
+    two = ModelMessage("user", (TextPart("Or this?"), image))
+    (joined,) = join_adjacent([one, two])
+    assert joined.parts == (*one.parts, *two.parts)

@@ -1,4 +1,4 @@
-"""Tools for models that call none by themselves: prompt, schema, and what comes back."""
+"""Tools for models that do not support them: prompt, schema, and answers."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from component.models.answer_limits import NAME_CHARACTERS
 from component.models.answer_text import AnswerText
 from component.models.constrained import Constrained, constrain, parse
-from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool, ToolCall, Usage
+from component.models.messages import (
+    ModelMessage,
+    ToolCall,
+    call_message,
+    result_message,
+    text_message,
+)
+from component.models.protocol import Completion, ModelRequest, Tool, Usage
 from tests.component.models.scripted import Scripted
 
 pytestmark = pytest.mark.anyio
@@ -46,10 +53,10 @@ TOOLS = (CLOCK, PING, TREE)
 
 
 def asking(
-    *messages: ChatMessage, tools: Sequence[Tool] = TOOLS, schema: Any = None
+    *messages: ModelMessage, tools: Sequence[Tool] = TOOLS, schema: Any = None
 ) -> ModelRequest:
     return ModelRequest(
-        messages=messages or (ChatMessage("user", "What time is it?"),),
+        messages=messages or (text_message("user", "What time is it?"),),
         tools=tuple(tools),
         schema=None if schema is None else msgspec.Raw(json.dumps(schema).encode()),
     )
@@ -75,7 +82,7 @@ def held(request: ModelRequest) -> jsonschema.protocols.Validator:
         {"tool": "tree", "arguments": {"root": {"kids": [{"kids": []}, {}]}}},
     ],
 )
-def test_an_answer_or_a_call_is_what_it_is_held_to(said: Any) -> None:
+def test_the_schema_accepts_an_answer_or_a_call(said: Any) -> None:
     assert held(asking()).is_valid(said)
 
 
@@ -92,11 +99,11 @@ def test_an_answer_or_a_call_is_what_it_is_held_to(said: Any) -> None:
         "It is noon.",
     ],
 )
-def test_nothing_else_is(said: Any) -> None:
+def test_the_schema_accepts_nothing_else(said: Any) -> None:
     assert not held(asking()).is_valid(said)
 
 
-def test_the_answer_is_held_to_the_schema_of_the_request() -> None:
+def test_the_answer_has_the_schema_of_the_request() -> None:
     validator = held(asking(schema={"type": "object", "required": ["hour"]}))
     assert validator.is_valid({"answer": {"hour": 12}})
     assert not validator.is_valid({"answer": "noon"})
@@ -111,18 +118,18 @@ def test_without_tools_the_schema_of_the_request_is_kept() -> None:
 # -- the prompt ---------------------------------------------------------------------------------
 
 
-def test_the_tools_are_told_before_the_instructions() -> None:
-    constrained = constrain(asking(ChatMessage("system", "Be kind."), ChatMessage("user", "Hi")))
+def test_the_tools_precede_the_instructions() -> None:
+    constrained = constrain(asking(text_message("system", "Be kind."), text_message("user", "Hi")))
     assert constrained.tools == ()
     system, user = constrained.messages
     assert system.role == "system"
-    assert system.content.endswith("\n\nBe kind.")
-    assert user == ChatMessage("user", "Hi")
+    assert system.text.endswith("\n\nBe kind.")
+    assert user == text_message("user", "Hi")
     for each in TOOLS:
-        assert f'- {each.description} {{"tool": "{each.name}", "arguments": ' in system.content
+        assert f'- {each.description} {{"tool": "{each.name}", "arguments": ' in system.text
 
 
-def test_the_parameters_are_told_with_what_is_said_of_them() -> None:
+def test_the_parameters_have_their_descriptions() -> None:
     parameters = {
         "type": "object",
         "properties": {
@@ -132,7 +139,7 @@ def test_the_parameters_are_told_with_what_is_said_of_them() -> None:
         },
     }
     constrained = constrain(asking(tools=[tool("clock", parameters), tool("any", True)]))
-    *_, first, second = constrained.messages[0].content.splitlines()
+    *_, first, second = constrained.messages[0].text.splitlines()
     assert first == (
         '- What clock does. {"tool": "clock", "arguments": {"zone": "...", "style": "...",'
         ' "count": "..."}} (zone: As IANA names it.; style: one of ["short", "long"])'
@@ -140,41 +147,40 @@ def test_the_parameters_are_told_with_what_is_said_of_them() -> None:
     assert second == '- What any does. {"tool": "any", "arguments": {}}'
 
 
-def test_calls_and_results_become_words_and_turns_alternate() -> None:
+def test_calls_and_results_become_text_and_roles_alternate() -> None:
     constrained = constrain(
         asking(
-            ChatMessage("user", "Time here and there?"),
-            ChatMessage(
-                "assistant",
+            text_message("user", "Time here and there?"),
+            call_message(
                 "Let me see.",
                 (ToolCall("1", "clock", '{"zone": "UTC"}'), ToolCall("2", "ping", "")),
             ),
-            ChatMessage("tool", "12:00", tool_call_id="1"),
-            ChatMessage("tool", "pong", tool_call_id="2"),
-            ChatMessage("user", "And?"),
-            ChatMessage("assistant", "Noon."),
+            result_message("1", "12:00"),
+            result_message("2", "pong"),
+            text_message("user", "And?"),
+            text_message("assistant", "Noon."),
         )
     )
     assert [m.role for m in constrained.messages] == [
         "system", "user", "assistant", "user", "assistant"
     ]  # fmt: skip
-    assert constrained.messages[2].content.splitlines() == [
+    assert constrained.messages[2].text.splitlines() == [
         '{"answer": "Let me see."}',
         '{"tool": "clock", "arguments": {"zone": "UTC"}}',
         '{"tool": "ping", "arguments": {}}',
     ]
-    assert constrained.messages[3].content == (
+    assert constrained.messages[3].text == (
         "[result of clock]\n12:00\n\n[result of ping]\npong\n\nAnd?"
     )
-    assert constrained.messages[4].content == '{"answer": "Noon."}'
-    assert not any(m.tool_calls or m.tool_call_id for m in constrained.messages)
+    assert constrained.messages[4].text == '{"answer": "Noon."}'
+    assert not any(m.tool_calls or m.results for m in constrained.messages)
 
 
 # -- what comes back ----------------------------------------------------------------------------
 
 
 def parsed(text: str, finish: Any = "stop", request: ModelRequest | None = None) -> Completion:
-    return parse(Completion(text=text, finish=finish), request or asking())
+    return parse(Completion.of(text=text, finish=finish), request or asking())
 
 
 def call_in(completion: Completion) -> tuple[str, str]:
@@ -203,7 +209,7 @@ def test_a_call_without_arguments() -> None:
     assert call_in(parsed('{"tool": "ping"}')) == ("ping", "{}")
 
 
-def test_a_tool_that_nobody_offered_is_for_the_caller_to_judge() -> None:
+def test_an_unknown_tool_is_passed_to_the_caller() -> None:
     assert call_in(parsed('{"tool": "invented", "arguments": {}}')) == ("invented", "{}")
 
 
@@ -214,8 +220,8 @@ def test_two_calls_of_one_conversation_never_have_the_same_id() -> None:
 
 
 @pytest.mark.parametrize("text", ["It is noon.", '{"hour": 12}', "[1]", "", "{", "``` code", "{]"])
-def test_output_that_is_not_as_asked_is_an_answer_as_it_stands(text: str) -> None:
-    assert parsed(text) == Completion(text=text)
+def test_output_that_does_not_fit_the_schema_is_the_answer(text: str) -> None:
+    assert parsed(text) == Completion.of(text=text)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +259,12 @@ def test_a_call_can_be_stored() -> None:
         "{" + " " * 500_000,
     ],
 )
-def test_what_is_made_to_be_expensive_is_read_in_proportion(text: str, cut: Any) -> None:
-    """In quadratic time each takes minutes; none raises."""
+def test_malicious_output_is_read_in_linear_time(text: str, cut: Any) -> None:
+    """In quadratic time, each would take minutes; none raises."""
     parsed(text, cut)
 
 
-def test_a_beginning_that_does_not_end_is_looked_at_for_a_while_only() -> None:
+def test_a_beginning_without_an_end_is_searched_up_to_a_limit() -> None:
     reader = AnswerText()
     told = [reader.feed(piece) for piece in ("{", *[" "] * 300_000, '"answer": "late"}')]
     assert "".join(told) == ""
@@ -269,15 +275,15 @@ def test_a_cut_answer_keeps_its_text() -> None:
     assert (completion.text, completion.finish) == ("It is n", "length")
 
 
-def test_a_cut_call_keeps_the_arguments_that_there_are() -> None:
+def test_a_cut_call_keeps_its_partial_arguments() -> None:
     completion = parsed('{"tool": "clock", "arguments": {"zone": "U', "length")
     assert call_in(completion) == ("clock", '{"zone": "U')
     assert completion.finish == "length"
 
 
 @pytest.mark.parametrize("text", ["{", '{"ans', '{"tool": "clo'])
-def test_what_was_cut_before_it_said_anything_says_nothing(text: str) -> None:
-    assert parsed(text, "length") == Completion(text="", finish="length")
+def test_output_that_was_cut_before_its_text_is_empty(text: str) -> None:
+    assert parsed(text, "length") == Completion.of(text="", finish="length")
 
 
 def test_an_answer_by_a_schema_is_its_json() -> None:
@@ -308,7 +314,7 @@ def cuts(text: str) -> st.SearchStrategy[list[str]]:
 
 
 @given(st.text(), st.booleans(), st.sampled_from(["", " ", "\n  "]), st.data())
-def test_the_text_is_told_however_the_json_is_cut(
+def test_the_text_is_streamed_for_any_pieces_of_the_json(
     text: str, ascii_: bool, space: str, data: st.DataObject
 ) -> None:
     said = f'{space}{{{space}"answer"{space}:{space}{json.dumps(text, ensure_ascii=ascii_)}}}'
@@ -329,7 +335,7 @@ def test_the_text_is_told_however_the_json_is_cut(
         ('```json\n{"answer": "x"}', ""),
     ],
 )
-def test_what_is_told_while_it_comes(said: str, text: str) -> None:
+def test_text_is_streamed_while_it_arrives(said: str, text: str) -> None:
     reader = AnswerText()
     assert "".join(reader.feed(char) for char in said) == text
 
@@ -346,41 +352,40 @@ def test_what_is_told_while_it_comes(said: str, text: str) -> None:
         '{"answer": "It is n',
     ],
 )
-async def test_what_was_told_is_the_answer(said: str) -> None:
-    model = Constrained(Scripted(Completion(text=said, finish="length"), pieces=list(said)))
+async def test_the_streamed_text_is_the_answer(said: str) -> None:
+    model = Constrained(Scripted(Completion.of(text=said, finish="length"), pieces=list(said)))
     told: list[str] = []
     completion = await model.complete(asking(), told.append)
     assert "".join(told) == completion.text
     assert completion.text
 
 
-async def test_a_call_tells_nothing() -> None:
+async def test_a_call_streams_no_text() -> None:
     said = '{"tool": "ping", "arguments": {}}'
-    model = Constrained(Scripted(Completion(text=said), pieces=list(said)))
+    model = Constrained(Scripted(Completion.of(text=said), pieces=list(said)))
     told: list[str] = []
     completion = await model.complete(asking(), told.append)
     assert told == []
     assert call_in(completion) == ("ping", "{}")
 
 
-def test_what_was_done_in_this_turn_joins_the_question() -> None:
+def test_calls_of_this_turn_are_added_to_the_question() -> None:
     constrained = constrain(
         asking(
-            ChatMessage("user", "Time here and there?"),
-            ChatMessage(
-                "assistant",
+            text_message("user", "Time here and there?"),
+            call_message(
                 "Let me see.",
                 (ToolCall("1", "clock", '{"zone": "UTC"}'), ToolCall("2", "ping", "")),
             ),
-            ChatMessage("tool", "12:00", tool_call_id="1"),
-            ChatMessage("tool", "pong", tool_call_id="2"),
-            ChatMessage("assistant", tool_calls=(ToolCall("3", "clock", '{"zone": "CET"}'),)),
-            ChatMessage("tool", "13:00", tool_call_id="3"),
+            result_message("1", "12:00"),
+            result_message("2", "pong"),
+            call_message("", (ToolCall("3", "clock", '{"zone": "CET"}'),)),
+            result_message("3", "13:00"),
         )
     )
     _, user = constrained.messages
     assert user.role == "user"
-    assert user.content == (
+    assert user.text == (
         "Time here and there?\n\nYou said: Let me see.\n"
         'clock with {"zone": "UTC"} has been used and gave:\n12:00\n'
         "ping has been used and gave:\npong\n"
@@ -390,14 +395,14 @@ def test_what_was_done_in_this_turn_joins_the_question() -> None:
 
 
 DONE = (
-    ChatMessage("user", "Ping!"),
-    ChatMessage("assistant", tool_calls=(ToolCall("1", "ping", "{}"),)),
-    ChatMessage("tool", "pong", tool_call_id="1"),
+    text_message("user", "Ping!"),
+    call_message("", (ToolCall("1", "ping", "{}"),)),
+    result_message("1", "pong"),
 )
 
 
 async def test_a_very_small_model_answers_as_soon_as_it_has_a_result() -> None:
-    inner = Scripted(Completion(text='{"answer": "Pong."}'))
+    inner = Scripted(Completion.of(text='{"answer": "Pong."}'))
     completion = await Constrained(inner, one_round=True).complete(asking(*DONE))
     assert completion.text == "Pong."
     (asked,) = inner.asked
@@ -405,14 +410,29 @@ async def test_a_very_small_model_answers_as_soon_as_it_has_a_result() -> None:
     validator = jsonschema.Draft202012Validator(json.loads(bytes(asked.schema)))
     assert validator.is_valid({"answer": "Pong."})
     assert not validator.is_valid({"tool": "clock", "arguments": {"zone": "UTC"}})
-    assert asked.messages[-1].content.endswith("gave:\npong\nSay it to me.")
+    assert asked.messages[-1].text.endswith("gave:\npong\nSay it to me.")
 
 
-async def test_who_repeats_a_call_that_was_answered_is_made_to_answer() -> None:
-    repeated = Completion(
+async def test_a_model_without_calls_has_the_tools_in_the_prompt_and_can_only_answer() -> None:
+    """So that the beginning of the prompt does not change."""
+    inner = Scripted(
+        Completion.of(text='{"answer": "Pong."}'), Completion.of(text='{"answer": ""}')
+    )
+    request = msgspec.structs.replace(asking(*DONE), tool_choice="none")
+    await Constrained(inner).complete(request)
+    await Constrained(inner).complete(asking(*DONE))
+    closed, open_ = inner.asked
+    assert closed.messages[:-1] == open_.messages[:-1]
+    assert closed.schema is not None
+    validator = jsonschema.Draft202012Validator(json.loads(bytes(closed.schema)))
+    assert not validator.is_valid({"tool": "clock", "arguments": {"zone": "UTC"}})
+
+
+async def test_a_model_that_repeats_a_call_has_to_answer() -> None:
+    repeated = Completion.of(
         text='{"tool": "ping", "arguments": { }}', usage=Usage(10, 5, 0.1, estimated=True)
     )
-    inner = Scripted(repeated, Completion(text='{"answer": "Pong."}', usage=Usage(11, 6, 0.2)))
+    inner = Scripted(repeated, Completion.of(text='{"answer": "Pong."}', usage=Usage(11, 6, 0.2)))
     told: list[str] = []
     completion = await Constrained(inner).complete(asking(*DONE), told.append)
     assert (completion.text, told) == ("Pong.", ["Pong."])
@@ -428,17 +448,19 @@ async def test_who_repeats_a_call_that_was_answered_is_made_to_answer() -> None:
     [
         (DONE, '{"tool": "clock", "arguments": {"zone": "UTC"}}'),
         (DONE[:2], '{"tool": "ping", "arguments": {}}'),
-        ((*DONE, ChatMessage("assistant", "Pong."), DONE[0]), '{"tool": "ping", "arguments": {}}'),
+        ((*DONE, text_message("assistant", "Pong."), DONE[0]), '{"tool": "ping", "arguments": {}}'),
     ],
 )
-async def test_any_other_call_is_made(messages: Sequence[ChatMessage], said: str) -> None:
-    inner = Scripted(Completion(text=said))
+async def test_any_other_call_is_made(messages: Sequence[ModelMessage], said: str) -> None:
+    inner = Scripted(Completion.of(text=said))
     assert (await Constrained(inner).complete(asking(*messages))).tool_calls
     assert len(inner.asked) == 1
 
 
-async def test_it_looks_like_the_model_it_wraps() -> None:
-    inner = Scripted(Completion(text="Hi"), Completion(text='{"answer": "Hello"}'), name="tiny")
+async def test_it_has_the_attributes_of_its_model() -> None:
+    inner = Scripted(
+        Completion.of(text="Hi"), Completion.of(text='{"answer": "Hello"}'), name="tiny"
+    )
     model = Constrained(inner)
     assert (model.name, model.context_tokens, model.tokens("four")) == ("tiny", 8192, 4)
     assert (await model.complete(asking(tools=()))).text == "Hi"
@@ -446,3 +468,10 @@ async def test_it_looks_like_the_model_it_wraps() -> None:
     assert inner.asked[1] == constrain(asking())
     await model.aclose()
     assert inner.closed
+
+
+@given(st.integers(900, 1100))
+def test_arguments_that_are_nested_deeply(depth: int) -> None:
+    said = '{"tool": "clock", "arguments": ' + '{"x":' * depth + "1" + "}" * depth + "}"
+    completion = parse(Completion.of(text=said), asking(*DONE))
+    assert completion.text == said or [call.name for call in completion.tool_calls] == ["clock"]

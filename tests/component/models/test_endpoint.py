@@ -1,4 +1,4 @@
-"""The scripted endpoint, as a client that nobody here wrote sees it."""
+"""The scripted endpoint, tested with a third-party client."""
 
 import subprocess
 import sys
@@ -68,7 +68,7 @@ async def test_calls(endpoint: Endpoint, client: openai.AsyncOpenAI) -> None:
     assert calls[1].id == "x"
 
 
-async def test_an_answer_may_depend_on_the_request(
+async def test_an_answer_can_depend_on_the_request(
     endpoint: Endpoint, client: openai.AsyncOpenAI
 ) -> None:
     def echo(request: Request) -> Text:

@@ -1,12 +1,12 @@
-"""A chain of models: who is asked, and which error is told."""
+"""A chain of models: which one is asked, and which error is raised."""
 
 from typing import Any
 
 import pytest
 
 from component.models.fallback import Fallback
+from component.models.messages import text_message
 from component.models.protocol import (
-    ChatMessage,
     Completion,
     ContextOverflowError,
     ModelError,
@@ -17,11 +17,11 @@ from component.models.protocol import (
 from tests.component.models.scripted import Scripted
 
 pytestmark = pytest.mark.anyio
-REQUEST = ModelRequest(messages=(ChatMessage("user", "Hi"),))
+REQUEST = ModelRequest(messages=(text_message("user", "Hi"),))
 AWAY = ModelUnavailableError("away", 30)
 NO = ModelRefusedError("no")
 LONG = ContextOverflowError("long")
-HI = Completion(text="Hi", model="second")
+HI = Completion.of(text="Hi", model="second")
 
 
 @pytest.mark.parametrize("error", [AWAY, NO])
@@ -31,7 +31,7 @@ async def test_the_next_one_is_asked(error: ModelError) -> None:
     assert first.asked == second.asked == [REQUEST]
 
 
-async def test_nobody_else_is_asked_when_the_first_answers() -> None:
+async def test_no_other_model_is_asked_if_the_first_answers() -> None:
     second = Scripted(HI)
     await Fallback([Scripted(HI), second]).complete(REQUEST)
     assert second.asked == []
@@ -55,7 +55,7 @@ async def test_a_longer_question_goes_to_a_larger_context_only() -> None:
         ([NO, NO], NO),
     ],
 )
-async def test_when_all_fail_the_error_is_the_one_that_helps(
+async def test_if_all_fail_the_most_useful_error_is_raised(
     errors: list[ModelError], told: ModelError
 ) -> None:
     models: list[Any] = [Scripted(e, context_tokens=100 + i) for i, e in enumerate(errors)]
@@ -63,34 +63,40 @@ async def test_when_all_fail_the_error_is_the_one_that_helps(
         await Fallback(models).complete(REQUEST)
 
 
-async def test_the_first_that_comes_back_says_when() -> None:
+async def test_the_earliest_retry_time_is_reported() -> None:
     models = [Scripted(ModelUnavailableError("a", 60)), Scripted(ModelUnavailableError("b", 20))]
     with pytest.raises(ModelUnavailableError, match="a; b") as error:
         await Fallback(models).complete(REQUEST)
     assert error.value.retry_after_s == 20
 
 
-async def test_after_a_piece_was_told_it_is_that_one_or_none() -> None:
-    class Broken(Scripted):
-        async def complete(self, request: ModelRequest, on_text: Any = None) -> Completion:
-            if on_text:
-                on_text("It is")
-            raise AWAY
+class Broken(Scripted):
+    async def complete(self, request: ModelRequest, on_text: Any = None) -> Completion:
+        if on_text:
+            on_text("It is")
+        raise AWAY
 
+
+async def test_once_a_person_has_seen_a_piece_no_other_model_is_asked() -> None:
     second = Scripted(HI)
-    told: list[str] = []
     with pytest.raises(ModelUnavailableError):
-        await Fallback([Broken(), second]).complete(REQUEST, told.append)
-    assert (told, second.asked) == (["It is"], [])
-    assert await Fallback([Broken(), second]).complete(REQUEST) == HI
+        await Fallback([Broken(), second]).complete(REQUEST, lambda _piece: True)
+    assert second.asked == []
 
 
-async def test_it_looks_like_the_first() -> None:
+async def test_pieces_that_nobody_has_seen_are_void_when_the_next_model_answers() -> None:
+    told: list[str | None] = []
+    assert await Fallback([Broken(), Scripted(HI)]).complete(REQUEST, told.append) == HI
+    assert told == ["It is", None, HI.text]
+    assert await Fallback([Broken(), Scripted(HI)]).complete(REQUEST) == HI
+
+
+async def test_it_has_the_attributes_of_the_first() -> None:
     chain = Fallback([Scripted(name="one", context_tokens=5), Scripted(name="two")])
     assert (chain.name, chain.context_tokens, chain.tokens("four")) == ("one", 5, 4)
 
 
-async def test_a_call_is_set_aside_for_at_the_price_of_the_dearest() -> None:
+async def test_the_price_is_that_of_the_most_expensive_model() -> None:
     models = [Scripted(), Scripted(), Scripted()]
     for model, per_in, per_out in zip(models, (0.0, 3.0, 1.0), (2.0, 0.0, 4.0), strict=True):
         model.usd_per_token_in, model.usd_per_token_out = per_in, per_out

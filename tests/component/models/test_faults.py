@@ -1,4 +1,4 @@
-"""What a refusal means, in the words of many servers."""
+"""The interpretation of errors of many servers."""
 
 import json
 
@@ -14,35 +14,27 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelUnavailableError,
 )
+from tests.component.models.overflows import NO_OVERFLOWS, OVERFLOWS
 from xep.characters import without_forbidden
 
 WHERE = Where("m", "http://models.example/v1", "llm", "sk-very-secret")
 
 
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (400, "This model's maximum context length is 8192 tokens. However, you requested 9000"),
-        (400, "request (9412 tokens) exceeds the available context size (8192 tokens), try"),
-        (400, "the request exceeds the available context size. try increasing the context size"),
-        (500, "Context size has been exceeded."),
-        (400, "prompt is too long: 208310 tokens > 200000 maximum"),
-        (400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
-        (400, "input length exceeds maximum context length"),
-        (500, "prompt too long; exceeded max context length by 4 tokens"),
-        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed"),
-        (400, "Prompt has 40000 tokens, too large for model with 32768 maximum context length"),
-        (400, "Please reduce the length of the messages or completion."),
-        (400, "The prompt (total length 25938) is too long to fit into the model (context length"),
-        (400, "The decoder prompt (length 9001) is longer than the maximum model length of 8192"),
-        (400, "Input is too long for requested model."),
-        (413, "Request too large for model"),
-        (400, "`inputs` tokens + `max_new_tokens` must be <= 4097"),
-        (400, "The number of tokens to keep is greater than the context length"),
-    ],
-)  # fmt: skip
-def test_too_long(status: int, message: str) -> None:
-    assert isinstance(WHERE.error(Fault(status, message)), ContextOverflowError)
+def said_by(case: tuple[str, int, object]) -> Fault:
+    _, status, body = case
+    return read_fault(status, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("case", OVERFLOWS, ids=lambda case: case[0])
+def test_too_long(case: tuple[str, int, object]) -> None:
+    assert isinstance(WHERE.error(said_by(case)), ContextOverflowError)
+
+
+@pytest.mark.parametrize("case", NO_OVERFLOWS, ids=lambda case: case[0])
+def test_not_too_long(case: tuple[str, int, object]) -> None:
+    error = WHERE.error(said_by(case))
+    assert not isinstance(error, ContextOverflowError)
+    assert ("lower llm.max_tokens_per_request" in str(error)) == ("long answer" in case[0])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +52,7 @@ def test_too_long(status: int, message: str) -> None:
         (Fault(418, "I'm a teapot"), ModelRefusedError),
     ],
 )  # fmt: skip
-def test_other_things(fault: Fault, kind: type[ModelError]) -> None:
+def test_other_faults(fault: Fault, kind: type[ModelError]) -> None:
     assert type(WHERE.error(fault)) is kind
 
 
@@ -97,7 +89,7 @@ def test_any_json_is_read(status: int, body: object) -> None:
         b'{"error":{"message":NaN,"code":1e999}}',
     ],
 )
-def test_what_cannot_be_decoded_is_read_all_the_same(body: bytes) -> None:
+def test_an_undecodable_body_is_read(body: bytes) -> None:
     assert isinstance(WHERE.error(read_fault(503, body)), ModelUnavailableError)
 
 
@@ -108,13 +100,13 @@ def test_a_message_has_no_character_that_cannot_be_stored(said: bytes) -> None:
     assert "\ufffd" in fault.message
 
 
-def test_of_a_long_message_the_beginning_is_looked_at() -> None:
+def test_only_the_beginning_of_a_long_message_is_searched() -> None:
     fault = read_fault(400, json.dumps({"error": {"message": "x" * 60_000}}).encode())
     assert len(fault.message) == ERROR_CHARACTERS
 
 
 @given(st.integers(0, 599), st.text(), st.text())
-def test_the_key_is_never_said(status: int, before: str, after: str) -> None:
+def test_no_message_contains_the_key(status: int, before: str, after: str) -> None:
     error = WHERE.error(Fault(status, f"{before}{WHERE.key}{after}"))
     assert WHERE.key not in str(error)
 

@@ -1,6 +1,7 @@
-"""From pieces to the whole answer, however a server cuts it."""
+"""Building the answer from pieces of any size."""
 
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -16,12 +17,23 @@ from component.models.answer_limits import (
 )
 from component.models.chat_wire import Chunk
 from component.models.gathering import Gathering
+from component.models.messages import ToolCall, text_of
+from component.models.tool_names import ToolNames
 from xep.characters import without_forbidden
 
 CALLS = st.lists(
     st.tuples(st.sampled_from("abc"), st.dictionaries(st.text(max_size=3), st.integers())),
     max_size=4,
 )
+
+
+def text_in(gathering: Gathering) -> str:
+    return text_of(gathering.draft.parts(ToolNames(()), "o", set()))
+
+
+def calls_of(gathering: Gathering, used: Collection[str] = ()) -> list[ToolCall]:
+    found = gathering.draft.parts(ToolNames(()), "o", set(used))
+    return [part for part in found if isinstance(part, ToolCall)]
 
 
 def chunk(**delta: Any) -> Chunk:
@@ -65,9 +77,9 @@ def test_text_and_calls_are_put_together(
     while left := [some for some in pieces if some]:
         gathering.take(data.draw(st.sampled_from(left)).pop(0))
     assert "".join(told) == text
-    assert gathering.text == without_forbidden(text)
-    assert gathering.told == bool(text)
-    found = gathering.calls(set())
+    assert text_in(gathering) == without_forbidden(text)
+    assert gathering.draft.told == bool(text)
+    found = calls_of(gathering)
     assert len({call.id for call in found}) == len(calls)
     assert sorted((c.name, msgspec.json.decode(c.arguments).__repr__()) for c in found) == sorted(
         (name, repr(arguments)) for name, arguments in calls
@@ -91,7 +103,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON))
-def test_any_chunk_that_can_be_read_can_be_taken(chunks: list[Any]) -> None:
+def test_any_decoded_chunk_can_be_processed(chunks: list[Any]) -> None:
     gathering = Gathering(None)
     for each in chunks:
         try:
@@ -99,12 +111,12 @@ def test_any_chunk_that_can_be_read_can_be_taken(chunks: list[Any]) -> None:
         except msgspec.ValidationError:
             continue
         gathering.take(chunk)
-    calls = gathering.calls({"a"})
+    calls = calls_of(gathering, {"a"})
     assert len({call.id for call in calls}) == len(calls)
-    assert gathering.finish in ("stop", "length", "tool_calls", "content_filter")
+    assert gathering.draft.finish_reason in ("stop", "length", "tool_calls", "content_filter")
 
 
-def test_what_cannot_be_stored_is_replaced() -> None:
+def test_characters_that_cannot_be_stored_are_replaced() -> None:
     gathering = Gathering(None)
     gathering.take(chunk(content="a\x00b\ud800c\x1b"))
     gathering.take(
@@ -115,26 +127,26 @@ def test_what_cannot_be_stored_is_replaced() -> None:
             ]
         )
     )
-    assert gathering.text == "a\ufffdb\ufffdc\ufffd"
-    one, other = gathering.calls(set())
+    assert text_in(gathering) == "a\ufffdb\ufffdc\ufffd"
+    one, other = calls_of(gathering)
     assert (one.name, one.arguments) == ("na\ufffdme", '{"a":"\ufffd"}')
     assert one.id.startswith("call_")
     assert other.id.startswith("call_")
     assert len(other.name) == NAME_CHARACTERS
 
 
-def test_a_character_in_two_halves_is_put_together() -> None:
+def test_a_character_in_two_halves_is_joined() -> None:
     gathering = Gathering(None)
     for half in "😀".encode("utf-16-be").hex(" ", 2).split():
         gathering.take(chunk(content=chr(int(half, 16))))
-    assert gathering.text == "😀"
+    assert text_in(gathering) == "😀"
 
 
-def test_only_the_answer_that_was_asked_for_counts() -> None:
+def test_only_the_requested_choice_counts() -> None:
     gathering = Gathering(None)
     delta = {"delta": {"content": "x"}}
     gathering.take(msgspec.convert({"choices": [delta] * 10_000}, Chunk))
-    assert gathering.text == "x"
+    assert text_in(gathering) == "x"
 
 
 @pytest.mark.parametrize(
@@ -155,17 +167,17 @@ def test_only_the_answer_that_was_asked_for_counts() -> None:
          "more than 128 tool calls"),
     ],
 )  # fmt: skip
-def test_an_answer_is_bounded(delta: dict[str, Any], times: int, sends: str) -> None:
+def test_an_answer_is_limited(delta: dict[str, Any], times: int, sends: str) -> None:
     gathering = Gathering(None)
     one = chunk(**delta)
     with pytest.raises(TooMuchError, match=sends):
         deque((gathering.take(one) for _ in range(times)), maxlen=0)
 
 
-def test_many_pieces_with_a_name_each_take_time_in_proportion() -> None:
+def test_many_pieces_with_names_take_linear_time() -> None:
     """Whether a call is whole is asked at each piece: in quadratic time this takes minutes."""
     gathering = Gathering(None)
     for piece in ('{"a":"', *["}"] * 200_000, '"}'):
         gathering.take(chunk(tool_calls=[{"function": {"name": "a", "arguments": piece}}]))
-    (call,) = gathering.calls(set())
+    (call,) = calls_of(gathering)
     assert len(call.arguments) == 200_008

@@ -32,7 +32,7 @@ async def test_bytes_with_headers() -> None:
 @pytest.mark.parametrize(
     "more", [{"params": {"a": "b"}}, {"json": {}}, {"data": {"a": "b"}}, {"cookies": {"a": "b"}}]
 )
-async def test_what_is_more_than_that(more: dict[str, object]) -> None:
+async def test_other_requests_are_made_by_the_base_class(more: dict[str, object]) -> None:
     async with Client() as client, openai.DefaultAsyncHttpxClient() as other:
         ours = client.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)
         theirs = other.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)

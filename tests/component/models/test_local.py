@@ -1,8 +1,13 @@
 """The process of the local model: the real one, loaded once for each event loop."""
 
 import importlib.util
+import math
 import os
 import signal
+import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -14,26 +19,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models import local
-from component.models.answer_limits import EVENT_BYTES, TooMuchError
+from component.models import hosted, local, local_process
+from component.models.constrained import Constrained
 from component.models.local import LocalModel, build_local
-from component.models.local_process import End, Heard, WorkerProcess
+from component.models.local_process import ServerProcess
+from component.models.messages import text_message
+from component.models.patience import Patience
 from component.models.protocol import (
-    ChatMessage,
     ContextOverflowError,
+    Model,
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
-    UnusableAnswerError,
+    Tool,
 )
-from component.models.tolerant_json import BadJSONError
 from component.settings.llm import ModelChoice
 from tests.component.models import gguf
+from tests.component.models.llama import slot
 
 pytestmark = pytest.mark.anyio
 
 _CONTEXT = 2048
-_BOOK = (
+_LONG = (
     "The ship left the harbour in the morning. " * 100
 )  # about 900 tokens: many seconds of reading
 
@@ -41,19 +48,20 @@ _BOOK = (
 def a_model(**changes: Any) -> LocalModel:
     return build_local(
         ModelChoice.model_validate(
-            {"provider": "local", "context_tokens": _CONTEXT, "timeout_s": 600} | changes
-        )
+            {"provider": "local", "context_tokens": _CONTEXT, "token_timeout_s": 600} | changes
+        ),
+        "llm",
     )
 
 
 def asking(text: str, **changes: Any) -> ModelRequest:
-    return ModelRequest(messages=(ChatMessage("user", text),), **{"max_tokens": 16, **changes})
+    return ModelRequest(messages=(text_message("user", text),), **{"max_tokens": 16, **changes})
 
 
-async def running(model: LocalModel) -> WorkerProcess:
+async def running(model: LocalModel) -> ServerProcess:
     await model.complete(asking("Say hello.", max_tokens=2))
-    assert model._process is not None
-    return model._process
+    assert model._server is not None
+    return model._server.process
 
 
 @pytest.fixture(scope="module")
@@ -84,66 +92,34 @@ async def test_it_says_the_same_each_time_and_ends_by_length(model: LocalModel) 
 
 
 @pytest.mark.parametrize(
-    ("text", "most"), [("word " * _CONTEXT, 16), ("Hello.", _CONTEXT), (_BOOK, _CONTEXT - 500)]
+    ("text", "most"), [("word " * _CONTEXT, 16), ("Hello.", _CONTEXT), (_LONG, _CONTEXT - 500)]
 )
-async def test_question_and_answer_must_fit_together(
-    model: LocalModel, text: str, most: int
-) -> None:
-    pieces: list[str] = []
-    with pytest.raises(ContextOverflowError, match="has a context of 2048"):
+async def test_prompt_and_answer_must_fit_together(model: LocalModel, text: str, most: int) -> None:
+    pieces: list[str | None] = []
+    with pytest.raises(ContextOverflowError, match=r"context.*2048"):
         await model.complete(asking(text, max_tokens=most), pieces.append)
     assert not pieces
 
 
-@pytest.fixture
-async def ends(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> dict[int, End]:
-    """How the process ended each request, by its number."""
+async def test_a_cancelled_request_stops_while_it_answers(model: LocalModel) -> None:
     process = await running(model)
-    ends: dict[int, End] = {}
-    hear = process.hear
-
-    async def heard() -> Heard | None:
-        said = await hear()
-        if said is not None and said.id is not None and said.end is not None:
-            ends[said.id] = said.end
-        return said
-
-    monkeypatch.setattr(process, "hear", heard)
-    return ends
-
-
-async def test_a_cancelled_request_stops_while_it_answers(
-    model: LocalModel, ends: dict[int, End]
-) -> None:
     with anyio.CancelScope() as scope:
         await model.complete(
             asking("Tell me a very long story.", max_tokens=1500), lambda _: scope.cancel()
         )
     assert scope.cancelled_caught
-    number = model._number
-    assert (await model.complete(asking("Say hello.", max_tokens=2))).usage.tokens_in == 33
-    assert ends[number] == End()  # neither a reason to end, nor a count: it was stopped
-    assert ends[number + 1].finish == "length"
+    stopped = await slot(process, lambda found: not found["is_processing"])
+    assert stopped["next_token"][0]["n_decoded"] < 1500
 
 
-async def test_a_cancelled_request_stops_while_it_reads(
-    model: LocalModel, ends: dict[int, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_request_stops_while_it_reads(model: LocalModel) -> None:
     process = await running(model)
-    say, asked = process.say, anyio.Event()
-
-    async def notice(message: dict[str, Any]) -> None:
-        await say(message)
-        asked.set()
-
-    monkeypatch.setattr(process, "say", notice)
     async with anyio.create_task_group() as group:
-        group.start_soon(model.complete, asking(_BOOK))
-        await asked.wait()
+        group.start_soon(model.complete, asking(_LONG))
+        await slot(process, lambda found: found["is_processing"])
         group.cancel_scope.cancel()
-    number = model._number
-    assert (await model.complete(asking("Say hello.", max_tokens=2))).usage.tokens_in == 33
-    assert ends[number] == End()
+    stopped = await slot(process, lambda found: not found["is_processing"])
+    assert stopped["next_token"][0]["n_decoded"] == 0
 
 
 async def test_requests_are_answered_in_the_order_they_came(model: LocalModel) -> None:
@@ -177,30 +153,130 @@ async def test_one_that_waits_can_go_and_the_others_do_not_notice(model: LocalMo
     assert scope.cancelled_caught
 
 
-async def test_what_takes_too_long_is_given_up(model: LocalModel) -> None:
-    model._choice = model._choice.model_copy(update={"timeout_s": 0.001})
-    try:
-        with pytest.raises(ModelUnavailableError, match=r"did not answer within 0\.001 seconds"):
+class Impatient(Patience):
+    """All timeouts have passed before anything arrives."""
+
+    def __init__(self, *timeouts: float) -> None:
+        super().__init__(*timeouts)
+        self.scope.cancel()
+
+
+async def test_what_takes_too_long_is_given_up(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await running(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(hosted, "Patience", Impatient)
+        with pytest.raises(
+            ModelUnavailableError, match=r"within 600 s.*llm\.first_token_timeout_s"
+        ):
             await model.complete(asking("Say hello."))
-    finally:
-        model._choice = model._choice.model_copy(update={"timeout_s": 600})
-    assert (await model.complete(asking("Say hello."))).text
+    assert await running(model) is process
 
 
-async def test_text_that_is_no_unicode_is_taken(model: LocalModel) -> None:
+class Exhausted(Patience):
+    """The time for the whole answer has passed after some tokens."""
+
+    def __init__(self, *timeouts: float) -> None:
+        super().__init__(*timeouts)
+        self._left = 12
+
+    def heard(self, *, visible: bool) -> None:
+        super().heard(visible=visible)
+        self._left -= visible
+        if not self._left:
+            self._last = -math.inf
+            self._set(self._last)
+
+
+@pytest.mark.parametrize("tools", [False, True])
+async def test_a_text_that_takes_too_long_is_kept(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch, tools: bool
+) -> None:
+    process = await running(model)
+    pieces: list[str | None] = []
+    request = asking("Tell me a very long story.", max_tokens=1500)
+    asked: Model = model
+    if tools:
+        asked = Constrained(model)
+        never = Tool("never", "Do not use this.", msgspec.Raw(b'{"type":"object"}'))
+        request = msgspec.structs.replace(request, tools=(never,), tool_choice="none")
+    with monkeypatch.context() as patch:
+        patch.setattr(hosted, "Patience", Exhausted)
+        done = await asked.complete(request, pieces.append)
+    assert done.finish == "length"
+    assert done.text == "".join(filter(None, pieces))
+    assert 0 < done.usage.tokens_out < 1500
+    assert done.text
+    assert await running(model) is process
+
+
+async def test_a_process_that_does_not_respond_is_replaced(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await running(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(hosted, "Patience", Impatient)
+        patch.setattr(local_process, "_RESPONSE_S", 0.1)
+        patch.setattr(local_process, "_ENDING_S", 0.1)
+        await _stop(process.pid)
+        with pytest.raises(ModelUnavailableError, match="did not respond and was ended"):
+            await model.complete(asking("Say hello."))
+    assert not _is_running(process.pid)
+    assert await running(model) is not process
+
+
+async def test_a_model_that_takes_too_long_to_load_is_given_up() -> None:
+    model = a_model(first_token_timeout_s=0.001)
+    with pytest.raises(ModelUnavailableError, match=r"not loaded within 0\.001 s: see llm\.first"):
+        await model.complete(asking("Say hello."))
+    assert model._server is None
+
+
+async def test_a_caller_that_is_cancelled_leaves_it_loading() -> None:
+    model = a_model()
+    async with anyio.create_task_group() as group:
+        group.start_soon(model.complete, asking("Say hello."))
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert model._server is not None
+    process = model._server.process
+    assert await running(model) is process
+    await model.aclose()
+
+
+async def test_text_that_is_not_unicode_is_accepted(model: LocalModel) -> None:
     assert (await model.complete(asking("half a pair: \ud83d", max_tokens=2))).usage.tokens_in
 
 
-async def test_a_process_that_died_is_replaced(model: LocalModel) -> None:
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (signal.SIGKILL, "was killed, usually because there is not enough memory"),
+        (signal.SIGABRT, "ended unexpectedly: signal SIGABRT"),
+    ],
+)
+async def test_a_process_that_died_is_replaced(
+    model: LocalModel, number: signal.Signals, error: str
+) -> None:
     process = await running(model)
-    with pytest.raises(ModelUnavailableError, match="was killed, usually for want of memory"):
-        await model.complete(asking("Say hello."), lambda _: process.kill())
+    with pytest.raises(ModelUnavailableError, match=error):
+        await model.complete(asking("Say hello."), lambda _: os.kill(process.pid, number))
     assert (await model.complete(asking("Say hello.", max_tokens=2))).text
+
+
+async def test_a_process_that_died_between_two_requests_costs_one(model: LocalModel) -> None:
+    process = await running(model)
+    process.kill()
+    with pytest.raises(ModelUnavailableError, match="was killed"):
+        await model.complete(asking("Say hello."))
+    assert await running(model) is not process
 
 
 async def test_its_process_ends_with_it_and_later_requests_are_told() -> None:
     model = a_model()
-    pid = (await running(model))._process.pid
+    process = await running(model)
+    pid = process.pid
     assert _is_running(pid)
     errors: list[ModelUnavailableError] = []
 
@@ -211,32 +287,92 @@ async def test_its_process_ends_with_it_and_later_requests_are_told() -> None:
             errors.append(error)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(ask, _BOOK)
-        group.start_soon(ask, _BOOK)
+        group.start_soon(ask, _LONG)
+        group.start_soon(ask, _LONG)
         await anyio.wait_all_tasks_blocked()
         await model.aclose()
     assert [str(error) for error in errors] == [f"{model.name} has been closed"] * 2
     assert not _is_running(pid)
+    assert not Path(process.socket).parent.exists()
     await model.aclose()
 
 
-async def test_its_process_holds_no_port_and_is_not_stopped_by_a_terminal(
-    model: LocalModel,
-) -> None:
-    pid = (await running(model))._process.pid
+async def test_only_this_user_can_reach_it(model: LocalModel) -> None:
+    process = await running(model)
+    socket = Path(process.socket)
+    directory = socket.parent.stat()
+    assert stat.S_IMODE(directory.st_mode) == 0o700
+    assert directory.st_uid == os.getuid()
+    assert _addresses(process.pid) == [str(socket)]
+    process.kill()
+    with pytest.raises(ModelUnavailableError):
+        await model.complete(asking("Say hello."))
+    assert not socket.parent.exists()
+    assert (await running(model)).socket != str(socket)
+
+
+async def test_it_is_not_stopped_by_a_terminal(model: LocalModel) -> None:
+    pid = (await running(model)).pid
     assert os.getpgid(pid) != os.getpgrp()
-    assert _ports(pid) == []
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(pid, number)
     assert (await model.complete(asking("Say hello.", max_tokens=2))).text
+    assert (await running(model)).pid == pid
+
+
+_PARENT = """
+import anyio, sys
+from tests.component.models.test_local import a_model, running
+
+async def main():
+    process = await running(a_model())
+    print(process.pid, process.socket, file=sys.stderr, flush=True)
+    await anyio.sleep_forever()
+
+anyio.run(main, backend="trio")
+"""
+
+
+async def test_it_ends_with_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen(  # noqa: ASYNC220 - starting it takes milliseconds
+        [sys.executable, "-c", _PARENT], stderr=subprocess.PIPE
+    )
+    assert parent.stderr is not None
+    with parent:
+        line = await anyio.to_thread.run_sync(parent.stderr.readline)
+        pid, socket = line.decode().split()
+        ended = os.pidfd_open(int(pid))
+        parent.kill()
+    await anyio.wait_readable(ended)
+    os.close(ended)
+    assert not Path(socket).parent.exists()
+
+
+async def test_a_long_path_of_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("a" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    model = a_model()
+    assert (await running(model)).socket.startswith("/tmp/")
+    await model.aclose()
+
+
+async def _stop(pid: int) -> None:
+    """Stop a child. Its threads still run for some time after the signal: one of them, which may
+    have to wait for a processor, stops the others.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    await anyio.to_thread.run_sync(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
 
 
 def _is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def _ports(pid: int) -> list[str]:
-    """Tell where a process can be reached: ports, and sockets that have a file."""
+def _addresses(pid: int) -> list[str]:
+    """Where a process can be reached: ports, and sockets that have a file."""
     sockets = {
         str(fd.readlink()).removeprefix("socket:[").removesuffix("]")
         for fd in Path(f"/proc/{pid}/fd").iterdir()
@@ -248,11 +384,11 @@ def _ports(pid: int) -> list[str]:
         if line.split()[9] in sockets
     ]
     named = [line.split() for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()]
-    found += [
+    found += {
         fields[7]
         for fields in named
         if len(fields) > 7 and fields[6] in sockets and Path(fields[7]).exists()
-    ]
+    }
     return found
 
 
@@ -293,14 +429,19 @@ def test_what_is_not_installed_is_named_with_its_command(
         local.importlib.util, "find_spec", lambda name: None if name == package else find(name)
     )
     with pytest.raises(ModelRefusedError, match=command):
-        build_local(ModelChoice(provider="local"))
+        build_local(ModelChoice(provider="local"), "llm")
 
 
-def test_a_file_that_is_no_model_is_refused_when_it_is_built(tmp_path: Path) -> None:
+def test_another_dialect_is_refused() -> None:
+    with pytest.raises(ModelRefusedError, match=r"dialect chat only: remove llm\.dialect"):
+        a_model(dialect="messages")
+
+
+def test_a_file_that_is_not_a_model_is_refused_when_it_is_built(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_text("not really")
     with pytest.raises(ModelRefusedError, match="is not a GGUF file"):
-        build_local(ModelChoice(provider="local", model=str(path)))
+        build_local(ModelChoice(provider="local", model=str(path)), "llm")
 
 
 @given(st.text(), st.text())
@@ -308,67 +449,3 @@ def test_the_estimate_grows_with_the_text(one: str, other: str) -> None:
     model = a_model()
     assert model.tokens(one + other) >= model.tokens(one) >= 0
     assert model.tokens(one) <= len(one.encode(errors="replace"))
-
-
-async def taking(*lines: bytes) -> WorkerProcess:
-    """A process that is told of by these lines instead of its own."""
-    process = WorkerProcess()
-    process._heard += b"".join(lines)
-    return process
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        (b"x" * (EVENT_BYTES + 1), TooMuchError),
-        (b"nonsense\n", BadJSONError),
-        (b"[" * 100_000 + b"\n", BadJSONError),
-        (b'{"id": "one"}\n', BadJSONError),
-        (b'{"id": 1, "end": []}\n', BadJSONError),
-    ],
-)
-async def test_a_process_is_held_to_its_protocol(line: bytes, error: type[Exception]) -> None:
-    process = await taking(line)
-    try:
-        with pytest.raises(error):
-            await process.hear()
-    finally:
-        process.end()
-
-
-async def test_lines_come_in_any_pieces() -> None:
-    process = await taking(b'{"id": 1, "text": "a\xff\\ud800"}\n{"id"', b': 2, "text": "b"}\n')
-    try:
-        first, second = await process.hear(), await process.hear()
-    finally:
-        process.end()
-    assert first == Heard(id=1, text="a\ufffd\ud800")
-    assert second == Heard(id=2, text="b")
-
-
-async def test_a_process_that_breaks_its_protocol_is_replaced(model: LocalModel) -> None:
-    process = await running(model)
-    process._heard += b"nonsense\n"
-    with pytest.raises(UnusableAnswerError, match="was ended, since it sent"):
-        await model.complete(asking("Say hello.", max_tokens=2))
-    assert await running(model) is not process
-
-
-async def test_more_calls_than_an_answer_may_have(model: LocalModel) -> None:
-    process = await running(model)
-    calls = [{"id": "", "name": "a", "arguments": "{}"}] * 3000
-    end = {"id": model._number + 1, "end": {"finish": "tool_calls", "calls": calls}}
-    process._heard += msgspec.json.encode(end) + b"\n"
-    with pytest.raises(UnusableAnswerError, match="more than 128 tool calls"):
-        await model.complete(asking("Say hello.", max_tokens=2))
-
-
-async def test_counts_that_cannot_be_true_are_estimated(model: LocalModel) -> None:
-    process = await running(model)
-    usage = {"prompt_tokens": -1, "completion_tokens": 2**63}
-    end = {"id": model._number + 1, "end": {"finish": "stop", "usage": usage}}
-    process._heard += msgspec.json.encode(end) + b"\n"
-    done = await model.complete(asking("Say hello.", max_tokens=2))
-    assert done.usage.estimated
-    assert 0 < done.usage.tokens_in < 100
-    assert done.usage.tokens_out == 0

@@ -1,12 +1,13 @@
-"""Which examples a very small model is shown before a question."""
+"""The examples that a very small model gets before a question."""
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.local_examples import Shown, examples, fitting
-from component.models.protocol import ChatMessage, Completion, ModelRequest, Tool
+from component.models.local_examples import WithExamples, examples, fitting
+from component.models.messages import text_message
+from component.models.protocol import Completion, ModelRequest, Tool
 from tests.component.models.scripted import Scripted
 
 
@@ -21,7 +22,7 @@ _EMPTY = a_tool("empty-folder", "Delete all notes.", folder={"enum": ["Drafts", 
 
 def test_the_tool_with_the_words_of_the_question_is_shown_with_two_values() -> None:
     shown = examples((_CLOCK, _EMPTY), "Please empty the folder Archive!")
-    assert [message.content for message in shown] == [
+    assert [message.text for message in shown] == [
         "Empty folder Drafts.",
         "",
         "Please empty folder Archive.",
@@ -37,20 +38,20 @@ def test_the_tool_with_the_words_of_the_question_is_shown_with_two_values() -> N
 def test_a_question_for_no_tool_is_shown_answers() -> None:
     shown = examples((_CLOCK, _EMPTY), "Hello, how are you?")
     assert shown
-    assert all(message.content and not message.tool_calls for message in shown)
+    assert all(message.text and not message.tool_calls for message in shown)
 
 
 @pytest.mark.anyio
-async def test_they_stand_behind_what_was_said_before() -> None:
+async def test_examples_follow_the_conversation() -> None:
     before = (
-        ChatMessage("system", "Be kind."),
-        ChatMessage("user", "Hello!"),
-        ChatMessage("assistant", "Hi."),
+        text_message("system", "Be kind."),
+        text_message("user", "Hello!"),
+        text_message("assistant", "Hi."),
     )
-    question = ChatMessage("user", "Empty the folder Archive.")
-    inner = Scripted(Completion(text=""))
-    await Shown(inner).complete(ModelRequest(messages=(*before, question), tools=(_EMPTY,)))
-    shown = tuple(examples((_EMPTY,), question.content))
+    question = text_message("user", "Empty the folder Archive.")
+    inner = Scripted(Completion.of(text=""))
+    await WithExamples(inner).complete(ModelRequest(messages=(*before, question), tools=(_EMPTY,)))
+    shown = tuple(examples((_EMPTY,), question.text))
     assert shown
     assert inner.asked[0].messages == (*before, *shown, question)
 

@@ -1,4 +1,4 @@
-"""What is read of a model's file before it is loaded, and what is said of a bad one."""
+"""The metadata of a model's file, and errors of bad files."""
 
 from pathlib import Path
 
@@ -18,16 +18,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.gguf"
 
 
-def test_a_file_tells_its_context_and_what_that_takes(path: Path) -> None:
+def test_the_context_and_its_memory_are_read(path: Path) -> None:
     path.write_bytes(_HEAD)
     file = local_gguf.read(path)
     assert (file.context_tokens, file.size) == (8192, len(_HEAD))
     # 30 layers of 3 heads of 64 numbers, as key and as value, two bytes each.
     assert file.context_bytes == 30 * 3 * 64 * 2 * 2
-    assert file.needs(8192) - file.needs(0) == 8192 * file.context_bytes
+    assert file.needs(2048) - file.needs(0) == 2048 * file.context_bytes
 
 
-def test_heads_may_be_told_layer_by_layer_and_sizes_by_name(path: Path) -> None:
+def test_heads_per_layer_and_named_sizes_are_read(path: Path) -> None:
     keys = gguf.SMALL | {
         "llama.attention.head_count_kv": [1, 4, 2],
         "llama.attention.key_length": 128,
@@ -38,7 +38,7 @@ def test_heads_may_be_told_layer_by_layer_and_sizes_by_name(path: Path) -> None:
     assert local_gguf.read(path).context_bytes == 30 * 4 * (128 + 32) * 2
 
 
-def test_a_file_that_does_not_tell_its_heads_is_taken(path: Path) -> None:
+def test_a_file_without_heads_is_accepted(path: Path) -> None:
     path.write_bytes(gguf.head({"general.architecture": "rwkv", "rwkv.context_length": 1024}))
     assert local_gguf.read(path).context_bytes == 0
 
@@ -61,14 +61,14 @@ def test_a_vocabulary_is_not_read(path: Path) -> None:
         (gguf.head({"general.architecture": 5}), "does not say what model it holds"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(path: Path, content: bytes, sentence: str) -> None:
+def test_the_error_names_the_fault_of_a_file(path: Path, content: bytes, sentence: str) -> None:
     path.write_bytes(content)
     with pytest.raises(BadModelFileError, match=sentence) as caught:
         local_gguf.read(path)
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(BadModelFileError, match="cannot be opened: No such file"):
         local_gguf.read(tmp_path / "nothing.gguf")
     with pytest.raises(BadModelFileError, match="cannot be opened: Is a directory"):
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path: Path) -> None
     junk=st.binary(max_size=40) | st.just(b"\xff" * 16),
     gap=st.integers(0, 40),
 )
-def test_damage_is_never_worse_than_a_sentence(
+def test_any_damage_is_reported_as_a_sentence(
     path: Path, start: int, junk: bytes, gap: int
 ) -> None:
     path.write_bytes(_HEAD[:start] + junk + _HEAD[start + gap :])
@@ -91,3 +91,14 @@ def test_damage_is_never_worse_than_a_sentence(
         return
     assert file.context_tokens > 0
     assert file.context_bytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("context_bytes", "context_tokens", "mib"),
+    [(23_040, 2048, 128), (23_040, 8192, 180), (131_072, 4096, 512), (131_072, 131_072, 1024)],
+)
+def test_the_cache_of_prompts_is_bounded(context_bytes: int, context_tokens: int, mib: int) -> None:
+    file = local_gguf.ModelFile(Path("m"), 1000, 8192, context_bytes)
+    assert file.cache_mib(context_tokens) == mib
+    needed = file.needs(context_tokens) - file.needs(0)
+    assert needed == context_bytes * context_tokens + ((mib - 128) << 20)

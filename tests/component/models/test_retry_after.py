@@ -1,4 +1,4 @@
-"""When a server wants to be asked again."""
+"""The time at which a server permits a retry."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -33,7 +33,7 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
         ({"retry-after": "Sun, 32 Nov 2026 11:00:00 GMT"}, None),
     ],
 )
-def test_what_it_says(headers: dict[str, str], seconds: float | None) -> None:
+def test_the_header_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after_s(headers, NOW) == seconds
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models import call_ids
-from component.models.protocol import ToolCall
+from component.models.messages import ToolCall
 from component.models.token_estimate import estimate
 from component.models.tool_names import ToolNames
 
@@ -14,7 +14,7 @@ NAMES = st.lists(st.text(st.sampled_from("ab._:é-"), min_size=1, max_size=90), 
 
 
 @given(NAMES)
-def test_names_go_there_and_come_back(names: list[str]) -> None:
+def test_names_are_restored(names: list[str]) -> None:
     both = ToolNames(names)
     theirs = [both.theirs(name) for name in names]
     assert len(set(theirs)) == len(names)
@@ -23,7 +23,7 @@ def test_names_go_there_and_come_back(names: list[str]) -> None:
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"])), st.sets(st.sampled_from("ab")))
-def test_ids_are_unique_and_kept_where_they_can_be(ids: list[str], used: set[str]) -> None:
+def test_ids_are_unique_and_kept_if_possible(ids: list[str], used: set[str]) -> None:
     calls = call_ids.distinct([ToolCall(id_, "x", "{}") for id_ in ids], used)
     got = [call.id for call in calls]
     assert len(set(got)) == len(ids)
@@ -38,7 +38,7 @@ def test_more_text_never_has_fewer_tokens(one: str, other: str) -> None:
     assert 0 <= estimate(one) <= estimate(one + other) <= estimate(one) + estimate(other)
 
 
-def test_rather_too_many() -> None:
+def test_the_estimate_is_rather_too_high_for_short_texts() -> None:
     prose = "The quick brown fox jumps over the lazy dog. " * 10
     assert 100 <= estimate(prose) <= 200  # 100 with most tokenizers
     assert estimate("3.14159") >= 7

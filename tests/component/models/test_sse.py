@@ -17,7 +17,7 @@ NOISE = st.sampled_from([b"", b": ping\n", b"event: message\n", b"id: 7\nretry: 
 
 
 @given(st.lists(st.tuples(NOISE, FIELD, DATA)), st.sampled_from([b"\n", b"\r\n"]), st.data())
-def test_each_event_is_found_however_the_stream_is_cut(
+def test_each_event_is_found_in_any_pieces(
     said: list[tuple[bytes, bytes, bytes]], end: bytes, data: st.DataObject
 ) -> None:
     stream = b"".join(

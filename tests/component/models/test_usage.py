@@ -1,4 +1,4 @@
-"""What a provider says a call took is believed where it can be true."""
+"""A provider's figures of a call are used if they are plausible."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.parametrize(("said", "tokens"), [(0, 0), (7, 7), (7.0, 7), (CALL_TOKENS, CALL_TOKENS)])
-def test_a_count_is_taken(said: Any, tokens: int) -> None:
+def test_a_plausible_count_is_used(said: Any, tokens: int) -> None:
     assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") == tokens
 
 
@@ -28,7 +28,7 @@ def test_a_count_is_taken(said: Any, tokens: int) -> None:
      -float("inf"), True, "12", "x" * 10_000, [1], {"of": 3},
      pytest.param(10**5000, id="more digits than Python writes")],
 )  # fmt: skip
-def test_what_cannot_be_a_count_is_replaced_and_logged(said: Any) -> None:
+def test_an_implausible_count_is_replaced_and_logged(said: Any) -> None:
     with structlog.testing.capture_logs() as logs:
         assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") is None
     (line,) = logs
@@ -38,14 +38,14 @@ def test_what_cannot_be_a_count_is_replaced_and_logged(said: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [-0.1, float("nan"), float("inf"), CALL_USD * 2, "1"])
-def test_what_cannot_be_a_price_is_replaced_and_logged(said: Any) -> None:
+def test_an_implausible_price_is_replaced_and_logged(said: Any) -> None:
     with structlog.testing.capture_logs() as logs:
         assert Figures("m", {"cost": said}).usd("cost") is None
     assert len(logs) == 1
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}])
-def test_what_is_not_told_is_no_fault(usage: Any) -> None:
+def test_missing_figures_are_not_a_fault(usage: Any) -> None:
     with structlog.testing.capture_logs() as logs:
         assert Figures("m", usage).tokens("prompt_tokens") is None
     assert not logs

@@ -16,17 +16,25 @@ CAPABILITIES = st.lists(
 )
 
 
-@given(TAINTS, CAPABILITIES, st.booleans(), st.booleans())
-def test_without_rules_strangers_reach_what_cannot_carry_anything_out(
-    taints: set[Taint], capabilities: list[str], read_only: bool, open_world: bool
+@given(TAINTS, CAPABILITIES, st.booleans(), st.booleans(), st.booleans())
+def test_without_rules_strangers_reach_nothing_that_the_model_chooses(
+    taints: set[Taint], capabilities: list[str], read_only: bool, open_world: bool, chosen: bool
 ) -> None:
-    verdict = Flows().verdict(taints, capabilities, read_only=read_only, open_world=open_world)
-    asked = bool(taints - {"person"}) and open_world and not read_only
-    assert verdict == ("confirm" if asked else "allow")
+    decision = Flows().decide(
+        taints,
+        capabilities,
+        read_only=read_only,
+        open_world=open_world,
+        chosen=lambda: ("url",) if chosen else (),
+    )
+    stopped = bool(taints - {"person"}) and open_world and chosen
+    assert decision.verdict == (("refuse" if read_only else "confirm") if stopped else "allow")
+    assert decision.chosen == (("url",) if stopped else ())
+    assert bool(decision.reason) == (bool(taints - {"person"}) and open_world)
 
 
 def verdict(flows: Flows, taints: set[Taint], *capabilities: str) -> str:
-    return flows.verdict(taints, capabilities, read_only=False, open_world=True)
+    return flows.decide(taints, capabilities, read_only=False, open_world=True).verdict
 
 
 def test_the_first_rule_that_matches_counts() -> None:
@@ -40,6 +48,22 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert verdict(flows, {"web"}, "message:other") == "allow"
     assert verdict(flows, {"file"}, "message:boss") == "allow"
     assert verdict(flows, {"peer"}, "message:boss") == "confirm"
+
+
+def test_a_rule_counts_whatever_was_chosen_and_the_reason_names_it() -> None:
+    flows = Flows([Flow(("web",), ("a",), "allow"), Flow(("web",), ("b",), "refuse")])
+    for chosen in ((), ("url",)):
+        for capability, expected in (("a", "allow"), ("b", "refuse")):
+            decision = flows.decide(
+                {"web", "person"},
+                [capability],
+                read_only=True,
+                open_world=True,
+                chosen=lambda chosen=chosen: chosen,  # type: ignore[misc]  # bound now
+            )
+            assert decision.verdict == expected
+            assert decision.reason == f"web: rule {'ab'.index(capability) + 1}"
+    assert flows.decide({"web"}, [], read_only=True, open_world=True).verdict == "refuse"
 
 
 def test_the_strictest_of_all_counts() -> None:

@@ -23,12 +23,19 @@ SILENCE: Condition = "remote-server-timeout"
 OTHERS = pytest.mark.parametrize("said", [AGENT_INFO, ROOM_INFO])
 
 
+async def never() -> InfoQuery:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
 class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.asked: list[JID] = []
         self.says: dict[JID, InfoQuery | Condition | Callable[[], Awaitable[InfoQuery]]] = {}
-        self.persons = Persons(self.info, "agent.a.example", lambda: self.now)
+        self.persons = Persons(
+            self.info, lambda who: who.domain == "agent.a.example", lambda: self.now
+        )
 
     async def info(self, to: JID, from_: JID, /) -> InfoQuery:
         assert from_ == AGENT
@@ -82,14 +89,16 @@ async def test_who_says_at_either_that_it_is_none_is_none(said: InfoQuery, where
 
 async def test_one_that_says_it_is_none_is_not_kept_waiting_for_the_other() -> None:
     world = World()
-
-    async def never() -> InfoQuery:
-        await anyio.sleep_forever()
-        raise AssertionError
-
     world.says = {ALICE: AGENT_INFO, ALICE.bare: never}
     with anyio.fail_after(20):
         assert await world.ask() is False
+
+
+async def test_one_that_never_answers_is_a_person_within_seconds() -> None:
+    world = World()
+    world.says = {ALICE: never, ALICE.bare: never}
+    with anyio.fail_after(20):
+        assert await world.confirm()
 
 
 async def test_what_was_answered_is_remembered_for_ten_minutes() -> None:

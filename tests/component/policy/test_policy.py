@@ -122,14 +122,14 @@ BAD_JIDS = {
     "☃@a.example": "not an address",
     "alice@straße.example": "Write 'strasse.example'",
     "\u10d0\u1c91@a.example": "do not agree on how to read",
-    "*@a.example": '"*" stands for all only',
+    "*@a.example": '"*" means all, but only',
     "": "not an address",
     "\ud800@a.example": "not an address",
 }
 BAD_DOMAINS = {
     "alice@a.example": "Write 'a.example'",
     "a.example/x": "Write 'a.example'",
-    "*.example": '"*" stands for all only',
+    "*.example": '"*" means all, but only',
     "straße.example": "Write 'strasse.example'",
     "xn--strae-oqa.example": "Write 'strasse.example'",
     "\u2d30.example": "do not agree on how to read",  # Tifinagh came with Unicode 4.1

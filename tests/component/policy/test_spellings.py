@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.policy import Policy
+from component.router.addresses import ComponentAddresses
 from component.router.senders import Senders
 from xep.jid import JID
 
@@ -18,7 +19,7 @@ ENDS = ("", *STOPS)
 
 
 def senders(*domains: str) -> Senders:
-    return Senders(Policy(allowed_domains=domains).admits, OWN)
+    return Senders(Policy(allowed_domains=domains).admits, ComponentAddresses(JID.parse(OWN)))
 
 
 def spellings(domain: str) -> list[str]:

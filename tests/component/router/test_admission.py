@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from component.router.admission import AdmissionGate, Shares
-from component.router.table import Answer, IQRoute, Request, StanzaRoute
+from component.router.table import IQRoute, ReplyPayload, Request, StanzaRoute
 from tests.component.router.wire import (
     AGENT,
     DOMAIN,
+    OURS,
     Bench,
     Do,
     condition,
@@ -94,7 +95,7 @@ class Doors:
     def __init__(self) -> None:
         self.open = anyio.Event()
 
-    async def work(self, request: Request[Do]) -> Answer:
+    async def work(self, request: Request[Do]) -> ReplyPayload:
         await self.open.wait()
         if request.payload.what == "refuse":
             raise StanzaError("not-allowed")
@@ -259,7 +260,7 @@ async def test_answers_are_taken_however_busy_it_is() -> None:
     answers = []
 
     async def ask() -> None:
-        answers.append(await bench.router.call("get", bench.router.domain, Do(), Do))
+        answers.append(await bench.router.call("get", OURS.default, Do(), Do))
 
     async with bench.running(), anyio.create_task_group() as tasks:
         bench.receive(by(1, "alice@a.example"))

@@ -6,12 +6,15 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.component.router.wire import DOMAIN, Bench, Do, Done, do, element, iq, until
+from component.connection.outbox import Outbox
+from component.handlers.agent_errors import AgentErrors
+from component.router.router import Router
+from tests.component.router.wire import DOMAIN, OURS, Bench, Do, Done, do, element, iq, until
 from xep.fluux_agent.errors import NAMESPACE as ERRORS
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
 from xep.stanza_error import StanzaError
-from xep.stream import Limits
+from xep.stream import StreamLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -242,7 +245,7 @@ async def test_what_cannot_be_sent_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("type_", ["result", "error"])
 async def test_an_answer_over_a_limit_fails_its_call_at_once(type_: str) -> None:
-    bench = Bench(limits=Limits(bytes=1_000))
+    bench = Bench(limits=StreamLimits(bytes=1_000))
     asking = Asking(bench)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(asking.run)
@@ -267,3 +270,68 @@ async def test_we_can_call_ourselves_through_the_server() -> None:
         bench.receive(bench.output.sent[0])
         bench.receive(bench.output.sent[1])
     assert asking.result == Done(text="x")
+
+
+# -- what has not left ----------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_not_answered_in_time_is_withdrawn() -> None:
+    bench = Bench()
+    bench.output.holds = True
+    asking = Asking(bench, timeout_s=0)
+    await asking.run()
+    assert asking.error is not None
+    assert bench.output.withdrawn == bench.output.sent
+    assert nothing_waits(bench)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_call_that_is_cancelled_is_withdrawn_and_one_that_is_answered_is_not(
+    is_answered: bool,
+) -> None:
+    bench = Bench()
+    bench.output.holds = True
+    asking = Asking(bench)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(asking.run)
+        await until(lambda: bench.output.sent)
+        if is_answered:
+            bench.receive(answer(bench.replies[0].get("id")))
+        else:
+            asking.scope.cancel()
+    assert (asking.result is not None) == is_answered
+    assert bench.output.withdrawn == ([] if is_answered else bench.output.sent)
+
+
+async def test_calls_whose_connection_is_lost_are_withdrawn_if_they_have_not_left() -> None:
+    bench = Bench()
+    first, second = Asking(bench), Asking(bench, "other@c.example")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(first.run)
+        await until(lambda: bench.output.sent)
+        bench.output.holds = True
+        tasks.start_soon(second.run)
+        await until(lambda: len(bench.output.sent) == 2)
+        bench.router.disconnected("gone")
+    assert first.error is not None
+    assert second.error is not None
+    assert bench.output.withdrawn == bench.output.sent[1:]
+
+
+async def test_a_call_that_failed_never_reaches_the_stream() -> None:
+    """With the outbox itself: it is not among what the next stream carries."""
+    outbox, carried = Outbox(1000), bytearray()
+
+    class Kernel:
+        def try_send(self, data: bytes | memoryview) -> int:
+            carried.extend(data)
+            return len(data)
+
+    bench = Bench()
+    router = Router(bench.options, OURS, AgentErrors(), (), lambda _: True, outbox, lambda: None)
+    with pytest.raises(StanzaError):
+        await router.call("get", JID.parse(PEER), Do(what="old"), Done, timeout_s=0)
+    outbox.put("<new/>")
+    outbox.start()
+    assert outbox.flush(Kernel())
+    assert carried == b"<new/>"

@@ -28,7 +28,7 @@ from tests.component.router.wire import (
 from xep.fluux_agent.errors import Malformed, TooBig
 from xep.jid import JID
 from xep.ping import NAMESPACE as PING
-from xep.stream import Limits
+from xep.stream import StreamLimits
 
 REFUSED_CONTENTS = [
     "",
@@ -257,7 +257,7 @@ def test_nobody_here_has_a_resource() -> None:
 
 # -- stanzas over a limit ------------------------------------------------------------------------
 
-_SMALL = Limits(bytes=2_000, depth=10, elements=20)
+_SMALL = StreamLimits(bytes=2_000, depth=10, elements=20)
 _OVER = {
     "bytes": "x" * 3_000,
     "depth": "<a>" * 12 + "</a>" * 12,
@@ -282,13 +282,26 @@ def test_a_skipped_request_of_somebody_refused_learns_nothing_more() -> None:
     assert condition(bench.answer(iq(big, from_="@x"))) == "jid-malformed"
 
 
+@pytest.mark.parametrize("type_", ["chat", "normal", None])
+def test_a_skipped_message_comes_back(type_: str | None) -> None:
+    bench = Bench([do(never), *SILENT], limits=_SMALL)
+    message = element("message", _OVER["bytes"], from_="alice@a.example", to=DOMAIN, id="7")
+    bench.receive(message if type_ is None else message.replace(" ", f" type='{type_}' ", 1))
+    (bounced,) = bench.replies
+    assert (bounced.tag, bounced.get("type")) == ("{jabber:client}message", "error")
+    assert addresses(bounced) == ("7", "alice@a.example", DOMAIN)
+    assert error_of(bounced).condition == "policy-violation"
+
+
 def test_nothing_else_that_is_skipped_is_answered() -> None:
     bench = Bench([do(never), *SILENT], limits=_SMALL)
     big = _OVER["bytes"]
     for type_ in ("result", "error", "unheard-of", None):
         bench.receive(iq(big, type_=type_))
-    for kind in ("message", "presence"):
-        bench.receive(element(kind, big, from_="alice@a.example", to=DOMAIN))
+    bench.receive(element("presence", big, from_="alice@a.example", to=DOMAIN))
+    bench.receive(element("message", big, from_=f"x@{REFUSED}", to=DOMAIN))
+    for type_ in ("error", "headline", "groupchat"):
+        bench.receive(element("message", big, type=type_, from_="alice@a.example", to=DOMAIN))
     assert bench.output.sent == []
 
 
@@ -358,13 +371,16 @@ def test_presence_of_no_known_type_is_ignored() -> None:
     assert bench.output.sent == []
 
 
-def test_a_message_whose_handler_breaks_is_not_answered() -> None:
+def test_a_message_whose_handler_breaks_comes_back_and_tells_no_secret() -> None:
     def breaks(_: Request[None]) -> None:
         raise ValueError("secret")
 
     bench = Bench([StanzaRoute("message", frozenset(("chat",)), breaks), do(echo)])
-    bench.receive(element("message", type="chat", from_="alice@a.example", to=AGENT), request())
-    assert [reply.get("type") for reply in bench.replies] == ["result"]
+    said = element("message", "<body/>", type="chat", from_="alice@a.example", to=AGENT)
+    bench.receive(said, request())
+    assert [reply.get("type") for reply in bench.replies] == ["error", "result"]
+    assert condition(bench.replies[0]) == "internal-server-error"
+    assert "secret" not in bench.output.sent[0]
 
 
 @pytest.mark.parametrize("type_", ["chat", "normal", None, "unheard-of"])

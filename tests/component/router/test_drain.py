@@ -6,7 +6,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.router.table import Answer, Request
+from component.router.table import ReplyPayload, Request
 from tests.component.router.wire import Bench, Do, condition, do, error_of, request, until
 from xep.fluux_agent.errors import Retry
 
@@ -20,7 +20,7 @@ class Work:
         self.begun = 0
         self.open = anyio.Event()
 
-    async def __call__(self, request: Request[Do]) -> Answer:
+    async def __call__(self, request: Request[Do]) -> ReplyPayload:
         self.begun += 1
         await self.open.wait()
         return None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from component.router.admission import Shares
 from component.router.table import Request, StanzaRoute
-from component.router.work import _raise_fatal
+from component.router.work import _is_stopped, _raise_fatal
 from tests.component.router.wire import (
     AGENT,
     DOMAIN,
@@ -25,6 +25,7 @@ from tests.component.router.wire import (
     Do,
     Done,
     addresses,
+    condition,
     do,
     element,
     is_bare,
@@ -37,7 +38,7 @@ from xep.stanza_error import DEFAULT_TYPES, StanzaError
 
 pytestmark = pytest.mark.anyio
 
-_BATCH = 128
+_BATCH = 192
 _FOREVER = math.inf
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
@@ -363,6 +364,12 @@ async def test_each_ending_is_one_reply(what: str) -> None:
         assert found == expected
 
 
+async def test_an_interrupt_from_the_keyboard_is_no_fault_of_a_handler() -> None:
+    assert _is_stopped(KeyboardInterrupt())
+    assert not _is_stopped(ValueError())
+    assert not _is_stopped(SystemExit())
+
+
 async def test_only_what_ends_the_process_passes() -> None:
     for harmless in (ValueError(), ExceptionGroup("", [ValueError()])):
         _raise_fatal(harmless)
@@ -405,11 +412,15 @@ async def test_a_cancellation_of_something_else_ends_nothing_else(anyio_backend:
             id_ = secrets.token_hex(4)
             bench.receive(
                 element("iq", _do(what), type="get", id=id_, from_="a@b.example", to=DOMAIN),
-                element("message", type="chat", from_="a@b.example", to=DOMAIN),
+                element("message", "<body/>", type="chat", from_="a@b.example", to=DOMAIN),
             )
             await bench.settled()
-    assert [reply.get("type") for reply in bench.replies] == ["error", "result"] * 2
-    assert all("internal-server-error" in sent for sent in bench.output.sent[::2])
+    answers = [reply for reply in bench.replies if reply.tag.endswith("iq")]
+    bounces = [reply for reply in bench.replies if reply.tag.endswith("message")]
+    assert [reply.get("type") for reply in answers] == ["error", "result"] * 2
+    assert [condition(reply) for reply in (*answers[::2], *bounces)] == [
+        "internal-server-error"
+    ] * 6
 
 
 def _do(what: str) -> str:

@@ -1,11 +1,15 @@
 """Each principal gets the same share of the time; of one principal everything keeps its order."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.router.fair_queue import Event, FairQueue
+from component.router import router
+from component.router.fair_queue import FairQueue, StanzaEvent
 from component.router.table import Request
 from tests.component.router.wire import (
     DOMAIN,
@@ -18,11 +22,19 @@ from tests.component.router.wire import (
     error_of,
     request,
 )
-from xep.component_stream import StanzaReceived
 from xep.fluux_agent.errors import Retry
-from xep.stream import Limits
+from xep.stanza_stream import StanzaReceived
+from xep.stream import StreamLimits
 
 _FLOOD = "flood@a.example"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """Time is shared from the first stanza on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(router, "_IN_ORDER_S", -1.0)
+        yield
 
 
 def echo(asked: Request[Do]) -> Done:
@@ -59,7 +71,7 @@ def test_a_flood_does_not_hold_up_somebody_else(before: int, after: int) -> None
 def test_each_principal_keeps_its_order_and_has_its_turn(
     senders: list[str], resources: list[str], over: set[int]
 ) -> None:
-    bench = Bench([do(echo)], limits=Limits(bytes=4_000))
+    bench = Bench([do(echo)], limits=StreamLimits(bytes=4_000))
     bench.receive(
         *(
             request("x" * 5_000 if n in over else "", id_=str(n), from_=sender + resource)
@@ -78,6 +90,19 @@ def test_each_principal_keeps_its_order_and_has_its_turn(
         firsts = [turns[0][0] for turns in by_principal.values()]
         seconds = [turns[1][0] for turns in by_principal.values() if len(turns) > 1]
         assert not seconds or max(firsts) < min(seconds)
+
+
+def test_a_read_is_handled_in_its_order_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router, "_IN_ORDER_S", 7.5)
+    bench = Bench([do(echo)])
+    bench.router._clock = count().__next__  # type: ignore[method-assign] # a second each time
+    bench.receive(
+        *(request(id_=str(n), from_=f"{_FLOOD}/phone") for n in range(20)),
+        request(id_="one", from_="other@b.example"),
+    )
+    ids = [id_ for _, id_ in _put(bench)]
+    assert ids[:7] == [str(n) for n in range(7)]
+    assert "one" in ids[7:9], "then the others have their turn"
 
 
 def test_one_principal_alone_is_not_flushed_for() -> None:
@@ -121,7 +146,7 @@ def _event(wire: Wire, who: str, number: int, size: int = 0) -> StanzaReceived:
     return event
 
 
-def _who(event: Event) -> str:
+def _who(event: StanzaEvent) -> str:
     assert isinstance(event, StanzaReceived)
     return (event.stanza.sender or "").partition("@")[0]
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.router.addresses import ComponentAddresses
 from component.router.route_resolver import RouteResolver
 from component.router.senders import Senders
 from component.router.table import Table
@@ -12,9 +13,9 @@ from xep.stanza import Incoming
 
 
 def _resolver() -> RouteResolver:
-    domain = JID.parse("agent.example.org")
-    senders = Senders(lambda principal: principal.domain != "refused.example", domain.domain)
-    return RouteResolver(senders, domain, frozenset(("assistant",)), Table([do(lambda _: None)]))
+    ours = ComponentAddresses(JID.parse("agent.example.org"), frozenset(("assistant",)))
+    senders = Senders(lambda principal: principal.domain != "refused.example", ours)
+    return RouteResolver(senders, ours, Table([do(lambda _: None)]))
 
 
 def _stanza(**head: str) -> Incoming:

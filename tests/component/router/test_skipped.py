@@ -21,7 +21,7 @@ from tests.component.router.wire import (
     request,
 )
 from xep.fluux_agent.errors import Malformed
-from xep.stream import Limits
+from xep.stream import StreamLimits
 
 BAD = {
     "unbound prefix": "<a:b/>",
@@ -54,13 +54,21 @@ def test_its_sender_is_judged_first() -> None:
     assert condition(bench.answer(iq(bad, from_="@x"))) == "jid-malformed"
 
 
+def test_a_message_that_cannot_be_parsed_comes_back() -> None:
+    bench = Bench([do(never)])
+    bench.receive(element("message", BAD["unbound prefix"], from_="alice@a.example", to=DOMAIN))
+    (bounced,) = bench.replies
+    assert (bounced.tag, bounced.get("type")) == ("{jabber:client}message", "error")
+    assert error_of(bounced).condition == "bad-request"
+
+
 def test_nothing_else_that_cannot_be_parsed_is_answered() -> None:
     bench = Bench([do(never)])
     bad = BAD["unbound prefix"]
     for type_ in ("result", "error"):
         bench.receive(iq(bad, type_=type_))
-    for kind in ("message", "presence"):
-        bench.receive(element(kind, bad, from_="alice@a.example", to=DOMAIN))
+    bench.receive(element("presence", bad, from_="alice@a.example", to=DOMAIN))
+    bench.receive(element("message", bad, type="error", from_="alice@a.example", to=DOMAIN))
     assert bench.output.sent == []
 
 
@@ -71,7 +79,7 @@ def test_a_brace_in_a_namespace_is_no_fault() -> None:
 
 
 def test_a_flood_is_logged_once_and_in_few_words() -> None:
-    bench = Bench([do(lambda _: None)], limits=Limits(elements=4))
+    bench = Bench([do(lambda _: None)], limits=StreamLimits(elements=4))
     with capture_logs() as lines:
         bench.receive(
             *(

@@ -9,18 +9,24 @@ from xml.sax.saxutils import quoteattr
 import anyio
 from anyio.lowlevel import checkpoint
 
+from component.handlers.agent_errors import AgentErrors
+from component.messages.delivery import Delivery, DeliveryOutcome
+from component.router.addresses import Addresses, ComponentAddresses
 from component.router.admission import Shares
-from component.router.router import Event, Router, RouterOptions
+from component.router.faults import ErrorMapper
+from component.router.router import Router, RouterOptions, StanzaEvent
 from component.router.table import IQRoute, Route
 from xep.binding import Attr, Name, Payload, Text
-from xep.component_stream import ComponentStream, HandshakeAccepted, StanzaReceived
+from xep.component_stream import ComponentStream, HandshakeAccepted
 from xep.fluux_agent.errors import CONDITIONS
 from xep.jid import JID
 from xep.stanza_error import StanzaError
-from xep.stream import Limits, StanzaSkipped, StreamOpened
+from xep.stanza_stream import StanzaReceived
+from xep.stream import StanzaSkipped, StreamLimits, StreamOpened
 
 DOMAIN = "agent.example.com"
 AGENT = f"assistant@{DOMAIN}"
+OURS = ComponentAddresses(JID.parse(DOMAIN), frozenset(("assistant",)))
 REFUSED = "refused.example"
 """The domain whose addresses the policy of these tests refuses."""
 
@@ -48,16 +54,72 @@ class Done(Payload, frozen=True, kw_only=True):
     text: Annotated[str, Text()] = ""
 
 
+class ErrorsOfTheProtocol(AgentErrors):
+    """As if the requests of these tests were of the protocol."""
+
+    def malformed(self, payload: str | None, reason: str) -> StanzaError:
+        return super().malformed(None, reason)
+
+    def too_big(self, payload: str | None, limit: int | None, text: str) -> StanzaError:
+        return super().too_big(None, limit, text)
+
+    def internal(self, payload: str | None) -> StanzaError:
+        return super().internal(None)
+
+    def busy(self, payload: str | None, text: str, retry_after_s: int) -> StanzaError:
+        return super().busy(None, text, retry_after_s)
+
+
+class Waiting:
+    """A stanza that can always be taken back while it is not settled."""
+
+    def __init__(self, output: "ListOutput", xml: str, delivery: Delivery) -> None:
+        self.output = output
+        self.xml = xml
+        self.delivery = delivery
+
+    def settle(self, outcome: DeliveryOutcome) -> None:
+        self.output.waiting.remove(self)
+        self.delivery.settle(self, outcome)
+
+    def withdraw(self) -> bool:
+        self.settle("withdrawn")
+        self.output.withdrawn.append(self.xml)
+        return True
+
+
 class ListOutput:
-    """Keeps what is put; ``flushed`` says how much had been put at each flush."""
+    """Keeps what is put; ``flushed`` says how much had been put at each flush.
+
+    Stanzas with a delivery count as written at once, or wait while ``holds`` is set.
+    """
 
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.flushed: list[int] = []
+        self.waiting: list[Waiting] = []
+        self.withdrawn: list[str] = []
+        self.holds = False
         self.congested = False
+        self.room = anyio.Event()
+        self.room.set()
 
-    def put(self, xml: str) -> None:
+    def put(self, xml: str, delivery: Delivery | None = None) -> None:
         self.sent.append(xml)
+        if delivery is not None:
+            waiting = Waiting(self, xml, delivery)
+            self.waiting.append(waiting)
+            delivery.add(waiting)
+            if not self.holds:
+                waiting.settle("written")
+
+    def settle(self, outcome: DeliveryOutcome) -> None:
+        """Settle all that waits."""
+        for waiting in list(self.waiting):
+            waiting.settle(outcome)
+
+    async def ready(self) -> None:
+        await self.room.wait()
 
     def flush(self) -> None:
         self.flushed.append(len(self.sent))
@@ -66,7 +128,7 @@ class ListOutput:
 class Wire:
     """The component's end of a stream that is ready: XML in, events out."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: StreamLimits | None = None) -> None:
         self._stream = ComponentStream(DOMAIN, "secret", limits)
         self._stream.open()
         (opened,) = self._stream.receive(_HEADER.encode())
@@ -75,9 +137,9 @@ class Wire:
         (accepted,) = self._stream.receive(b"<handshake/>")
         assert isinstance(accepted, HandshakeAccepted)
 
-    def events(self, xml: str) -> list[Event]:
+    def events(self, xml: str) -> list[StanzaEvent]:
         """What one read of ``xml`` gives."""
-        events: list[Event] = []
+        events: list[StanzaEvent] = []
         for event in self._stream.receive(xml.encode()):
             assert isinstance(event, StanzaReceived | StanzaSkipped), event
             events.append(event)
@@ -91,6 +153,8 @@ class Bench:
         routes: what is served.
         admits: whom the policy admits; by default all but the domain REFUSED.
         limits: of the stream.
+        ours: our addresses.
+        faults: makes errors; by default those of the protocol, whatever the payload.
         options: of the router.
     """
 
@@ -99,19 +163,28 @@ class Bench:
         routes: Iterable[Route] = (),
         *,
         admits: Callable[[JID], bool] = lambda principal: principal.domain != REFUSED,
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
         shares: Shares | None = None,
+        faults: ErrorMapper | None = None,
+        ours: Addresses = OURS,
         **options: Any,
     ) -> None:
         self.wire = Wire(limits)
         self.output = ListOutput()
         self.options = RouterOptions(
-            domain=DOMAIN,
-            agents=frozenset(("assistant",)),
             shares=shares or Shares(),
             **options,
         )
-        self.router = Router(self.options, routes, admits, self.output, self.output.flush)
+        self.router = Router(
+            *(
+                self.options,
+                ours,
+                ErrorsOfTheProtocol() if faults is None else faults,
+                routes,
+                admits,
+            ),
+            *(self.output, self.output.flush),
+        )
 
     def receive(self, *stanzas: str) -> None:
         """Hand over all the stanzas as one read."""

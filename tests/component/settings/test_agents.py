@@ -21,6 +21,8 @@ def test_the_name_of_an_agent_is_a_localpart(problems: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("[loop]\nsame_tool = 8", "line 5: loop.same_tool was removed: only the same call"),
+        ("[loop]\nping_pong = 4", "delete the line"),
         ("[budget]\ntokens = 1", "line 4: budget is not a setting; did you mean budgets?"),
         (
             "[budgets]\ntokens = 1",
@@ -40,7 +42,7 @@ def test_the_name_of_an_agent_is_a_localpart(problems: Any, name: str) -> None:
         ),
         (
             "[llm]\nprovider = 'local'\n[llm.tiers.huge]\nprovider = 'local'",
-            "llm.tiers.huge is no name that is known: must be 'light', 'standard', 'heavy' or 'vi",
+            "llm.tiers.huge is not a known name: must be 'light', 'standard', 'heavy' or 'vi",
         ),
         (
             "[llm]\nprovider = 'vllm'\nmodel = 'm'\nbase_url = 'localhost:8000'",

@@ -54,7 +54,7 @@ def test_what_is_no_endpoint_is_refused(text: str) -> None:
 
 
 def test_a_password_in_the_endpoint_is_refused_and_not_shown() -> None:
-    with pytest.raises(ValidationError, match="holds a password") as caught:
+    with pytest.raises(ValidationError, match="contains a password") as caught:
         Traces(endpoint="https://me:hunter2@otel.example.com")
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(Traces(endpoint="", authorization="hunter2"))  # type: ignore[arg-type]

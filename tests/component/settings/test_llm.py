@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
+from component.settings.llm import LLM
 from tests.component.settings.smallest import SMALLEST
 
 
@@ -27,3 +31,30 @@ def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:
         SMALLEST + llm + '[llm.tiers.light]\nprovider = "local"\ntemprature = 1\n'
     )
     assert "temperature" in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("dialect", "completions", "dialect"),
+        ("extra_body", {"messages": []}, "must not contain messages"),
+        ("extra_body", {"stream": False}, "must not contain stream"),
+        ("headers", {"X Team": "a"}, "is not the name of a header field"),
+        ("headers", {"X-Team": "a\r\nX-Other: b"}, "has a value for X-Team"),
+        ("reasoning_effort", "very high", "reasoning_effort"),
+        ("first_token_timeout_s", 0, "first_token_timeout_s"),
+        ("usd_per_million_cache_read", -1, "usd_per_million_cache_read"),
+    ],
+)
+def test_options_that_cannot_be_sent(key: str, value: Any, says: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        LLM.model_validate({"provider": "vllm", "model": "m", key: value})
+    assert says in str(error.value)
+
+
+def test_headers_are_secret() -> None:
+    llm = LLM.model_validate(
+        {"provider": "vllm", "model": "m", "headers": {"X-Token": "sk-secret", "X-Empty": ""}}
+    )
+    assert "sk-secret" not in repr(llm)
+    assert llm.headers["X-Token"].get_secret_value() == "sk-secret"

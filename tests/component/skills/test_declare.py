@@ -54,13 +54,13 @@ def test_a_bare_declaration_takes_everything_from_the_function() -> None:
     assert water_plants.annotations == Annotations(
         read_only=False, destructive=True, idempotent=False, open_world=True
     )
-    assert water_plants.inputs.schema == {
+    assert water_plants.input_schema == {
         "type": "object",
         "properties": {"litres": {"type": "number", "description": "How much water there is."}},
         "required": ["litres"],
         "additionalProperties": False,
     }
-    assert water_plants.outputs.schema == {"type": "string"}
+    assert water_plants.output_schema == {"type": "string"}
     assert water_plants.output_media_types == ("text/plain",)
 
 
@@ -102,7 +102,7 @@ def test_constraints_descriptions_and_defaults_are_in_the_schema() -> None:
         """
         return {name: count}
 
-    props = order.inputs.schema["properties"]
+    props = order.input_schema["properties"]
     assert props["count"] == {
         "type": "integer",
         "minimum": 1,
@@ -117,7 +117,7 @@ def test_constraints_descriptions_and_defaults_are_in_the_schema() -> None:
         ("size", "string", False),
         ("way", "string", False),
     ]
-    assert order.outputs.schema == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert order.output_schema == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert order.output_media_types == ("application/json",)
 
 
@@ -126,8 +126,8 @@ def test_a_type_that_holds_itself_has_a_schema_that_resolves() -> None:
         return tree
 
     made = declared(grow)
-    assert made.outputs.schema["$ref"] == "#/$defs/Node"
-    assert set(made.outputs.schema["$defs"]) == {"Node"}
+    assert made.output_schema["$ref"] == "#/$defs/Node"
+    assert set(made.output_schema["$defs"]) == {"Node"}
     assert made.inputs.params[0].type == "object"
 
 
@@ -137,7 +137,7 @@ def test_context_is_passed_in_and_not_described() -> None:
 
     made = declared(who)
     assert made.wants_context
-    assert list(made.inputs.schema["properties"]) == ["loud"]
+    assert list(made.input_schema["properties"]) == ["loud"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_returning_outputs_describes_no_value(hint: Any) -> None:
         return None
 
     give.__annotations__["return"] = hint
-    assert declared(give).outputs.schema is None
+    assert declared(give).output_schema is None
 
 
 def test_returning_nothing_has_no_media_type() -> None:
@@ -298,7 +298,7 @@ def test_async_is_never_inline() -> None:
         ({"timeout": float("inf")}, "time-out"),
         ({"typical_duration": -1}, "duration"),
         ({"cost_usd": float("nan")}, "cost"),
-        ({"output_media_types": ["text"]}, "no media type"),
+        ({"output_media_types": ["text"]}, "not a media type"),
         ({"taint": "Web"}, "has taint='Web': write 'person', 'peer', 'web' or 'file'"),
     ],
 )

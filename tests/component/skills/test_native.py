@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from component.skills import (
-    AnySkill,
     Context,
     InvalidParam,
     Output,
+    Skill,
     SkillError,
     SkillFailed,
     SkillResult,
@@ -25,7 +25,7 @@ from component.skills import (
     prepare,
     skill,
 )
-from component.skills.native import _Job
+from component.skills.calling import _Job
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def context_of(name: str, reports: list[tuple[float, str]] | None = None) -> Con
 
 
 async def run(
-    made: AnySkill,
+    made: Skill,
     *texts: tuple[str, str],
     limiter: anyio.CapacityLimiter | None = None,
     timeout: float | None = None,  # noqa: ASYNC109
@@ -54,7 +54,7 @@ async def run(
     )
 
 
-def returning(value: Any) -> AnySkill:
+def returning(value: Any) -> Skill:
     @skill(inline=True)
     def give() -> Any:
         return value
@@ -142,7 +142,7 @@ def test_a_result_may_say_no_itself() -> None:
     assert call_inline(made, prepare(made)).is_error
 
 
-def raising(error: BaseException, kind: str) -> AnySkill:
+def raising(error: BaseException, kind: str) -> Skill:
     def plain() -> str:
         raise error
 

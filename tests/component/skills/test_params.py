@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills import AnySkill, DeclarationError, InvalidParam, prepare, skill
+from component.skills import DeclarationError, InvalidParam, Skill, prepare, skill
 
 
 class Colour(enum.Enum):
@@ -40,7 +40,7 @@ class Picky(msgspec.Struct):
         raise LookupError("a check that raises what it should not")
 
 
-def taking(hint: Any, **default: Any) -> AnySkill:
+def taking(hint: Any, **default: Any) -> Skill:
     """Return a skill with one parameter `a` of a type."""
 
     def f(a=None) -> None:  # type: ignore[no-untyped-def]
@@ -163,7 +163,7 @@ def test_text_that_does_not_fit_names_parameter_and_reason(
         (set[list[int]], {"a": [[1]]}, None, None, "the parameters do not fit the skill's types"),
         (float, {"a": 10**400}, "a", "a", "number out of range"),
         (Picky, {"a": {"x": 1}}, None, None, "the parameters do not fit the skill's types"),
-        (int, [], None, None, "the JSON parameters are no JSON object"),
+        (int, [], None, None, "the JSON parameters are not a JSON object"),
     ],
 )
 def test_json_that_does_not_fit_names_the_place(
@@ -298,7 +298,7 @@ def test_whatever_the_type_and_whatever_is_sent(
         return
     try:
         arguments = prepare(made, given_texts, sent)
-        assert isinstance(arguments, made.inputs.struct)
+        assert isinstance(arguments, made.inputs.type)
     except InvalidParam as exc:
         said = str(exc)
     else:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from component.skills import AnySkill, DuplicateSkillError, Registry, SearchError, skill
+from component.skills import DuplicateSkillError, Registry, SearchError, Skill, skill
 
 
-def made(name: str, description: str = "", **options: Any) -> AnySkill:
+def made(name: str, description: str = "", **options: Any) -> Skill:
     @skill(name=name, description=description, inline=True, **options)
     def f(text: str) -> str:
         return text
@@ -21,15 +21,15 @@ def made(name: str, description: str = "", **options: Any) -> AnySkill:
     return f
 
 
-def everything(_: AnySkill) -> bool:
+def everything(_: Skill) -> bool:
     return True
 
 
-def only(*names: str) -> Callable[[AnySkill], bool]:
+def only(*names: str) -> Callable[[Skill], bool]:
     return lambda each: each.name in names
 
 
-def listed(skills: tuple[AnySkill, ...]) -> list[str]:
+def listed(skills: tuple[Skill, ...]) -> list[str]:
     return [each.name for each in skills]
 
 
@@ -60,9 +60,9 @@ def test_a_view_holds_what_is_visible() -> None:
 
 
 def test_policy_is_asked_for_names_that_are_not_there_too() -> None:
-    asked: list[AnySkill] = []
+    asked: list[Skill] = []
 
-    def visible(each: AnySkill) -> bool:
+    def visible(each: Skill) -> bool:
         asked.append(each)
         return True
 
@@ -200,3 +200,23 @@ def test_a_search_has_a_bounded_number_of_words() -> None:
     with pytest.raises(SearchError, match="at most 16 words, not 17"):
         _view.names(" ".join(map(str, range(17))))
     assert _view.names("a " * 1000) == ()
+
+
+def test_a_skill_that_is_removed_is_in_no_view_from_then_on() -> None:
+    @skill(read_only=True)
+    def one() -> str:
+        """One."""
+        return "1"
+
+    registry = Registry([one])
+    changes: list[int] = []
+    registry.listen(lambda: changes.append(len(registry)))
+    view_of = registry.viewer(lambda asker: asker, lambda _key, _name: True)
+    assert view_of("ann").names() == ("one",)
+    registry.remove("one")
+    assert view_of("ann").names() == ()
+    with pytest.raises(KeyError):
+        registry.remove("one")
+    registry.add(one)
+    assert view_of("ann").names() == ("one",)
+    assert changes == [0, 1]

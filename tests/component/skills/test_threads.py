@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Holders:
-    """Tasks that take a thread and keep it until they are told."""
+    """Tasks that hold a thread until the test lets them end."""
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import psycopg
 import pytest
+from anyio.abc import TaskStatus
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from component.storage.migrations import MIGRATIONS, Step, migrate_postgres
 from component.storage.placeholders import Placeholders
 from component.storage.server import Server
 from tests.servers.postgres import PASSWORD, Postgres
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 Make = Callable[[], Postgres]
@@ -248,7 +250,9 @@ async def test_what_is_wrong_at_the_start_is_said_without_the_password(
     stopped.stop()
     assert "Connection refused" in await refusal(tmp_path, stopped.url("postgres"))
     for nonsense in (f"host=x password={PASSWORD} {PASSWORD}", "postgresql://a:wrong password@h:p"):
-        assert "is no connection string of PostgreSQL" in await refusal(tmp_path, nonsense)
+        assert "is not a valid connection string for PostgreSQL" in await refusal(
+            tmp_path, nonsense
+        )
     async with Storage.open(tmp_path):
         pass  # a failed attempt holds no lock
 
@@ -268,7 +272,7 @@ async def test_a_database_without_all_characters(postgres_server: Postgres, tmp_
         "CREATE DATABASE narrow OWNER agent ENCODING 'LATIN1' TEMPLATE template0"
         " LC_COLLATE 'C' LC_CTYPE 'C'"
     )
-    assert "keeps text as LATIN1" in await refusal(tmp_path, postgres_server.url("narrow"))
+    assert "has the encoding LATIN1" in await refusal(tmp_path, postgres_server.url("narrow"))
 
 
 async def test_out_of_connections(postgres_url: str, tmp_path: Path) -> None:
@@ -289,7 +293,7 @@ async def test_a_read_only_database(postgres_url: str, tmp_path: Path) -> None:
             read_only(database)
             add(1)(database)
 
-        with pytest.raises(StorageError, match="is read-only, as a standby is"):
+        with pytest.raises(StorageError, match="is read-only, like a standby"):
             await storage.write(both)
         await storage.write(add(2))
         assert await storage.read(numbers) == [2]
@@ -305,7 +309,7 @@ async def test_a_row_that_somebody_else_has_locked(postgres_url: str, tmp_path: 
         await storage.write(add(1))
         with psycopg.connect(postgres_url) as other:
             other.execute("SELECT * FROM numbers FOR UPDATE")
-            with pytest.raises(StorageError, match="holds a lock for somebody else"):
+            with pytest.raises(StorageError, match="holds a lock for another client"):
                 await storage.write(lock)
         await storage.write(lock)
 
@@ -446,6 +450,14 @@ async def test_many_that_open_a_new_database_at_once(postgres_url: str, tmp_path
             tasks.start_soon(one, number)
 
 
+def test_a_server_that_is_too_old_is_refused_with_a_sentence(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations_module, "_OLDEST_SERVER", 990_000)
+    with pytest.raises(StorageError, match="which is too old: the agent needs 99 or later"):
+        postgres_module.PostgreSQL.open(postgres_url)
+
+
 # Listening
 
 
@@ -492,6 +504,66 @@ async def test_listens_again_after_a_restart(make_postgres: Make, tmp_path: Path
         await anext(heard)  # something may have been missed
         await storage.write(lambda database: database.notify("tasks"))
         await anext(heard)
+
+
+async def test_one_connection_serves_all_channels(postgres_url: str, tmp_path: Path) -> None:
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+
+    async with (
+        Storage.open(tmp_path, postgres=postgres_url) as storage,
+        storage.listen("first") as first,
+        anyio.create_task_group() as group,
+    ):
+        heard: list[str] = []
+
+        async def keep(channel: str, *, task_status: TaskStatus[None]) -> None:
+            async with storage.listen(channel) as notified:
+                task_status.started()
+                async for _ in notified:
+                    heard.append(channel)  # noqa: PERF401 - it never ends
+
+        async def wait() -> None:
+            async for _ in first:
+                heard.append("first")  # noqa: PERF401 - as above
+
+        group.start_soon(wait)  # it watches the connection while others join
+        await anyio.wait_all_tasks_blocked()
+        for channel in ("second", "third"):
+            await group.start(keep, channel)
+        assert await storage.read(lambda db: db.execute(count).fetchall()) == [(3,)]
+        for channel in ("third", "first", "second"):
+            heard.clear()
+            await storage.write(lambda db, channel=channel: db.notify(channel))  # type: ignore[misc]  # mypy sees no default
+            await eventually(lambda channel=channel: channel in heard)  # type: ignore[misc]  # as above
+            assert set(heard) == {channel}
+        group.cancel_scope.cancel()
+
+
+async def test_another_watches_when_the_one_who_did_leaves(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with (
+        Storage.open(tmp_path, postgres=postgres_url) as storage,
+        storage.listen("first") as first,
+        storage.listen("second") as second,
+    ):
+        done = anyio.Event()
+
+        async def wait_for_second() -> None:
+            await anext(second)
+            done.set()
+
+        async with anyio.create_task_group() as group:
+            with anyio.CancelScope() as watching:
+                async with anyio.create_task_group() as inner:
+                    inner.start_soon(anext, first)
+                    await anyio.wait_all_tasks_blocked()
+                    group.start_soon(wait_for_second)
+                    await anyio.wait_all_tasks_blocked()
+                    watching.cancel()
+            await storage.write(lambda db: db.notify("second"))
+            with anyio.fail_after(10):
+                await done.wait()
 
 
 async def test_nobody_notifies_on_sqlite(tmp_path: Path) -> None:

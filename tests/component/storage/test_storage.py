@@ -216,7 +216,7 @@ async def test_a_directory_that_may_not_be_written_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["agent.db", "agent.lock"])
 async def test_a_directory_in_the_place_of_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    assert f"{name}, which cannot be made or opened: Is a directory" in await refusal(tmp_path)
+    assert f"{name}, which cannot be created or opened: Is a directory" in await refusal(tmp_path)
     (tmp_path / name).rmdir()
     async with Storage.open(tmp_path):
         pass  # the failed attempt holds no lock
@@ -224,7 +224,7 @@ async def test_a_directory_in_the_place_of_a_file(tmp_path: Path, name: str) -> 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "agent.db").write_text("port = 5275\n" * 100)
-    assert "is damaged or no SQLite database" in await refusal(tmp_path)
+    assert "is damaged or not an SQLite database" in await refusal(tmp_path)
 
 
 async def test_a_damaged_database(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ async def test_a_damaged_database(tmp_path: Path) -> None:
         database.seek((page - 1) * size)
         database.write(b"\xff" * size)
     async with Storage.open(tmp_path) as storage:
-        with pytest.raises(StorageError, match="is damaged or no SQLite database"):
+        with pytest.raises(StorageError, match="is damaged or not an SQLite database"):
             await storage.read(count)
 
 
@@ -305,7 +305,7 @@ async def test_a_database_held_by_another_program(
         other = sqlite3.connect(tmp_path / "agent.db", isolation_level=None)
         try:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageError, match="is held by another process"):
+            with pytest.raises(StorageError, match="is locked by another process"):
                 await storage.write(make_table)
             other.execute("ROLLBACK")
             await storage.write(make_table)
@@ -350,7 +350,7 @@ async def test_a_database_of_the_first_release_keeps_its_subscriptions(tmp_path:
         JID.parse("assistant@agent.example"), JID.parse("alice@a.example"), "from", ask=True
     )
     async with Storage.open(tmp_path) as storage:
-        assert await SubscriptionStore(storage).all() == [kept]
+        assert await SubscriptionStore(storage).receivers() == [kept]
         assert await storage.read(lambda d: d.execute("SELECT * FROM tasks").fetchall()) == []
         version = await storage.read(lambda d: d.execute("PRAGMA user_version").fetchone())
         assert version == (len(MIGRATIONS),)

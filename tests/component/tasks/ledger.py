@@ -11,8 +11,9 @@ from component.storage.database import Database, Dialect, Rows, Value
 from component.storage.migrations import migrate
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
+from component.tasks.skill_call import SkillCall
 from xep.binding import encode
-from xep.fluux_agent.execute import Execute, Output
+from xep.fluux_agent.execute import Output
 from xep.fluux_agent.task import Input, InputSchema, Question
 from xep.jid import JID
 
@@ -27,15 +28,17 @@ DAY = 86_400_000
 
 
 class InMemory:
-    """SQLite in memory."""
+    """SQLite in memory; a connection that is given keeps its shape."""
 
     dialect: Dialect = "sqlite"
-    now = 0
+    now = settled = steady = 0
 
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        migrate(self._connection, Path(":memory:"))
+    def __init__(self, connection: sqlite3.Connection | None = None) -> None:
+        if connection is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None)
+            connection.execute("PRAGMA foreign_keys = ON")
+            migrate(connection, Path(":memory:"))
+        self._connection = connection
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         return self._connection.execute(sql, parameters)
@@ -59,6 +62,20 @@ class Ledger:
         self.asked: list[str] = []
         self._database = database or InMemory()
         self.dialect: Dialect = self._database.dialect
+        self.skew = 0
+
+    @property
+    def settled(self) -> int:
+        return self.now
+
+    @property
+    def steady(self) -> int:
+        return self.now - self.skew
+
+    def jump(self, seconds: int) -> None:
+        """Set the wall clock; the steady clock goes on."""
+        self.now += seconds * 1000
+        self.skew += seconds * 1000
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         self.asked.append(sql)
@@ -150,9 +167,7 @@ class Ledger:
 
 def asked_for(**fields: Any) -> Request:
     """A request to run `report`."""
-    return Request(
-        **{"execute": encode(Execute(skill="report")), "arguments": msgspec.Raw(b"{}")} | fields
-    )
+    return Request(**{"call": SkillCall(skill="report"), "arguments": msgspec.Raw(b"{}")} | fields)
 
 
 def question(identifier: str, revision: int) -> Input:

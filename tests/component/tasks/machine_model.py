@@ -152,16 +152,16 @@ class ModelTask:
         if self.inside:
             self.end("failed", "outcome-unknown")
 
-    def pass_time(self, now: int) -> None:
-        """EXE-027, CNF-038, INP-013."""
+    def pass_time(self, now: int, steady: int) -> None:
+        """EXE-027, CNF-038, INP-013. `steady` is the time without what the clock was set."""
         put = self.open
         if self.over:
             return
         if self.deadline is not None and now >= self.deadline:
-            if put is not None and now >= put.expires:
+            if put is not None and steady >= put.expires:
                 put.state = "expired"
             self.end("failed", "deadline-expired")
-        elif put is not None and now >= put.expires:
+        elif put is not None and steady >= put.expires:
             put.state = "expired"
             self.end("failed", "confirmation-expired" if put.confirms else "input-expired")
 
@@ -216,9 +216,12 @@ class Record:
     life: int
     expires: int
     task: ModelTask | None = None
+    named: bool = True
 
     def is_kept(self, now: int, life: int) -> bool | None:
         """Whether a repetition must get the same; None if it may, and may be new work too."""
+        if not self.named and now >= self.expires:
+            return False
         if self.on_disk and (now < self.expires or (self.task is not None and not self.task.over)):
             return True
         if self.life != life:

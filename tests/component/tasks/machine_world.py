@@ -1,4 +1,4 @@
-"""A room that runs scripts, on a clock that is set by hand; it can be killed and opened again."""
+"""A task service that runs scripts on a clock set by hand; it can be killed and reopened."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from component.execution import Recent, Road
-from component.skills import AnySkill, Context, Registry, SkillError, skill
+from component.execution import Admission, SkillExecutor, SkillRequest
+from component.messages.delivery import Delivery, nothing_to_send
+from component.skills import Context, Registry, Skill, SkillError, skill
 from component.storage import Storage
+from component.storage.clock import HOLD_MS
 from component.tasks.protocol import Confirmation
+from component.tasks.skill_call import call_of
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, Ear, World, living
-from xep.binding import Encoded, encode, read
+from xep.binding import encode
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -99,9 +102,9 @@ class Stage:
                 raise RuntimeError("broken")
         return label
 
-    def skills(self) -> list[AnySkill]:
+    def skills(self) -> list[Skill]:
         """Each of them twice: one that somebody has to confirm, and one that nobody has to."""
-        made: list[AnySkill] = []
+        made: list[Skill] = []
         for guard in ("", ".guarded"):
 
             @skill(name=f"durable{guard}", durable=True)
@@ -133,24 +136,34 @@ class Stage:
 class Guards:
     """Asks the principal and Carol before a guarded skill."""
 
-    def needed(self, principal: JID, skill: AnySkill, _asker: str = "caller") -> bool:
+    def needed(self, principal: JID, skill: Skill, _asker: str = "caller") -> bool:
         return skill.name.endswith(".guarded")
 
-    async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill, _asker: str = "caller"
+    def at_once(
+        self, principal: JID, requester: JID, skill: Skill, _asker: str = "caller"
     ) -> Confirmation | None:
         asked = (principal.bare, CAROL.bare)
         return Confirmation(asked, expires_s=EXPIRES_S) if self.needed(principal, skill) else None
+
+    async def find(
+        self, principal: JID, requester: JID, target: JID, skill: Skill, _asker: str = "caller"
+    ) -> Confirmation | None:
+        return self.at_once(principal, requester, skill)
 
 
 class Clock:
     """Milliseconds; a second goes by with every request."""
 
     def __init__(self) -> None:
-        self.now = NOON
+        self.now = self.steady = NOON
+        """The wall clock, which may be set, and what it would be if it were not."""
 
     def __call__(self) -> int:
         return self.now
+
+    def passes(self, ms: int) -> None:
+        self.now += ms
+        self.steady += ms
 
     @property
     def moment(self) -> datetime:
@@ -166,14 +179,14 @@ class Told(Ear):
         self.ends: dict[str, int] = {}
         self.wrong: list[str] = []
 
-    def changed(self, notice: Any) -> bool:
+    def changed(self, notice: Any) -> Delivery:
         task = notice.task
         if task.revision < self.last.get(task.id, 0):
             self.wrong.append(f"{task.id}: {task.revision} after {self.last[task.id]}")
         self.last[task.id] = task.revision
         if notice.final:
             self.ends[task.id] = task.revision
-        return True
+        return nothing_to_send()
 
 
 class Life:
@@ -197,7 +210,7 @@ class Life:
         self._directory = Path(tempfile.mkdtemp(prefix="machine-"))
         self._ids = itertools.count()
         self.world: World
-        self.road: Road
+        self.executor: SkillExecutor
         self.start()
 
     # Processes.
@@ -220,22 +233,29 @@ class Life:
     @asynccontextmanager
     async def _living(self) -> AsyncIterator[None]:
         def opened() -> Any:
-            return Storage.open(self._directory, postgres=self._postgres, now=self.clock)
+            return Storage.open(
+                self._directory,
+                postgres=self._postgres,
+                now=self.clock,
+                elapsed=None if self._postgres else lambda: self.clock.steady,
+            )
 
         how: dict[str, Any] = {
             "replay_s": REPLAY_S,
             "retention_s": RETENTION_S,
             "ask_expires_s": EXPIRES_S,
+            "max_attempts": 1_000_000,  # what is set aside has tests of its own
         }
-        async with living(opened, *self._skills, ear=self.ear, **how) as self.world:
-            self.road = Road(
+        clock = None if self._postgres else lambda: self.clock.steady / 1000
+        async with living(opened, *self._skills, ear=self.ear, clock=clock, **how) as self.world:
+            admission = Admission(
                 lambda principal: self._registry.view("all", lambda skill: True),
-                self.world.room,
+                self.world.service,
                 Guards(),
-                Recent(REPLAY_S),
                 now=self.moment,
             )
-            await self.world.room.connected()
+            self.executor = SkillExecutor(admission, self.world.service)
+            await self.world.service.connected()
             yield
 
     def moment(self) -> datetime:
@@ -253,16 +273,20 @@ class Life:
 
         return self.portal.call(bounded)
 
-    def jump(self, seconds: float) -> None:
-        """Set the clock, and have it noticed as it would be within a minute."""
-        self.clock.now += round(seconds * 1000)
-        engine = self.world.room._engine
-        if engine is not None:
-            self.portal.call(engine._timer.wake)
+    def pass_time(self, seconds: int) -> None:
+        """Let time pass, and have it noticed as it would be within a minute."""
+        self.clock.passes(seconds * 1000)
+        self.portal.call(self.world.service._timer.wake)
+
+    def set_clock(self, seconds: int) -> None:
+        """Set the clock forward or back, and wait until it is believed."""
+        self.clock.now += seconds * 1000
+        self.do(self.world.storage.read, lambda database: database.now)
+        self.pass_time(HOLD_MS // 1000)
 
     def patience(self, seconds: float) -> None:
         """Set the inline limit."""
-        limits: Any = self.world.room._limits
+        limits: Any = self.world.service._limits
         msgspec.structs.force_setattr(limits, "inline_s", seconds)
 
     async def execute(
@@ -273,10 +297,9 @@ class Life:
 
         async def once() -> None:
             try:
-                answer = self.road.execute(who, who.bare, AGENT, execute, stanza_id=stanza)
-                if isinstance(answer, Encoded):
-                    answer = read(answer.xml, Result)
-                elif not isinstance(answer, Result | Accepted):
+                request = SkillRequest(who, who.bare, AGENT, call_of(execute), stanza_id=stanza)
+                answer = self.executor.execute(request)
+                if not isinstance(answer, Result | Accepted):
                     answer = await answer
                 answers.append(answer)
             except StanzaError as error:

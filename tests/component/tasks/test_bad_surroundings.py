@@ -17,21 +17,22 @@ import msgspec
 import pytest
 from anyio import to_thread
 
-from component.execution import Recent, Road
+from component.execution import Admission, SkillExecutor, SkillRequest
 from component.handlers.storing import stored
-from component.skills import AnySkill, Context, Registry, skill
+from component.skills import Context, Registry, Skill, skill
 from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module
+from component.storage.clock import wall_clock
 from component.storage.database import Database
-from component.storage.sqlite import process_clock
-from component.tasks import commits
-from component.tasks import runs as runs_module
+from component.tasks import worker as worker_module
 from component.tasks.protocol import Confirmation
+from component.tasks.skill_call import call_of
+from component.tasks.writer import TaskWriter
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, living
 from tests.servers.postgres import Postgres
 from tests.waiting import eventually
-from xep.binding import Encoded, encode, read
+from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
@@ -58,7 +59,7 @@ class Effects:
         self.reached = anyio.Event()
         self.gate = anyio.Event()
 
-    def skills(self) -> tuple[AnySkill, ...]:
+    def skills(self) -> tuple[Skill, ...]:
         @skill(name="steps", durable=True)
         async def steps(context: Context, text: str = "") -> str:
             for name in ("a", "b"):
@@ -96,13 +97,18 @@ class Effects:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: object, skill: AnySkill, _asker: str = "caller") -> bool:
+    def needed(self, principal: object, skill: Skill, _asker: str = "caller") -> bool:
         return skill.name == "erase"
 
-    async def whom(
-        self, principal: Any, requester: Any, target: Any, skill: AnySkill, _asker: str = "caller"
+    def at_once(
+        self, principal: Any, requester: Any, skill: Skill, _asker: str = "caller"
     ) -> Confirmation | None:
         return Confirmation((principal.bare,), expires_s=600) if skill.name == "erase" else None
+
+    async def find(
+        self, principal: Any, requester: Any, target: Any, skill: Skill, _asker: str = "caller"
+    ) -> Confirmation | None:
+        return self.at_once(principal, requester, skill)
 
 
 class Caller:
@@ -112,13 +118,13 @@ class Caller:
         self.world = world
         registry = Registry(world.skills.values())
         self._clock = clock
-        self.road = Road(
+        admission = Admission(
             lambda principal: registry.view("all", lambda skill: True),
-            world.room,
+            world.service,
             Guard(),
-            Recent(60),
             now=self.now,
         )
+        self.executor = SkillExecutor(admission, world.service)
         self._count = 0
 
     def now(self) -> datetime:
@@ -137,14 +143,12 @@ class Caller:
         self._count += 1
         params = () if text is None else (Param(name="text", text=text),)
         try:
-            answer = self.road.execute(
-                *(ANN, ANN.bare, AGENT, Execute(skill=name, params=params, **how)),
-                stanza_id=f"i{self._count}",
+            execute = Execute(skill=name, params=params, **how)
+            answer = self.executor.execute(
+                SkillRequest(ANN, ANN.bare, AGENT, call_of(execute), stanza_id=f"i{self._count}")
             )
         except StanzaError as error:
             return error
-        if isinstance(answer, Encoded):
-            return read(answer.xml, Result)
         return answer if isinstance(answer, Result | Accepted) else await self.says(answer)
 
     async def task(self, name: str, **how: Any) -> str:
@@ -153,14 +157,14 @@ class Caller:
         return accepted.task
 
     async def get(self, task: str) -> Any:
-        return await self.says(self.world.room.get(ANN.bare, AGENT, task))
+        return await self.says(self.world.service.get(ANN.bare, AGENT, task))
 
     async def cancel(self, task: str) -> Any:
-        return await self.says(self.world.room.cancel(ANN.bare, AGENT, Cancel(id=task)))
+        return await self.says(self.world.service.cancel(ANN.bare, AGENT, Cancel(id=task)))
 
     async def decide(self, question: str, value: Any = "approve") -> Any:
         decision = Decision(id=question, value=value)
-        return await self.says(self.world.room.decide(ANN.bare, AGENT, decision))
+        return await self.says(self.world.service.decide(ANN.bare, AGENT, decision))
 
     async def answer(self, task: Task, colour: str) -> Any:
         assert task.input is not None
@@ -168,7 +172,7 @@ class Caller:
         given = InputAnswer(
             task=task.id, input=task.input.id, revision=task.input.revision, params=params
         )
-        return await self.says(self.world.room.answer(ANN.bare, AGENT, given))
+        return await self.says(self.world.service.answer(ANN.bare, AGENT, given))
 
     async def goes_on(self, *, readable: bool = True) -> None:
         """Repeatable work needs nothing of a disk; what is not inline looks for its record."""
@@ -202,7 +206,7 @@ async def caller(
     """One life on SQLite."""
 
     def opened() -> Any:
-        return Storage.open(path, now=clock or process_clock)
+        return Storage.open(path, now=clock or wall_clock)
 
     async with living(opened, *effects.skills(), ear=ear, drain_s=drain_s) as world:
         yield Caller(world, clock)
@@ -272,11 +276,13 @@ async def test_a_deadline_in_the_past_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def set_clock(ann: Caller, clock: Clock, to: int) -> None:
-    """Set it, and have it noticed as it would be within a minute."""
+    """Let it be that time, and have it noticed as it would be within a minute.
+
+    Time passes, or goes back: what a clock does that is set is in `test_clocks.py`.
+    """
     clock.now = to
-    engine = ann.world.room._engine
-    assert engine is not None
-    engine._timer.wake()
+    service = ann.world.service
+    service._timer.wake()
 
 
 async def test_answers_after_their_time(tmp_path: Path) -> None:
@@ -285,7 +291,6 @@ async def test_answers_after_their_time(tmp_path: Path) -> None:
         guarded, asking = await ann.task("erase"), await ann.task("asks")
         confirm = (await ann.get(guarded)).confirm
         asked = await ann.world.ear.in_state(asking, "input-required")
-        # A clock that goes back takes nobody's time; forward, it takes all.
         await set_clock(ann, clock, NOON - 3_600_000)
         assert (await ann.get(guarded)).state == "input-required"
         await set_clock(ann, clock, NOON + 600_000)
@@ -306,7 +311,7 @@ async def test_answers_after_their_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forward", [True, False])
-async def test_a_clock_that_jumps_while_work_runs(tmp_path: Path, forward: bool) -> None:
+async def test_time_that_passes_while_work_runs(tmp_path: Path, forward: bool) -> None:
     effects, clock = Effects(), Clock()
     async with caller(tmp_path, effects, clock) as ann:
         task = await ann.task("steps", deadline=ann.now() + timedelta(hours=1))
@@ -392,22 +397,33 @@ async def test_a_disk_that_is_full_in_a_step_and_at_its_end(tmp_path: Path) -> N
         assert effects.log == ["a", "b"]
 
 
-async def test_a_disk_that_is_full_at_completion(tmp_path: Path) -> None:
+async def test_a_disk_that_is_full_at_completion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     effects = Effects()
     effects.gate.set()
+    ending: list[str] = []
+    end = TaskWriter.end
+
+    async def noted(writer: TaskWriter, *args: Any, **how: Any) -> None:
+        ending.append("now")
+        await end(writer, *args, **how)
+
+    monkeypatch.setattr(TaskWriter, "end", noted)
     async with caller(tmp_path, effects) as ann:
         storage, write = ann.world.storage, ann.world.storage.write
         stuck = anyio.Event()
         space = anyio.Event()
 
-        async def fuller(op: Any, *, keep_trying: bool = False) -> Any:
-            if getattr(op, "func", None) is commits.end and not space.is_set():
+        async def fuller(op: Any, *, keep_trying: bool = False, **rest: Any) -> Any:
+            if ending:
+                ending.clear()
                 async with full(ann):
                     with pytest.raises(StorageError, match="disk or the quota is full"):
                         await write(op)
                 stuck.set()
                 await space.wait()
-            return await write(op, keep_trying=keep_trying)
+            return await write(op, keep_trying=keep_trying, **rest)
 
         storage.write = fuller  # type: ignore[method-assign]
         task = await ann.task("steps")
@@ -479,18 +495,17 @@ async def test_the_end_does_not_wait_for_a_disk_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
-    monkeypatch.setattr(runs_module, "_LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(worker_module, "_LAST_COMMITS_S", 0.05)
     effects, ear = Effects(), Ear()
     async with caller(tmp_path, effects, drain_s=0.05) as ann:
         task = await ann.task("steps")
         await effects.reached.wait()
         with locked(tmp_path, monkeypatch):
             effects.gate.set()
-            await ann.world.room.drain()
-            engine = ann.world.room._engine
-            assert engine is not None
+            await ann.world.service.drain()
+            service = ann.world.service
             with anyio.fail_after(20):
-                await engine.runs.idle.wait()
+                await service._worker._idle.wait()
     async with caller(tmp_path, effects, ear=ear):
         ended = await ear.ended(task)
         assert ended.failure is not None

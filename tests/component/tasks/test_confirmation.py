@@ -13,7 +13,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills import AnySkill, skill
+from component.skills import Skill, skill
 from component.skills.params import prepare
 from component.tasks.confirmation import (
     MOST_BYTES,
@@ -66,7 +66,7 @@ def anything(
 
 
 def asked(
-    declared: AnySkill, values: dict[str, Any], *, id_: str = "c-5f0b7a", agent: JID = AGENT
+    declared: Skill, values: dict[str, Any], *, id_: str = "c-5f0b7a", agent: JID = AGENT
 ) -> Confirm:
     arguments = prepare(declared, json=json.dumps(values))
     return confirm_for(
@@ -135,7 +135,7 @@ def test_text_that_xml_cannot_carry_stands_in_json(character: str) -> None:
     ],
 )
 def test_what_has_no_canonical_form_is_refused_by_name(
-    declared: AnySkill, values: dict[str, Any], name: str
+    declared: Skill, values: dict[str, Any], name: str
 ) -> None:
     with pytest.raises(StanzaError) as refused:
         action_of(declared, prepare(declared, json=json.dumps(values)))

@@ -12,7 +12,7 @@ import anyio.from_thread
 import msgspec
 import pytest
 
-from component.skills import AnySkill, Context, Denied, SkillError, StepFailed, skill
+from component.skills import Context, Denied, Skill, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
 from component.tasks import confirmation
 from component.tasks.protocol import Confirmation, Notice
@@ -46,7 +46,7 @@ def conditions(task: Task) -> tuple[object, ...]:
 
 def three_steps(
     log: list[str], gates: dict[str, Callable[[], Any]] | None = None, **how: Any
-) -> AnySkill:
+) -> Skill:
     """A skill of three steps, which writes down what it does."""
 
     @skill(name="three", **{"durable": True, **how})
@@ -129,7 +129,8 @@ async def test_a_kill_between_steps_loses_nothing_and_repeats_nothing(
         group.start_soon(functools.partial(world.run, "three", mode=mode, request="r"))
         await there.wait()
         group.cancel_scope.cancel()
-    async with living(open_storage, three_steps(log), ear=ear) as world:
+    gate = anyio.Event()  # or the task could have ended before it is asked for again
+    async with living(open_storage, three_steps(log, {"b": gate.wait}), ear=ear) as world:
         if mode == "auto":
             # What was not answered yet is answered now, as the task that it has become.
             accepted = await world.run("three", request="r")
@@ -139,6 +140,7 @@ async def test_a_kill_between_steps_loses_nothing_and_repeats_nothing(
             accepted = await world.run("three", mode="async", request="r")
             assert isinstance(accepted, Accepted)
             task = accepted.task
+        gate.set()
         ended = await world.ear.ended(task)
         assert text_of(ended) == "ABC"
         assert [entry.split()[0] for entry in log] == ["a", "b", "c"]
@@ -263,7 +265,7 @@ async def test_only_what_can_begin_anew_may_use_steps_and_questions(open_storage
 
 async def answer(world: World, asked: Task, values: dict[str, Any]) -> Task:
     assert asked.input is not None
-    return await world.room.answer(
+    return await world.service.answer(
         ANN.bare,
         AGENT,
         InputAnswer(
@@ -275,7 +277,7 @@ async def answer(world: World, asked: Task, values: dict[str, Any]) -> Task:
     )
 
 
-def asking(log: list[str], **how: Any) -> AnySkill:
+def asking(log: list[str], **how: Any) -> Skill:
     @skill(name="asks", **{"durable": True, **how})
     async def asks(context: Context) -> str:
         async def work(_: str) -> int:
@@ -310,16 +312,15 @@ async def test_a_question_parks_the_task_and_the_answer_goes_on(
         notice = next(one for one in ear.notices if one.question is not None)
         assert notice.question is not None
         assert notice.question.asked == (ANN.bare,)
-        engine = world.room._engine
-        assert engine is not None
+        service = world.service
         await anyio.wait_all_tasks_blocked()
-        assert not engine.runs.all  # nothing but rows remains
+        assert not service._worker._executions  # nothing but rows remains
         if not killed:
             await answer(world, asked, {"colour": "red"})
             await ear.ended(accepted.task)
     async with living(open_storage, asking(log, **how), ear=ear) as world:
         if killed:
-            (open_one,) = await world.room.open_questions(ANN.bare, AGENT)
+            (open_one,) = await world.service.open_questions(ANN.bare, AGENT)
             assert open_one.task == accepted.task
             await answer(world, asked, {"colour": "red"})
         assert text_of(await ear.ended(accepted.task)) == "red"
@@ -337,7 +338,7 @@ async def test_who_declines_is_heard_by_the_skill_and_the_task_is_denied(
         task = await world.task("asks")
         asked = await world.ear.in_state(task, "input-required")
         assert asked.input is not None
-        await world.room.answer(
+        await world.service.answer(
             ANN.bare,
             AGENT,
             InputAnswer(
@@ -364,7 +365,7 @@ async def test_questions_are_asked_from_threads_and_task_groups_and_past_clumsy_
         found: list[Choice] = []
 
         async def ask() -> None:
-            found.append(await context.ask("Which?", Choice))
+            found.append(await context.ask("Which?", Choice, key="only"))
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
@@ -481,7 +482,7 @@ async def test_a_deadline_that_has_passed_leaves_nothing(open_storage: Open) -> 
 
 
 async def cancel(world: World, task: str, who: Any = ANN) -> Task:
-    return await world.room.cancel(who.bare, AGENT, Cancel(id=task))
+    return await world.service.cancel(who.bare, AGENT, Cancel(id=task))
 
 
 @pytest.mark.parametrize(
@@ -539,7 +540,7 @@ async def test_a_waiting_task_is_cancelled_at_once(open_storage: Open) -> None:
         task = await world.task("asks")
         asked = await world.ear.in_state(task, "input-required")
         assert (await cancel(world, task)).state == "cancelled"
-        assert await world.room.open_questions(ANN.bare, AGENT) == []
+        assert await world.service.open_questions(ANN.bare, AGENT) == []
         with pytest.raises(StanzaError) as caught:
             await answer(world, asked, {"colour": "red"})
         assert caught.value.application == (errors.Conflict(),)
@@ -585,7 +586,7 @@ def confirmed() -> Confirmation:
 
 async def decide(world: World, asked: Task, value: Any) -> None:
     assert asked.confirm is not None
-    await world.room.decide(ANN.bare, AGENT, Decision(id=asked.confirm.id, value=value))
+    await world.service.decide(ANN.bare, AGENT, Decision(id=asked.confirm.id, value=value))
 
 
 @pytest.mark.parametrize("mode", ["auto", "async"])
@@ -617,13 +618,6 @@ async def test_denied_is_denied(open_storage: Open) -> None:
         assert ended.failure is not None
         assert ended.failure.repeatable
         assert log == []
-
-
-async def test_a_confirmation_is_refused_inline(open_storage: Open) -> None:
-    async with living(open_storage, three_steps([])) as world:
-        with pytest.raises(StanzaError) as caught:
-            await world.run("three", mode="inline", confirm=confirmed())
-        assert caught.value.application == (errors.ConfirmationUnavailable(),)
 
 
 async def test_a_changed_version_is_asked_for_again(open_storage: Open) -> None:
@@ -697,6 +691,11 @@ async def test_a_skill_that_has_gone_fails_its_tasks(open_storage: Open, begun: 
             await there.wait()
             await world.storage.write(lambda db: db.execute("DELETE FROM journal"))
     async with living(open_storage) as world:
+        if await world.storage.read(lambda db: db.dialect) == "postgresql":
+            # An instance of another release may have it.
+            await anyio.wait_all_tasks_blocked()
+            assert await world.scalar("SELECT owner FROM tasks WHERE id = ?", task) is None
+            return
         ended = await world.ear.ended(task)
         expected = errors.OutcomeUnknown() if begun else errors.Internal()
         assert conditions(ended) == (expected,)
@@ -724,7 +723,6 @@ async def test_a_row_that_cannot_be_read_fails_and_stops_nobody_else(
         if column == "request":
             await world.storage.write(lambda db: db.execute("UPDATE tasks SET request = '{'"))
     async with living(open_storage, other) as world:
-        await world.room._load()
         row = "SELECT state FROM tasks WHERE id = ?"
 
         async def failed() -> bool:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import anyio
 import anyio.from_thread
 import pytest
 
-from component.skills import AnySkill, Context, InvalidParam, Output, SkillError, skill
-from component.storage import Storage
-from tests.component.tasks.world import AGENT, ANN, BOB, Open, living
+from component.skills import Context, InvalidParam, Output, Skill, SkillError, skill
+from tests.component.tasks.world import BOB, Open, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
@@ -19,7 +17,7 @@ from xep.stanza_error import StanzaError
 pytestmark = pytest.mark.anyio
 
 
-def counting(**how: object) -> tuple[AnySkill, list[str]]:
+def counting(**how: object) -> tuple[Skill, list[str]]:
     ran: list[str] = []
 
     @skill(name="count", **how)  # type: ignore[call-overload,untyped-decorator]
@@ -30,7 +28,7 @@ def counting(**how: object) -> tuple[AnySkill, list[str]]:
     return count, ran
 
 
-def gated(**how: object) -> tuple[AnySkill, anyio.Event, anyio.Event]:
+def gated(**how: object) -> tuple[Skill, anyio.Event, anyio.Event]:
     begun, gate = anyio.Event(), anyio.Event()
 
     @skill(name="gated", **how)  # type: ignore[call-overload,untyped-decorator]
@@ -358,14 +356,6 @@ async def test_a_principal_has_so_many_open_tasks_and_no_more(open_storage: Open
         for task in tasks:
             await world.ear.ended(task)
         await world.task("count", request="async")
-
-
-async def test_the_engine_is_not_loaded_before_there_is_work(tmp_path: Path) -> None:
-    count, _ = counting()
-    async with living(functools.partial(Storage.open, tmp_path), count) as world:
-        assert world.room._engine is None
-        assert not await world.room.earlier(ANN.bare, AGENT, ["nothing"])
-        assert world.room._engine is None
 
 
 async def test_a_null_character_in_parameters_reaches_the_skill_and_no_database_refuses_it(

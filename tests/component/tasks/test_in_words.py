@@ -2,9 +2,9 @@
 
 import pytest
 
-from component.audit.protocol import Event
+from component.audit.protocol import AuditEvent
 from component.skills import skill
-from component.tasks.judging import Judged
+from component.tasks.inputs import Judgement
 from component.tasks.protocol import Confirmation, Naming, UncertainError
 from component.tasks.recent import Certainty
 from component.tasks.recording import record_decision
@@ -33,7 +33,7 @@ async def asked(world: World) -> Task:
 async def say_yes(world: World, question: Task, naming: Naming | None) -> None:
     assert question.confirm is not None
     decision = Decision(id=question.confirm.id, value="approve")
-    await world.room.decide(ANN.bare, AGENT, decision, naming=naming)
+    await world.service.decide(ANN.bare, AGENT, decision, naming=naming)
 
 
 async def state(world: World, task: Task) -> str:
@@ -59,7 +59,7 @@ async def test_what_was_withdrawn_is_in_the_way_after_a_restart_too(
 ) -> None:
     async with living(open_storage, erase, certainty=AT_ONCE) as world:
         bait = await asked(world)
-        await world.room.cancel(BOB.bare, AGENT, Cancel(id=bait.id))
+        await world.service.cancel(BOB.bare, AGENT, Cancel(id=bait.id))
         if not restarted:
             await _is_not_switched(world)
     if restarted:
@@ -107,14 +107,14 @@ async def test_nothing_is_left_of_what_was_answered(open_storage: Open) -> None:
 
 
 def test_that_a_yes_was_not_taken_is_recorded() -> None:
-    recorded: list[Event] = []
+    recorded: list[AuditEvent] = []
 
     class Record:
-        def record(self, event: Event) -> None:
+        def record(self, event: AuditEvent) -> None:
             recorded.append(event)
 
     decision = Decision(id="c-1", value="approve")
-    record_decision(Record(), ANN, decision, Judged(uncertain=True))
+    record_decision(Record(), ANN, decision, Judgement(uncertain=True))
     (event,) = recorded
     assert (event.kind, event.outcome) == ("confirmation", "refused")
     assert event.detail == "may be meant for another question"

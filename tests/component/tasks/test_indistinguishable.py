@@ -1,7 +1,7 @@
 """What never was, what is gone, and what is somebody else's: the same bytes, after the same time.
 
 TSK-010, TSK-011, CNF-035, CNF-036 and EXE-001, from the stanza to the stanza: router, handlers,
-road, tasks and database are the real ones.
+executor, tasks and database are the real ones.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ import anyio
 import msgspec
 import pytest
 
-from component.execution import Recent, Road
+from component.execution import Admission, SkillExecutor, SkillRequest
+from component.handlers.agent_errors import AgentErrors
 from component.handlers.confirm import ConfirmHandler
 from component.handlers.execute import ExecuteHandler
 from component.handlers.tasks import TasksHandler
-from component.router.admission import Shares
 from component.router.router import Router, RouterOptions
-from component.skills import AnySkill, Context, Registry, skill
+from component.skills import Context, Registry, Skill, skill
 from component.storage.database import Database, Rows, Value
 from component.tasks.protocol import Confirmation
-from tests.component.router.wire import AGENT, DOMAIN, ListOutput, Wire, iq
+from component.tasks.skill_call import call_of
+from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
 from tests.waiting import eventually
 from xep.binding import Payload, encode
@@ -65,13 +66,18 @@ async def ask(context: Context) -> str:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: JID, skill: AnySkill, _asker: str = "caller") -> bool:
+    def needed(self, principal: JID, skill: Skill, _asker: str = "caller") -> bool:
         return skill.name == "erase"
 
-    async def whom(
-        self, principal: JID, requester: JID, target: JID, skill: AnySkill, _asker: str = "caller"
+    def at_once(
+        self, principal: JID, requester: JID, skill: Skill, _asker: str = "caller"
     ) -> Confirmation | None:
         return Confirmation((principal.bare,)) if skill.name == "erase" else None
+
+    async def find(
+        self, principal: JID, requester: JID, target: JID, skill: Skill, _asker: str = "caller"
+    ) -> Confirmation | None:
+        return self.at_once(principal, requester, skill)
 
 
 class Output(ListOutput):
@@ -96,21 +102,21 @@ class Stack:
     def __init__(self, world: World) -> None:
         self.world = world
         registry = Registry((erase, ask))
-        self.road = Road(
-            lambda principal: registry.view("all", lambda skill: True),
-            world.room,
-            Guard(),
-            Recent(60),
+        admission = Admission(
+            lambda principal: registry.view("all", lambda skill: True), world.service, Guard()
         )
+        self.executor = SkillExecutor(admission, world.service)
         handlers = (
-            TasksHandler(world.room),
-            ConfirmHandler(world.room),
-            ExecuteHandler(self.road),
+            TasksHandler(world.service),
+            ConfirmHandler(world.service),
+            ExecuteHandler(self.executor),
         )
         self.output = Output()
         self.wire = Wire()
         self.router = Router(
-            RouterOptions(domain=DOMAIN, agents=frozenset(("assistant",)), shares=Shares()),
+            RouterOptions(),
+            OURS,
+            AgentErrors(),
             [route for one in handlers for route in one.routes()],
             lambda principal: True,
             self.output,
@@ -140,9 +146,11 @@ class Stack:
         ):
             for name, found in (("erase", self.questions), ("ask", self.inputs)):
                 target = JID.parse(to)
-                work: Any = self.road.execute(
-                    *(who, who.bare, target, Execute(skill=name, mode="async")),
-                    stanza_id=f"{reason} {name}",
+                execute = Execute(skill=name, mode="async")
+                work: Any = self.executor.execute(
+                    SkillRequest(
+                        who, who.bare, target, call_of(execute), stanza_id=f"{reason} {name}"
+                    )
                 )
                 accepted = await work
                 assert isinstance(accepted, Accepted)
@@ -152,7 +160,7 @@ class Stack:
                 found[reason] = content.id
                 self.tasks[reason] = accepted.task
                 if reason == "no longer kept":
-                    await self.world.room.cancel(who.bare, target, Cancel(id=accepted.task))
+                    await self.world.service.cancel(who.bare, target, Cancel(id=accepted.task))
                     await self.world.storage.write(
                         partial(
                             _execute,
@@ -164,7 +172,7 @@ class Stack:
     async def waits(self, who: JID, at: JID, task: str) -> Task:
         with anyio.fail_after(20):
             while True:
-                found = await self.world.room.get(who.bare, at, task)
+                found = await self.world.service.get(who.bare, at, task)
                 if found.state == "input-required":
                     return found
                 await anyio.sleep(0.002)
@@ -257,6 +265,8 @@ class Noting:
         self._noted = noted
         self.dialect = database.dialect
         self.now = database.now
+        self.settled = database.settled
+        self.steady = database.steady
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         self._noted.append(sql)

@@ -12,21 +12,29 @@ from typing import Any
 import anyio
 import pytest
 
-from component.skills import AnySkill, Context, skill
+from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.storage import lock as lock_module
-from component.tasks import leases
-from component.tasks.beats import Beats
+from component.tasks import instances, timer
 from tests.component.tasks.test_durable import text_of, three_steps
-from tests.component.tasks.world import Ear, World, living
+from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
+async def all_idle(world: World) -> None:
+    """Wait until all instances have found that there is nothing to do."""
+
+    async def idle() -> bool:
+        return not await world.scalar("SELECT count(*) FROM instances WHERE idle = 0")
+
+    await eventually(idle)
+
+
 @asynccontextmanager
 async def two(
-    directory: Path, url: str, *skills: AnySkill, deaf: bool = False, **limits: Any
+    directory: Path, url: str, *skills: Skill, deaf: bool = False, **limits: Any
 ) -> AsyncIterator[list[World]]:
     """Two instances on one database; with `deaf` the first has no stream."""
     async with AsyncExitStack() as stack:
@@ -36,7 +44,6 @@ async def two(
             ear.deaf = deaf and name == "one"
             storage = functools.partial(Storage.open, directory / name, postgres=url)
             world = await stack.enter_async_context(living(storage, *skills, ear=ear, **limits))
-            await world.room._load()
             worlds.append(world)
         yield worlds
 
@@ -56,7 +63,7 @@ async def test_who_leaves_hands_its_work_over(tmp_path: Path, postgres_url: str)
     async with two(tmp_path, postgres_url, stuck, drain_s=0.01) as (one, other):
         task = await one.task("stuck")
         await there.wait()
-        await one.room.drain()
+        await one.service.drain()
         # At once: its beat need not stand still before.
         assert text_of(await other.ear.ended(task)) == "done"
         assert len(lives) == 2
@@ -70,8 +77,9 @@ async def waits(context: Context) -> str:
 
 
 async def test_who_ends_does_not_keep_what_another_could_go_on_with(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(instances, "HEARTBEAT_S", 3600.0)  # so only a notification announces it
     lives: list[str] = []
     there = anyio.Event()
     gate = anyio.Event()
@@ -93,11 +101,12 @@ async def test_who_ends_does_not_keep_what_another_could_go_on_with(
         return await context.step("only", work, str)
 
     async with two(tmp_path, postgres_url, between, busy, drain_s=3600) as (one, other):
+        await all_idle(other)
         kept = await one.task("busy")
         task = await one.task("between")
         await there.wait()
         async with anyio.create_task_group() as group:
-            group.start_soon(one.room.drain)
+            group.start_soon(one.service.drain)
             # Before the one that ends has come to its end.
             assert text_of(await other.ear.ended(task)) == "done"
             assert (await one.get(kept)).state == "running"
@@ -124,9 +133,8 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_
         async with living(storage, *skills) as one:
             task = await one.task("killed")
             await there.wait()
-            before = one.room.instance
+            before = one.service.instance
         async with living(storage, *skills) as one:
-            await one.room._load()
             # Nobody has waited for a beat to stand still: that needs another look at it.
             found = await one.scalar("SELECT count(*) FROM instances WHERE id = ?", before)
             assert found == 0
@@ -134,7 +142,7 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_
             assert lives == [lives[0]] * 2
             # Others have nothing to do with it.
             assert await one.scalar("SELECT owner FROM tasks WHERE id = ?", kept) == (
-                other.room.instance
+                other.service.instance
             )
 
 
@@ -148,9 +156,8 @@ async def test_nobody_takes_over_at_once_from_another_place(
         shutil.copytree(tmp_path / "one", tmp_path / "copy")
         copied = functools.partial(Storage.open, tmp_path / "copy", postgres=postgres_url)
         async with living(copied, waits) as copy:
-            await copy.room._load()
             owner = "SELECT owner FROM tasks WHERE id = ?"
-            assert await copy.scalar(owner, task) == one.room.instance
+            assert await copy.scalar(owner, task) == one.service.instance
             assert await copy.scalar("SELECT count(*) FROM instances") == 2
 
 
@@ -160,10 +167,9 @@ async def test_what_is_not_certain_to_be_over_is_waited_for(
     storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
     async with living(storage, waits) as one:
         task = await one.task("waits")
-        before = one.room.instance
+        before = one.service.instance
     monkeypatch.setattr(lock_module, "_BOOT_ID", tmp_path / "no such file")
     async with living(storage, waits) as one:
-        await one.room._load()
         assert await one.scalar("SELECT owner FROM tasks WHERE id = ?", task) == before
 
 
@@ -192,9 +198,8 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
         await other.storage.write(
             lambda db: db.execute("UPDATE tasks SET untold = revision WHERE id = ?", (task,))
         )
-        engine = other.room._engine
-        assert engine is not None
-        engine._taken([])
+        service = other.service
+        service._taken_over()
         assert (await other.ear.ended(task)).state == "completed"
 
 
@@ -212,11 +217,11 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
 
     async with two(tmp_path, postgres_url, gated) as (one, other):
         lost = await one.task("gated", params={"number": "0"})
-        before = one.room.instance
-        beats = await other.storage.write(lambda db: leases.beat(db, other.room.instance))
-        assert beats is not None
+        before = one.service.instance
+        beat = await other.storage.write(lambda db: instances.beat(db, other.service.instance))
+        assert beat is not None
         await other.storage.write(
-            lambda db: leases.bury(db, before, beats[before], retention_ms=1000)
+            lambda db: instances.evict(db, before, beat.others[before], retention_ms=1000)
         )
         # It does not know yet, and takes another one in under its old name.
         kept = await one.task("gated", params={"number": "1"})
@@ -224,17 +229,8 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
         assert await one.scalar(owner, kept) == before
         token = "SELECT token FROM tasks WHERE id = ?"
         held = await one.scalar(token, kept)
-        engine = one.room._engine
-        assert engine is not None
-        renamed: list[str] = []
-
-        def rename(new: str) -> None:
-            renamed.append(new)
-            engine._renamed(new)
-
-        beats_of_one = Beats(one.storage, before, rename, engine._taken, 1000)
-        await beats_of_one.once()
-        (now,) = renamed
+        await one.service._membership.beat()
+        now = one.service.instance
         # Were it to die now, the others would see to all of it.
         assert await one.scalar(owner, kept) == now != before
         assert await one.scalar("SELECT count(*) FROM instances WHERE id = ?", now) == 1
@@ -248,3 +244,38 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
 
 async def _none_untold(world: World) -> bool:
     return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+
+
+@skill(name="sleeps", durable=True)
+async def sleeps(context: Context, seconds: float) -> str:
+    await context.sleep(seconds)
+    return "awake"
+
+
+async def test_a_sleep_ends_in_time_though_nothing_else_happens(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timer, "_LONGEST_S", 3600.0)
+    async with living(open_storage, sleeps) as world:
+        task = await world.task("sleeps", params={"seconds": "1"})
+        assert text_of(await world.ear.ended(task)) == "awake"
+
+
+async def test_what_another_instance_had_to_see_to_is_noticed_when_it_is_due(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """The instance whose timer knew of it may have been killed since."""
+    async with two(tmp_path, postgres_url, sleeps) as (one, other):
+        task = await one.task("sleeps", params={"seconds": "86400"})
+
+        async def asleep() -> bool:
+            return bool(await one.scalar("SELECT not_before FROM tasks WHERE id = ?", task))
+
+        await eventually(asleep)
+        await anyio.wait_all_tasks_blocked()
+        # As if the time had come: no timer has been told of that.
+        await other.storage.write(
+            lambda db: db.execute("UPDATE tasks SET due = 1, not_before = 1 WHERE id = ?", (task,))
+        )
+        await other.service._membership.beat()
+        assert text_of(await other.reaches(task, "completed")) == "awake"

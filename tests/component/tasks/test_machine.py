@@ -1,4 +1,4 @@
-"""Any sequence of requests, answers, jumps of the clock and kills, against a model of the text.
+"""Any sequence of requests, answers, jumps of the clock, and kills, against a model of the text.
 
 After each step every task is what the model says, every revision has exactly one event, what has
 ended has not changed, no step that was done has been done again, and nobody sees a stranger's task.
@@ -30,8 +30,10 @@ from hypothesis.stateful import (
 )
 from structlog.typing import EventDict, WrappedLogger
 
+from component.storage.clock import TOLERANCE_MS
 from component.storage.database import Database
-from component.tasks import reading
+from component.tasks import queries
+from component.tasks.request_keys import UNNAMED_WINDOW_S
 from component.tasks.retention import forget
 from component.tasks.rows import milliseconds
 from tests.component.tasks.machine_model import (
@@ -48,6 +50,7 @@ from tests.component.tasks.machine_world import (
     BOB,
     CAROL,
     REPLAY_S,
+    RETENTION_S,
     Life,
     condition,
     text,
@@ -104,8 +107,14 @@ class Sent:
 
     @property
     def key(self) -> tuple[str, str]:
-        by = self.who.bare if self.request else self.who
-        return str(by), self.request or f"iq {self.stanza}"
+        """By what it is recognised: without a name its content counts, too (RPL-005, RPL-006)."""
+        if self.request:
+            return str(self.who.bare), self.request
+        return str(self.who), f"iq {self.stanza} {self.priority}"
+
+    @property
+    def window_ms(self) -> int:
+        return round((REPLAY_S if self.request else UNNAMED_WINDOW_S) * 1000)
 
     @property
     def execute(self) -> Execute:
@@ -142,12 +151,16 @@ class Machine(RuleBasedStateMachine):
         self.seen_events: dict[str, dict[int, str]] = {}
         self.seen_ends: dict[str, str] = {}
         self.retained: dict[str, int] = {}
+        self.kept: dict[str, int] = {}
+        """Until when those that have ended are kept, by the steady clock."""
         self.updated: dict[str, int] = {}
         self.done: dict[tuple[str, int], tuple[int, int]] = {}
         """Steps done for good: how often they had begun by then, and in how many works."""
         self.scripts: dict[str, Script] = {}
         self.works: Counter[str] = Counter()
         """How often the work of a label was admitted."""
+        self.drift = 0
+        """Milliseconds by which the steady clock may have followed small steps of the other."""
         self.hashes: dict[str, Any] = {}
         """Of every question there was, by its identifier."""
 
@@ -165,6 +178,13 @@ class Machine(RuleBasedStateMachine):
         if self.new_database:
             return self.read(lambda db: db.now)
         return self.at.clock.now
+
+    @property
+    def steady(self) -> int:
+        """The time by which something lapses or is forgotten after a while."""
+        if self.new_database:
+            return self.read(lambda db: db.steady)
+        return self.at.clock.steady
 
     @property
     def at(self) -> Life:
@@ -195,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         patient: bool,
         times: int,
     ) -> None:
-        self.at.clock.now += 1000
+        self.at.clock.passes(1000)
         number = len(self.scripts)
         sent = Sent(
             *(who, script, f"l{number}", mode, f"r{number}" if named else None),
@@ -212,12 +232,27 @@ class Machine(RuleBasedStateMachine):
         sent = list(self.requests.values())[pick % len(self.requests)]
         if other:
             sent = replace(sent, priority="high" if sent.priority == "normal" else "normal")
+        if not self.is_clear(sent):
+            return
         self.send(sent, True, times)
+
+    def is_clear(self, sent: Sent) -> bool:
+        """Whether it can be told what a request without a name is: not about a minute after the
+        first, for small steps of the clock are followed; and two tasks would share their gates.
+        """
+        if sent.request is not None:
+            return True
+        known = self.records.get(sent.key)
+        if known is not None and abs(known.expires - self.steady) <= self.drift:
+            return False
+        repeated = known is not None and self.steady < known.expires
+        open_ = any(task.label == sent.label and not task.over for task in self.tasks.values())
+        return repeated or not (open_ or sent.label in self.at.stage.all_open)
 
     def send(self, sent: Sent, patient: bool, times: int) -> None:
         """Send a request, and hold the answer against what the text allows."""
-        now, key, known = self.now, sent.key, self.records.get(sent.key)
-        kept = False if known is None else known.is_kept(now, self.at.number)
+        key, known = sent.key, self.records.get(sent.key)
+        kept = False if known is None else known.is_kept(self.steady, self.at.number)
         before = self.requests.get(key)
         waits = self.ahead(sent).waits
         patient = patient and not waits
@@ -247,7 +282,7 @@ class Machine(RuleBasedStateMachine):
         """New work has been answered with that."""
         now, script = self.now, self.ahead(sent)
         self.works[sent.label] += 1
-        expires = now + round(REPLAY_S * 1000)
+        expires = self.steady + sent.window_ms
         if sent.deadline is not None and now >= sent.deadline:
             assert condition_of(answer) == "deadline-expired", answer
             self.leaves_nothing(sent)
@@ -267,7 +302,7 @@ class Machine(RuleBasedStateMachine):
             assert answer.is_error or answer.outputs[-1].text == sent.label
         self.records[sent.key] = Record(
             *(str(sent.who.bare), text(answer), task is not None or not script.repeatable),
-            *(self.at.number, expires, task),
+            *(self.at.number, expires, task, sent.request is not None),
         )
 
     def accept(self, sent: Sent, answer: Accepted) -> ModelTask:
@@ -316,11 +351,19 @@ class Machine(RuleBasedStateMachine):
     # Time.
 
     @precondition(lambda self: self.new_database is None)
-    @rule(seconds=st.sampled_from((1, 600, 1801, 3600, 7200, 5 * 3600, -1, -600, -7200)))
-    def jump(self, seconds: int) -> None:
-        self.at.jump(seconds)
+    @rule(seconds=st.sampled_from((1, 30, 58, 600, 1801, 3600, 7200, 5 * 3600)))
+    def pass_time(self, seconds: int) -> None:
+        self.at.pass_time(seconds)
         for task in self.tasks.values():
-            task.pass_time(self.at.clock.now)
+            task.pass_time(self.now, self.steady)
+
+    @precondition(lambda self: self.new_database is None)
+    @rule(seconds=st.sampled_from((1, 600, 7200, 90 * 86400, -1, -600, -7200, -90 * 86400)))
+    def set_clock(self, seconds: int) -> None:
+        self.drift += abs(seconds) * 1000 if abs(seconds) * 1000 <= TOLERANCE_MS else 0
+        self.at.set_clock(seconds)
+        for task in self.tasks.values():
+            task.pass_time(self.now, self.steady)
 
     @rule()
     def forget(self) -> None:
@@ -328,8 +371,8 @@ class Machine(RuleBasedStateMachine):
         for task in self.tasks.values():
             if (
                 task.id in self.seen_ends
-                and self.retained[task.id] < self.now
-                and task.expires < self.now
+                and self.kept[task.id] < self.steady
+                and task.expires < self.steady
             ):
                 task.forgotten = True
 
@@ -343,7 +386,7 @@ class Machine(RuleBasedStateMachine):
         gone = not self.is_seen(task)
         over = task.over
         query = Cancel(id=task.id)
-        answer, error = self.ask(task.owner, lambda who: self.room.cancel(who, AGENT, query))
+        answer, error = self.ask(task.owner, lambda who: self.service.cancel(who, AGENT, query))
         if gone:
             assert condition(error) == "unknown-task"
             return
@@ -361,21 +404,21 @@ class Machine(RuleBasedStateMachine):
             return
         if str(who.bare) == task.owner and not wrong_address:
             return
-        room, me = self.room, who.bare
+        service, me = self.service, who.bare
         works = [
-            room.get(me, at, task.id),
-            room.events(me, at, Events(id=task.id, since=0)),
-            room.cancel(me, at, Cancel(id=task.id)),
+            service.get(me, at, task.id),
+            service.events(me, at, Events(id=task.id, since=0)),
+            service.cancel(me, at, Cancel(id=task.id)),
         ]
         for put in task.questions:
             given = answer_of(task, put.id, put.revision, {"colour": "red"})
-            works.append(room.answer(me, at, given))
+            works.append(service.answer(me, at, given))
         for work in works:
             assert condition(self.refusal(work)) == "unknown-task"
         if who is BOB or wrong_address:
             for put in task.questions:
                 decision = Decision(id=put.id, value="approve")
-                refused = self.refusal(room.decide(me, at, decision))
+                refused = self.refusal(service.decide(me, at, decision))
                 assert condition(refused) == "unknown-confirmation"
 
     @rule(
@@ -396,12 +439,12 @@ class Machine(RuleBasedStateMachine):
         elif digest == "right":
             hashed = self.hashes.get(put.id)
         decision = Decision(id=put.id, value=value, hash=hashed)
-        error = self.refusal(self.room.decide(me.bare, AGENT, decision))
+        error = self.refusal(self.service.decide(me.bare, AGENT, decision))
         if not put.confirms or not self.is_seen(task):
             assert condition(error) == "unknown-confirmation"
             return
-        expected = task.decide(put, value, wrong_hash=digest == "wrong", now=self.now)
-        assert condition(error) == expected
+        expected = task.decide(put, value, wrong_hash=digest == "wrong", now=self.steady)
+        assert condition(error) in (expected, self.at_the_deadline(task, expected))
 
     @rule(
         pick=_PICK,
@@ -415,7 +458,7 @@ class Machine(RuleBasedStateMachine):
         task, put = found
         revision = put.revision + wrong_revision
         given = answer_of(task, put.id, revision, value)
-        _, error = self.ask(task.owner, lambda who: self.room.answer(who, AGENT, given))
+        _, error = self.ask(task.owner, lambda who: self.service.answer(who, AGENT, given))
         if not self.is_seen(task):
             assert condition(error) == "unknown-task"
             return
@@ -423,8 +466,15 @@ class Machine(RuleBasedStateMachine):
             assert condition(error) == "unknown-input"
             return
         fits = value is None or isinstance(value["colour"], str)
-        expected = task.answer(put, value, fits=fits, wrong_revision=wrong_revision, now=self.now)
-        assert condition(error) == expected
+        expected = task.answer(
+            put, value, fits=fits, wrong_revision=wrong_revision, now=self.steady
+        )
+        assert condition(error) in (expected, self.at_the_deadline(task, expected))
+
+    def at_the_deadline(self, task: Any, expected: str | None) -> str | None:
+        """At its deadline a task ends and its question expires, whichever is found out first."""
+        over = task.deadline is not None and self.steady >= task.deadline
+        return "expired" if over and expected == "conflict" else expected
 
     # The work itself, and its end by force.
 
@@ -461,14 +511,16 @@ class Machine(RuleBasedStateMachine):
         kind=st.sampled_from(("durable", "repeatable", "atomic")),
         letters=st.text("gsSo", max_size=3),
         mode=st.sampled_from(("auto", "inline")),
+        named=st.booleans(),
     )
-    def execute_and_kill(self, who: JID, kind: Any, letters: str, mode: str) -> None:
+    def execute_and_kill(self, who: JID, kind: Any, letters: str, mode: str, named: bool) -> None:
         """The caller never hears of it; its task, if there was one by then, goes on unseen."""
         if kind == "atomic":
             letters = letters.replace("s", "").replace("S", "")
         number = len(self.scripts)
         script = self.scripts[f"l{number}"] = Script(kind, letters + "g")
-        sent = Sent(*(who, script, f"l{number}", mode, f"r{number}", None, f"i{number}"))
+        name = f"r{number}" if named else None
+        sent = Sent(*(who, script, f"l{number}", mode, name, None, f"i{number}"))
         self.at.patience(LONG)
         caller = self.portal.start_task_soon(self.at.execute, sent.who, sent.execute, sent.stanza)
         self.at.do(self.until_it_waits, sent.label)
@@ -477,8 +529,8 @@ class Machine(RuleBasedStateMachine):
         self.at.stage.all_open.add(sent.label)
         self.requests[sent.key] = sent
         if not script.repeatable:
-            expires = self.now + round(REPLAY_S * 1000)
-            self.records[sent.key] = Record(str(who.bare), None, True, 0, expires)
+            expires = self.steady + sent.window_ms
+            self.records[sent.key] = Record(str(who.bare), None, True, 0, expires, named=named)
         self.restart()
         # Its end has a time, which is to be this one: before the clock is set.
         self.at.do(self.until_the_unseen_ended)
@@ -525,7 +577,7 @@ class Machine(RuleBasedStateMachine):
             task.end("failed", "outcome-unknown")
 
     async def look_at(self, task: ModelTask) -> Task:
-        found: Task = await self.room.get(JID.parse(task.owner), AGENT, task.id)
+        found: Task = await self.service.get(JID.parse(task.owner), AGENT, task.id)
         return found
 
     # What has to hold.
@@ -543,7 +595,7 @@ class Machine(RuleBasedStateMachine):
 
     def compare(self, task: ModelTask) -> None:
         if task.forgotten or not self.is_seen(task):
-            work = self.room.get(JID.parse(task.owner), AGENT, task.id)
+            work = self.service.get(JID.parse(task.owner), AGENT, task.id)
             assert condition(self.refusal(work)) == "unknown-task"
             return
         if task.id in self.seen_ends:
@@ -560,9 +612,11 @@ class Machine(RuleBasedStateMachine):
         self.hold(task, found, events)
         if task.over:
             self.seen_ends[task.id] = encode(found)
+            ago = self.now - updated if self.new_database else 0
+            self.kept[task.id] = self.steady - ago + round(RETENTION_S * 1000)
             for record in self.records.values():
-                if record.task is task:
-                    record.expires = max(record.expires, retained)
+                if record.task is task and record.named:
+                    record.expires = max(record.expires, self.kept[task.id])
                     task.expires = record.expires
         for place in task.script.steps():
             if place < task.at and (place >= 0 or task.state == "completed"):
@@ -575,7 +629,7 @@ class Machine(RuleBasedStateMachine):
 
         def op(db: Database) -> tuple[Task | None, Events | None]:
             query = Events(id=task.id, since=0)
-            return reading.get(db, who, AGENT, task.id), reading.events(db, who, AGENT, query)
+            return queries.get(db, who, AGENT, task.id), queries.events(db, who, AGENT, query)
 
         found: Task | None = None
         with anyio.move_on_after(LONG):
@@ -644,7 +698,8 @@ class Machine(RuleBasedStateMachine):
         assert task.deadline is None or expires <= task.deadline  # CNF-015, INP-014
         self.hashes[content.id] = None if found.confirm is None else found.confirm.hash
         assert found.revision is not None
-        put = Put(content.id, found.revision, task.at, expires, found.confirm is not None)
+        until = expires - self.now + self.steady
+        put = Put(content.id, found.revision, task.at, until, found.confirm is not None)
         task.questions.append(put)
 
     def no_revision_without_event(self) -> None:
@@ -670,7 +725,7 @@ class Machine(RuleBasedStateMachine):
     @rule(who=_WHO, state=st.sampled_from((None, "running", "completed", "input-required")))
     def list_(self, who: JID, state: Any) -> None:
         """TSK-015: one's own, all of them, and no others."""
-        page = self.at.do(lambda: self.room.list(who.bare, AGENT, Tasks(state=state)))
+        page = self.at.do(lambda: self.service.list(who.bare, AGENT, Tasks(state=state)))
         mine = {
             task.id
             for task in self.tasks.values()
@@ -687,8 +742,8 @@ class Machine(RuleBasedStateMachine):
     # Small help.
 
     @property
-    def room(self) -> Any:
-        return self.at.world.room
+    def service(self) -> Any:
+        return self.at.world.service
 
     # No rule has a precondition: what there is depends on what answered first.
 
@@ -710,7 +765,7 @@ class Machine(RuleBasedStateMachine):
         if task.forgotten:
             return False
         # What has just ended is kept from now on.
-        return task.id not in self.seen_ends or self.retained[task.id] >= self.now
+        return task.id not in self.seen_ends or self.kept[task.id] >= self.steady
 
     def ask(self, who: str, work: Callable[[JID], Any]) -> tuple[Any, StanzaError | None]:
         return self.at.do(lambda: self.at.refused(work(JID.parse(who))))

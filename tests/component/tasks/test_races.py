@@ -7,7 +7,10 @@ import pytest
 
 from component.skills import Context, skill
 from component.storage.database import Database
-from component.tasks import replay
+from component.tasks import idempotency
+from component.tasks.claims import Slot
+from component.tasks.execution import Execution
+from component.tasks.rows import Row
 from component.tasks.states import TERMINAL
 from tests.component.tasks.test_durable import cancel, conditions
 from tests.component.tasks.world import Open, living
@@ -66,16 +69,44 @@ async def test_a_record_that_another_instance_made_meanwhile_counts(open_storage
         call = world.call("quick", mode="async")
 
         def record(database: Database) -> None:
-            made = replay.record(
-                *(database, call.key, call.digest),
-                window_ms=60_000,
+            made = idempotency.record(
+                *(database, call.key),
+                principal="ann@a.example",
+                expires=database.steady + 60_000,
                 owner="another",
                 answer=answer,
             )
             assert made is None
 
         await world.storage.write(record)
-        assert await world.room.execute(call) == answer
+        assert await world.service.execute(call) == answer
         assert await world.scalar("SELECT count(*) FROM tasks") == 0
         assert await world.scalar("SELECT count(*) FROM events") == 0
         assert await world.scalar("SELECT owner FROM replay") == "another"
+
+
+async def test_a_task_that_is_cancelled_after_its_claim_and_before_it_goes_on_ends(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    @skill(name="sleeps", durable=True)
+    async def sleeps(context: Context) -> str:
+        begun.append(context.key)
+        await context.sleep(1)
+        return "awake"
+
+    async with living(open_storage, sleeps) as world:
+        worker = world.service._worker
+        resume = worker._resume
+
+        async def cancelled_before(row: Row, slot: Slot) -> Execution | None:
+            if begun:
+                assert (await cancel(world, row.id)).state == "cancelling"
+            return await resume(row, slot)
+
+        monkeypatch.setattr(worker, "_resume", cancelled_before)
+        task = await world.task("sleeps")
+        assert (await world.ear.ended(task)).state == "cancelled"
+        assert len(begun) == 1
+        assert worker.slots.free == worker.slots.total

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.storage import Storage, StorageError
+from component.storage import Storage, StorageError, waiters
 from component.storage.database import Database
 from component.tasks.retention import forget, keep
 from component.tasks.rows import change
@@ -27,7 +27,7 @@ def fill(database: Ledger, task: str) -> None:
     database.add(task, state="running")
     database.ask(task, question(f"q-{task}", 1), 1)
     database.part(task, Output(name="log", part=0, text="x"))
-    database.execute("INSERT INTO journal VALUES (?, 'a', 0, 1, NULL)", (task,))
+    database.execute("INSERT INTO journal VALUES (?, 'a', 0, 1, NULL, NULL)", (task,))
     change(database, database.row(task), "running", Progress(text="x"))
     change(database, database.row(task), "completed", Result(skill="report"), retention_ms=1_000)
 
@@ -43,6 +43,18 @@ def test_a_task_goes_with_all_that_belongs_to_it(new_ledger: NewLedger) -> None:
     assert forget(database) == 1
     tables = ("tasks", "events", "journal", "parts", "inputs", "asked", "replay")
     assert [database.count(table) for table in tables] == [0] * len(tables)
+
+
+def test_what_a_task_and_its_children_waited_for_is_deleted_with_them(
+    new_ledger: NewLedger,
+) -> None:
+    database = new_ledger()
+    for task, parent in (("t-1", None), ("t-2", "t-1"), ("t-3", "t-2")):
+        database.add(task, state="completed", retain_until=NOON - 1, parent=parent)
+        waiters.wait_for(database, task, [f"other-{task}"], None)
+    waiters.wait_for(database, "t-9", ["other"], None)
+    forget(database)
+    assert database.execute("SELECT waiter FROM waiters").fetchall() == [("t-9",)]
 
 
 def test_an_open_task_is_kept_with_its_record_however_old(new_ledger: NewLedger) -> None:
@@ -124,7 +136,7 @@ class Refusing:
             self.refusals += 1
             raise StorageError("The disk is full. Make room.")
         deleted = await self.storage.write(op)
-        if deleted == 0:
+        if deleted == (0, []):
             self.done.set()
         return deleted
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills import AnySkill, Context, skill
+from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
-from component.tasks import leases, telling
-from component.tasks.claims import Room
+from component.tasks import instances, outbox
+from component.tasks.claims import Slot, Slots
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
 from tests.component.tasks.world import ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually
@@ -27,6 +27,20 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio
+
+
+class _NeverSent:
+    """A stanza of which nobody says anything."""
+
+    def withdraw(self) -> bool:
+        return False
+
+
+NEVER_SENT = _NeverSent()
+
+
+async def all_told(world: World) -> bool:
+    return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
 
 
 class Floor:
@@ -56,7 +70,7 @@ class Floor:
             self.by[who] -= 1
             return name
 
-        self.skill: AnySkill = work
+        self.skill: Skill = work
 
 
 async def test_no_more_run_than_there_is_room_for(open_storage: Open) -> None:
@@ -168,7 +182,7 @@ async def test_the_end_waits_for_work_that_is_not_durable(
         task = await world.task("work", params={"name": "x"})
         await floor.entered.wait()
         async with anyio.create_task_group() as group:
-            group.start_soon(world.room.drain)
+            group.start_soon(world.service.drain)
             await anyio.wait_all_tasks_blocked()
             with pytest.raises(StanzaError):
                 await world.run("work", params={"name": "late"})
@@ -194,7 +208,7 @@ class Stairs:
             await context.step("b", self._b, str, repeatable=repeatable)
             return "up"
 
-        self.skill: AnySkill = stairs
+        self.skill: Skill = stairs
 
     async def _a(self, key: str) -> str:
         self.inside.set()
@@ -214,7 +228,7 @@ async def test_the_end_does_not_wait_for_who_is_between_steps(open_storage: Open
         task = await world.task("stairs")
         await stairs.between.wait()
         with anyio.fail_after(20):
-            await world.room.drain()
+            await world.service.drain()
         assert (await world.get(task)).state == "running"
         assert await world.scalar("SELECT count(*) FROM tasks WHERE owner IS NOT NULL") == 0
     stairs.pause.set()
@@ -233,7 +247,7 @@ async def test_the_end_waits_for_a_step_and_not_for_the_next(
         task = await world.task("stairs")
         await stairs.inside.wait()
         async with anyio.create_task_group() as group:
-            group.start_soon(world.room.drain)
+            group.start_soon(world.service.drain)
             await anyio.wait_all_tasks_blocked()
             assert stairs.done == []
             stairs.step.set()
@@ -258,7 +272,7 @@ async def test_the_end_waits_between_steps_while_somebody_waits_for_the_answer(
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             await stairs.between.wait()
-            group.start_soon(world.room.drain)
+            group.start_soon(world.service.drain)
             await anyio.wait_all_tasks_blocked()
             stairs.pause.set()
         assert [type(answer) for answer in answers] == [Result]
@@ -280,7 +294,7 @@ async def test_the_end_waits_for_nobody_once_the_answer_is_that_it_takes_longer(
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stairs.between.wait()
-                group.start_soon(world.room.drain)
+                group.start_soon(world.service.drain)
         (accepted,) = answers
         assert isinstance(accepted, Accepted)
         assert (await world.get(accepted.task)).state == "running"
@@ -291,7 +305,7 @@ async def test_the_end_waits_for_no_question(open_storage: Open) -> None:
         task = await world.task("asks")
         await world.ear.in_state(task, "input-required")
         with anyio.fail_after(20):
-            await world.room.drain()
+            await world.service.drain()
         assert (await world.get(task)).state == "input-required"
 
 
@@ -320,7 +334,7 @@ async def test_work_that_does_not_end_goes_on_at_the_next_start(
     async with living(open_storage, stuck, drain_s=0.01) as world:
         task = await world.task("three")
         await there.wait()
-        await world.room.drain()
+        await world.service.drain()
         assert (await world.get(task)).state == ("failed" if inside else "running")
         assert await world.scalar("SELECT count(*) FROM tasks WHERE owner IS NOT NULL") == 0
     async with living(open_storage, three_steps(log)) as world:
@@ -346,17 +360,12 @@ async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) 
         assert ear.notices == []
     ear = Ear()
     async with living(open_storage, asking(log), three_steps(log), ear=ear) as world:
-        await world.room._load()
-        await world.room.connected()
+        await world.service.connected()
         assert [one.task.state for one in ear.notices] == ["completed", "input-required"]
         assert ear.notices[0].final
         assert ear.notices[1].question is not None
-
-        async def all_told() -> bool:
-            return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
-
-        await eventually(all_told)
-        await world.room.connected()
+        await eventually(functools.partial(all_told, world))
+        await world.service.connected()
         assert len(ear.notices) == 2
         assert (await ear.ended(await world.task("three"))).state == "completed"
 
@@ -364,41 +373,66 @@ async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) 
 async def test_what_the_server_has_not_taken_is_told_again_by_another_life(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "_GATHER_S", 0.0)
-    monkeypatch.setattr(telling, "_LAST_WORDS_S", 0.0)
+    monkeypatch.setattr(outbox, "_GATHER_S", 0.0)
+    monkeypatch.setattr(outbox, "_LAST_WORDS_S", 0.0)
     log: list[str] = []
     ear = Ear()
-    ear.gone = anyio.Event()  # what is said stays in memory
+    ear.holds = True  # what is said stays in memory
     async with living(open_storage, three_steps(log), ear=ear) as world:
         task = await world.task("three")
         await ear.ended(task)
         said = len(ear.notices)
-        await world.room.connected()
+        await world.service.connected()
         assert len(ear.notices) == said, "it is on its way, and not said twice"
     again = Ear()
     async with living(open_storage, three_steps(log), ear=again) as world:
-        await world.room._load()
-        await world.room.connected()
+        await world.service.connected()
         assert [one.task.state for one in again.notices] == ["completed"]
-
-        async def all_told() -> bool:
-            return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
-
-        await eventually(all_told)
+        await eventually(functools.partial(all_told, world))
 
 
-async def test_an_admin_begins_the_same_again(open_storage: Open) -> None:
+async def test_what_was_dropped_is_told_again_once_there_is_a_stream(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_GATHER_S", 0.0)
     log: list[str] = []
-    async with living(open_storage, three_steps(log)) as world:
-        task = await world.task("three", request="r", context="c")
-        await world.ear.ended(task)
-        again = await world.room.retry(task)
-        assert again.id != task
-        assert again.context == "c"
-        assert (await world.ear.ended(again.id)).state == "completed"
-        assert len(log) == 6
-        with pytest.raises(StanzaError):
-            await world.room.retry("nothing")
+    ear = Ear()
+    ear.holds = True
+    async with living(open_storage, three_steps(log), ear=ear) as world:
+        task = await world.task("three")
+        end = await ear.ended(task)
+        said = len(ear.notices)
+        for delivery in ear.deliveries:
+            delivery.add(NEVER_SENT)
+            delivery.settle(NEVER_SENT, "dropped")
+        ear.deliveries.clear()
+        await world.service.connected()
+        assert [one.task for one in ear.notices[said:]] == [end]
+        assert await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+        for delivery in ear.deliveries:
+            delivery.conclude()
+        await eventually(functools.partial(all_told, world))
+        await world.service.connected()
+        assert len(ear.notices) == said + 1
+
+
+async def test_at_the_end_what_was_written_is_noted_and_nothing_else(
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_GATHER_S", 3600.0)
+    monkeypatch.setattr(outbox, "_LAST_WORDS_S", 0.0)
+    log: list[str] = []
+    ear = Ear()
+    async with living(open_storage, three_steps(log), ear=ear) as world:
+        await ear.ended(await world.task("three"))
+        ear.holds = True
+        left = await world.task("three")
+        await ear.ended(left)
+        await world.service.drain()
+    again = Ear()
+    async with living(open_storage, three_steps(log), ear=again) as world:
+        await world.service.connected()
+        assert [one.task.id for one in again.notices] == [left]
 
 
 async def test_a_database_that_refuses_refuses_admission(
@@ -410,10 +444,10 @@ async def test_a_database_that_refuses_refuses_admission(
         write = world.storage.write
         full = True
 
-        async def refusing(op: Any, *, keep_trying: bool = False) -> Any:
+        async def refusing(op: Any, *, keep_trying: bool = False, **rest: Any) -> Any:
             if full and not keep_trying:
                 raise StorageError("The disk is full.")
-            return await write(op, keep_trying=keep_trying)
+            return await write(op, keep_trying=keep_trying, **rest)
 
         monkeypatch.setattr(world.storage, "write", refusing)
         for mode in ("async", "auto"):
@@ -436,10 +470,10 @@ class Clock:
 
 def test_whose_beat_stands_still_is_dead_and_who_paused_itself_judges_nobody() -> None:
     clock = Clock()
-    watch = leases.Watch(clock)
+    watch = instances.Watch(clock)
     assert watch.dead({"a": 1, "b": 1}) == {}
     for beat in range(2, 8):
-        clock.now += leases.BEAT_S
+        clock.now += instances.HEARTBEAT_S
         dead = watch.dead({"a": beat, "b": 1})
     assert dead == {"b": 1}
     clock.now += 1000.0
@@ -449,7 +483,7 @@ def test_whose_beat_stands_still_is_dead_and_who_paused_itself_judges_nobody() -
 @given(st.lists(st.tuples(st.floats(0.1, 20), st.booleans()), min_size=1, max_size=40))
 def test_nobody_is_declared_dead_who_beats_in_time(steps: list[tuple[float, bool]]) -> None:
     clock = Clock()
-    watch = leases.Watch(clock)
+    watch = instances.Watch(clock)
     beat, since = 0, 0.0
     for wait, beats in steps:
         clock.now += wait
@@ -457,30 +491,32 @@ def test_nobody_is_declared_dead_who_beats_in_time(steps: list[tuple[float, bool
         if beats:
             beat, since = beat + 1, 0.0
         if watch.dead({"a": beat}):
-            assert since >= leases.DEAD_S
+            assert since >= instances.DEAD_S
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40))
-def test_room_is_counted_right(steps: list[tuple[str, bool]]) -> None:
-    room = Room(3, 2)
-    held: list[str] = []
+def test_slots_are_counted_and_released_once(steps: list[tuple[str, bool]]) -> None:
+    slots = Slots(3, 2)
+    held: list[Slot] = []
     for who, comes in steps:
-        if comes and room.has(who):
-            room.take(who)
-            held.append(who)
-        elif not comes and who in held:
-            room.give_back(who)
-            held.remove(who)
-        assert room.left == 3 - len(held)
-        assert dict(room.running) == {name: held.count(name) for name in set(held)}
-        assert all(held.count(name) <= 2 for name in held)
+        mine = [slot for slot in held if slot.principal == who]
+        if comes and slots.has(who):
+            held.append(slots.take(who))
+        elif not comes and mine:
+            mine[0].release()
+            mine[0].release()  # the second time is nothing
+            held.remove(mine[0])
+        names = [slot.principal for slot in held]
+        assert slots.free == 3 - len(held)
+        assert dict(slots.running) == {name: names.count(name) for name in set(names)}
+        assert all(names.count(name) <= 2 for name in names)
 
 
 # Several instances.
 
 
 @asynccontextmanager
-async def worlds(directory: Path, url: str, *skills: AnySkill) -> AsyncIterator[list[World]]:
+async def worlds(directory: Path, url: str, *skills: Skill) -> AsyncIterator[list[World]]:
     """Two instances on one database."""
     async with AsyncExitStack() as stack:
         yield [
@@ -526,15 +562,15 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
     async with worlds(tmp_path, postgres_url, three) as (one, other):
         task = await one.task("three")
         await there.wait()
-        await other.room._load()
         # What the watch of the other one does once the beat has stood still for long enough.
-        dead = one.room.instance
-        beats = await other.storage.write(lambda db: leases.beat(db, other.room.instance))
-        assert beats is not None
-        await other.storage.write(lambda db: leases.bury(db, dead, beats[dead], retention_ms=1000))
-        engine = other.room._engine
-        assert engine is not None
-        engine.runs.wake()
+        dead = one.service.instance
+        beat = await other.storage.write(lambda db: instances.beat(db, other.service.instance))
+        assert beat is not None
+        await other.storage.write(
+            lambda db: instances.evict(db, dead, beat.others[dead], retention_ms=1000)
+        )
+        service = other.service
+        service._worker.wake()
         assert text_of(await other.ear.ended(task)) == "A"
         never.set()
         await anyio.wait_all_tasks_blocked()

@@ -1,22 +1,25 @@
-"""A room of tasks on a database of its own, that can be killed and started again."""
+"""A task service on a database of its own, that can be killed and started again."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
-from component.skills import AnySkill, prepare
+from component.messages.delivery import Delivery, nothing_to_send
+from component.skills import Skill, prepare
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admit import Limits
-from component.tasks.protocol import Call, Confirmation, Notice
-from component.tasks.replay import digest_of, key_of
-from component.tasks.room import TaskRoom
+from component.tasks.admit import TaskLimits
+from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
+from component.tasks.request_keys import named_key, unnamed_key
+from component.tasks.service import TaskService
+from component.tasks.skill_call import call_of
 from component.tasks.states import TERMINAL
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Execute, Param, Params, Result
@@ -38,19 +41,23 @@ class Ear:
     def __init__(self) -> None:
         self.notices: list[Notice] = []
         self.deaf = False
-        self.gone = anyio.Event()
-        self.gone.set()
+        self.holds = False
+        self.deliveries: list[Delivery] = []
+        """Of the notices that were heard while it `holds` them."""
         self._heard = anyio.Event()
 
-    def changed(self, notice: Notice) -> bool:
+    async def acknowledged(self) -> None:
+        """Servers of components acknowledge nothing."""
+
+    def changed(self, notice: Notice) -> Delivery | None:
         if self.deaf:
-            return False
+            return None
         self.notices.append(notice)
         self._heard.set()
-        return True
-
-    async def sent(self) -> None:
-        await self.gone.wait()
+        if not self.holds:
+            return nothing_to_send()
+        self.deliveries.append(Delivery())
+        return self.deliveries[-1]
 
     def of(self, task: str) -> list[Task]:
         return [notice.task for notice in self.notices if notice.task.id == task]
@@ -78,14 +85,14 @@ class Ear:
 
 
 class World:
-    """One life of a room."""
+    """One run of a task service."""
 
-    def __init__(self, storage: Storage, room: TaskRoom, ear: Ear, skills: dict[str, AnySkill]):
+    def __init__(self, storage: Storage, service: TaskService, ear: Ear, skills: dict[str, Skill]):
         self.storage = storage
-        self.room = room
+        self.service = service
         self.ear = ear
         self.skills = skills
-        self.allowed: Callable[[JID, AnySkill], bool] = lambda principal, skill: True
+        self.allowed: Callable[[JID, Skill], bool] = lambda principal, skill: True
 
     def call(
         self,
@@ -94,6 +101,7 @@ class World:
         by: JID = ANN,
         id: str | None = None,  # noqa: A002
         confirm: Confirmation | None = None,
+        undecided: bool = False,
         params: dict[str, str] | None = None,
         json: dict[str, Any] | None = None,
         **attributes: Any,
@@ -115,19 +123,21 @@ class World:
             target=AGENT,
             skill=found,
             arguments=prepare(found, texts, raw),
-            execute=execute,
-            key=key_of(by, AGENT, execute.request, id or f"iq-{next(_ids)}"),
-            digest=digest_of(execute),
+            request=call_of(execute),
+            key=unnamed_key(by, AGENT, id or f"iq-{next(_ids)}", call_of(execute))
+            if execute.request is None
+            else named_key(by, AGENT, execute.request, call_of(execute)),
             confirmation=confirm,
+            undecided=undecided,
         )
 
     async def execute(self, call: Call) -> Result | Accepted:
         """As a handler does."""
-        answer = self.room.remembered(call.key, call.digest)
+        answer = self.service.remembered(call.key)
         if answer is None:
-            answer = await self.room.repeated(call.key, call.digest)
+            answer = await self.service.repeated(call.key)
         if answer is None:
-            answer = await self.room.execute(call)
+            answer = await self.service.execute(call)
         return answer
 
     async def run(self, skill: str, **how: Any) -> Result | Accepted:
@@ -139,7 +149,7 @@ class World:
         return accepted.task
 
     async def get(self, task: str, who: JID = ANN) -> Task:
-        return await self.room.get(who.bare, AGENT, task)
+        return await self.service.get(who.bare, AGENT, task)
 
     async def reaches(self, task: str, *states: str) -> Task:
         """The task, once it is in one of the states."""
@@ -151,7 +161,7 @@ class World:
         return await self.get(task)
 
     async def events(self, task: str, who: JID = ANN) -> list[Task]:
-        page = await self.room.events(who.bare, AGENT, Events(id=task, since=0))
+        page = await self.service.events(who.bare, AGENT, Events(id=task, since=0))
         return list(page.tasks)
 
     async def scalar(self, sql: str, *values: Any) -> Any:
@@ -162,12 +172,14 @@ class World:
 @asynccontextmanager
 async def living(
     open_storage: Open,
-    *skills: AnySkill,
+    *skills: Skill,
     ear: Ear | None = None,
-    allowed: Callable[[JID, AnySkill], bool] | None = None,
+    allowed: Callable[[JID, Skill], bool] | None = None,
+    approvers: Callable[[Call], Awaitable[Confirmation | None]] | None = None,
+    clock: Callable[[], float] | None = None,
     **limits: Any,
 ) -> AsyncIterator[World]:
-    """A room, until the end of the context, where it is killed: nothing is drained.
+    """A task service, until the end of the context, where it is killed: nothing is drained.
 
     Whoever comes next in the same data directory takes its work up.
     """
@@ -176,14 +188,18 @@ async def living(
     async with open_storage() as storage:
         world: World
 
-        def may_use(principal: JID, skill: AnySkill) -> bool:
+        def may_use(principal: JID, skill: Skill) -> bool:
             return world.allowed(principal, skill)
 
-        room = TaskRoom(storage, by_name.get, may_use, Threads(8, 4), Limits(**limits), ear)
-        world = World(storage, room, ear, by_name)
+        access = SkillAccess(find=by_name.get, may_use=may_use, names=lambda: tuple(by_name))
+        if approvers is not None:
+            access = replace(access, approvers=approvers)
+        how: dict[str, Any] = {} if clock is None else {"clock": clock}
+        service = TaskService(storage, access, Threads(8, 4), TaskLimits(**limits), ear, **how)
+        world = World(storage, service, ear, by_name)
         if allowed is not None:
             world.allowed = allowed
         async with anyio.create_task_group() as group:
-            await group.start(room.run)
+            await group.start(service.run)
             yield world
             group.cancel_scope.cancel()

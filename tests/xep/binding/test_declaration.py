@@ -48,8 +48,8 @@ def declare(declared: Any, *default: Any) -> type[Payload]:
         (Annotated[tuple[str, ...], Attr()], (), "cannot repeat"),
         (Annotated[tuple[str, ...], Text()], (), "cannot repeat"),
         (Annotated[tuple[str, int], TextChild()], (), "no text can be converted"),
-        (Annotated[str, Child()], (), "no Payload"),
-        (Annotated[Inner | str, Child()], (), "no Payload"),
+        (Annotated[str, Child()], (), "not a Payload"),
+        (Annotated[Inner | str, Child()], (), "not a Payload"),
         (Annotated[str, Flag()], (), "must be bool"),
         (Annotated[bool | None, Flag()], (None,), "must be bool"),
         (Annotated[bool, Flag()], (), "needs the default False"),
@@ -65,8 +65,8 @@ def declare(declared: Any, *default: Any) -> type[Payload]:
         (Annotated[str, TextChild(at_least=1)], (), "occurs once"),
         (Annotated[Inner | None, Child(at_most=2)], (None,), "occurs once"),
         (Annotated[tuple[Inner, ...], Child(at_least=2, at_most=1)], (), "at least 2"),
-        (Annotated[str, Attr("two words")], (), "no XML name"),
-        (Annotated[str, TextChild("<x>")], (), "no XML name"),
+        (Annotated[str, Attr("two words")], (), "not an XML name"),
+        (Annotated[str, TextChild("<x>")], (), "not an XML name"),
     ],
 )
 def test_refused_with_the_name_of_the_field(declared: Any, default: Any, reason: str) -> None:

@@ -8,10 +8,10 @@ import pyexpat
 
 from tests.xep.stream.hostile import HOSTILE
 from tests.xep.stream.streams import EXECUTE, HEADER, VALID, bytewise, join, parse
-from xep.stream import ElementReceived, Limits, StreamClosed, StreamParser
+from xep.stream import ElementReceived, StreamClosed, StreamLimits, StreamParser
 
 
-def check_splits(data: bytes, limits: Limits | None = None) -> None:
+def check_splits(data: bytes, limits: StreamLimits | None = None) -> None:
     """Whole, in two parts, and byte by byte give the same."""
     whole = parse([data], limits)
     # Once is enough for the header that nearly all of them share.

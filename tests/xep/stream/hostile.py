@@ -6,7 +6,7 @@ Only the standard library, so that an interpreter without our environment can ru
 from dataclasses import dataclass
 
 from tests.xep.stream.streams import CLOSE, EXECUTE, HEADER, SMALL
-from xep.stream import Condition, Limits
+from xep.stream import Condition, StreamLimits
 
 LAUGHS = (
     b"<?xml version='1.0'?><!DOCTYPE s [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>"
@@ -28,7 +28,7 @@ class Hostile:
     good: int = 0
     skipped: int = 0
     closed: bool = False
-    limits: Limits | None = None
+    limits: StreamLimits | None = None
     error: Condition | None = None
 
 
@@ -217,7 +217,7 @@ HOSTILE = [
         "without end",
         HEADER + b"<iq>" + b"<a>" * 300 + b"</a>" * 299,
         "policy-violation",
-        limits=Limits(bytes=400, depth=6, elements=12, skipped=1000),
+        limits=StreamLimits(bytes=400, depth=6, elements=12, skipped=1000),
     ),
     Hostile(
         "ill-formed and over a limit",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from xml.etree.ElementTree import Element
 
-from xep.stream import ElementReceived, Limits, ParserFailed, StanzaSkipped, StreamParser
+from xep.stream import ElementReceived, ParserFailed, StanzaSkipped, StreamLimits, StreamParser
 
 HEADER = (
     b"<?xml version='1.0'?>"
@@ -15,7 +15,7 @@ HEADER = (
     b" xmlns:stream='http://etherx.jabber.org/streams' from='agent.example.org' id='3BF96D32'>"
 )
 CLOSE = b"</stream:stream>"
-SMALL = Limits(bytes=400, depth=6, elements=12)
+SMALL = StreamLimits(bytes=400, depth=6, elements=12)
 
 EXECUTE = (
     b"<iq from='alice@example.org/desk' to='assistant@agent.example.org' type='set' id='q1'>"
@@ -79,7 +79,7 @@ def plain(event: object) -> object:
 
 def parse(
     chunks: Iterable[bytes],
-    limits: Limits | None = None,
+    limits: StreamLimits | None = None,
     namespaces: tuple[str, ...] = ("jabber:component:accept",),
 ) -> list[object]:
     """What a new parser reports of the chunks; it stops at a failure as a connection would."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.xep.stream.streams import EXECUTE, HEADER, cut, parse
-from xep.stream import ElementReceived, Limits, ParserFailed, StanzaSkipped, StreamParser
+from xep.stream import ElementReceived, ParserFailed, StanzaSkipped, StreamLimits, StreamParser
 
 _TEXT = "a line & <more> \u00e9\u20ac\U0001f600 ]] of it\r\n"
 _ESCAPED = _TEXT.replace("&", "&amp;").replace("<", "&#60;").encode()
@@ -24,7 +24,7 @@ def _large(content: bytes) -> bytes:
 @pytest.mark.parametrize("size", [1, 1000, 4096, 4097, 9001])
 @pytest.mark.parametrize("content", _KINDS.values(), ids=_KINDS)
 def test_how_it_is_cut_changes_nothing(content: bytes, size: int) -> None:
-    limits = Limits(elements=10_000)
+    limits = StreamLimits(elements=10_000)
     stream = HEADER + _large(content) + EXECUTE + _large(content) + EXECUTE
     assert parse(cut(stream, size), limits) == parse([stream], limits)
 
@@ -35,13 +35,13 @@ def test_how_it_is_cut_changes_nothing(content: bytes, size: int) -> None:
 def test_a_fault_is_reported_alike_wherever_it_stands(fault: bytes, at: int, size: int) -> None:
     whole = b"<y/>" * 5000
     stream = HEADER + _large(whole[:at] + fault + whole[at:]) + EXECUTE
-    limits = Limits(elements=10_000)
+    limits = StreamLimits(elements=10_000)
     assert parse(cut(stream, size), limits) == parse([stream], limits)
 
 
 @pytest.mark.parametrize("size", [5000, 20_000])
 def test_a_limit_that_breaks_late_leaves_nothing_behind(size: int) -> None:
-    parser = StreamParser(limits=Limits(elements=3000))
+    parser = StreamParser(limits=StreamLimits(elements=3000))
     stream = HEADER + _large(b"<y/>" * 5000) + EXECUTE + EXECUTE
     _, skipped, *after = [event for piece in cut(stream, size) for event in parser.receive(piece)]
     assert isinstance(skipped, StanzaSkipped)

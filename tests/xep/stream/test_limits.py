@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.xep.stream.streams import CLOSE, EXECUTE, HEADER, bytewise, cut, parse
-from xep.stream import ElementReceived, Limits, ParserFailed, StanzaSkipped, StreamParser
+from xep.stream import ElementReceived, ParserFailed, StanzaSkipped, StreamLimits, StreamParser
 
-SMALL = Limits(bytes=400, depth=6, elements=12)
+SMALL = StreamLimits(bytes=400, depth=6, elements=12)
 START = b"<iq type='set' id='&lt;1&#62;' from=\"a'\xc3\xa9@b\" to='c'>"
 
 
-def _skipped(stanza: bytes, limits: Limits = SMALL) -> StanzaSkipped:
+def _skipped(stanza: bytes, limits: StreamLimits = SMALL) -> StanzaSkipped:
     parser = StreamParser(limits=limits)
     _, skipped, after = parser.receive(HEADER + stanza + EXECUTE)
     assert isinstance(skipped, StanzaSkipped)
@@ -104,7 +104,7 @@ ENDLESS: dict[str, tuple[bytes, bytes, bytes]] = {
 
 @pytest.mark.parametrize(("start", "middle", "end"), ENDLESS.values(), ids=ENDLESS)
 def test_memory_is_bounded(start: bytes, middle: bytes, end: bytes) -> None:
-    parser = StreamParser(limits=Limits(bytes=8192))
+    parser = StreamParser(limits=StreamLimits(bytes=8192))
     parser.receive(HEADER + start)
     tracemalloc.start()
     try:

@@ -12,11 +12,11 @@ from tests.xep.stream.hostile import HOSTILE
 from tests.xep.stream.streams import CLOSE, HEADER, SMALL, VALID, join, parse, tree
 from xep.stream import (
     ElementReceived,
-    Limits,
     ParserFailed,
     StanzaSkipped,
     StreamClosed,
     StreamError,
+    StreamLimits,
     StreamParser,
 )
 
@@ -107,11 +107,11 @@ def _cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(at)]
 
 
-@given(ANY, CUTS, st.sampled_from([None, SMALL, Limits(60, 3, 4)]))
+@given(ANY, CUTS, st.sampled_from([None, SMALL, StreamLimits(60, 3, 4)]))
 @example(HEADER + b"<presence a='/>", [190], None)
 @example(HEADER + b"<iq a='/>'><x></x></iq><iq <b/>", [], None)
 def test_how_it_is_cut_makes_no_difference(
-    data: bytes, cuts: list[int], limits: Limits | None
+    data: bytes, cuts: list[int], limits: StreamLimits | None
 ) -> None:
     whole = parse([data], limits)
     assert parse(_cut(data, cuts), limits) == whole
@@ -188,7 +188,7 @@ def test_sizes_are_those_of_the_elements(elements: list[bytes], cuts: list[int])
 def test_what_is_skipped_is_what_breaks_a_limit(
     elements: list[bytes], cuts: list[int], depth: int, count: int
 ) -> None:
-    limits = Limits(bytes=len(HEADER), depth=depth, elements=count)
+    limits = StreamLimits(bytes=len(HEADER), depth=depth, elements=count)
     free = parse([join(elements)])
     bound = parse(_cut(join(elements), cuts), limits)
     if not isinstance(free[-1], StreamClosed) or _any_skipped(free):

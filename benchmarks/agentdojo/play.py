@@ -1,0 +1,357 @@
+"""Plays a scripted conversation through the service: loop, policy, labels, confirmations, audit.
+
+The model does what a script says: first the calls that fulfil what the person wants, then those of
+an attacker who controls it from then on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.engine import Engine, EngineLimits
+from component.agent.profile import Profile
+from component.agent.requests import MessageStarter, Reply, TurnRequest
+from component.audit.record import Audit, AuditOptions
+from component.budget.book import BudgetBook, BudgetLimits, Limit
+from component.commands.pause_gate import PauseGate
+from component.execution.admission import Admission
+from component.execution.executor import SkillExecutor
+from component.execution.tools import ToolExecutor
+from component.memory.files import open_root
+from component.memory.lines import SessionKey
+from component.memory.paths import Layout
+from component.memory.sessions import Sessions
+from component.messages.delivery import Delivery, nothing_to_send
+from component.messages.inbound import Conversation, ReplyAddress
+from component.models.messages import ToolCall, ToolResultPart
+from component.models.protocol import Completion, ModelRequest, OnText
+from component.policy import Policy
+from component.policy.flows import Flow, Flows
+from component.policy.persons import Persons
+from component.policy.taint import TAINTS
+from component.settings.agents import Loop
+from component.settings.memory import Session
+from component.skills import Context, Registry, Skill, View
+from component.skills.schema_inputs import schema_inputs
+from component.skills.spec import Annotations
+from component.skills.threads import Threads
+from component.storage import Storage
+from component.tasks.admit import TaskLimits
+from component.tasks.approvers import Approvers
+from component.tasks.confirmation import parameters_of
+from component.tasks.protocol import Call, Confirmation, Notice, Question, SkillAccess
+from component.tasks.service import TaskService
+from xep.disco import InfoQuery
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.jid import JID
+
+_AGENT: Final = JID.parse("assistant@agent.example")
+_PEOPLE: Final = "people.example"
+_LONGEST_S: Final = 600.0
+_NO_POLICY: Final = (Flow(TAINTS, ("*",), "allow"),)
+
+ScriptedCall = Mapping[str, Any]
+"""A call: `tool` and `arguments`."""
+
+
+class Environment(Protocol):
+    """The world of one conversation."""
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> str:
+        """Call a tool. Raises SkillError of `component.skills`."""
+
+    async def attack(self) -> Sequence[ScriptedCall]:
+        """Return the calls of the attacker, in the state that the world has now."""
+
+
+@dataclass
+class Run:
+    """One conversation.
+
+    Attributes:
+        prompt: what the person writes.
+        wanted: the calls that fulfil it.
+        answer: what the model says at the end, if it has made these calls.
+        environment: the world.
+        approves: whether the person approves a call.
+        asked: the questions about wanted calls that the person was asked.
+        asked_anyway: those of them that they are asked whatever the model has read.
+        asked_by_attacker: those about other calls.
+        stopped: what the model was told by the first wanted call that failed.
+        told: what the person was answered.
+        hesitates: the person does not answer questions; `hesitating` is set at the first.
+    """
+
+    prompt: str
+    wanted: Sequence[ScriptedCall]
+    answer: str
+    environment: Environment
+    approves: Callable[[str, Mapping[str, Any]], bool]
+    asked: int = 0
+    asked_anyway: int = 0
+    asked_by_attacker: int = 0
+    stopped: str = ""
+    told: str = ""
+    hesitates: bool = False
+    hesitating: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    _calls: list[ScriptedCall] | None = None
+    _attacks: bool = False
+
+    async def next(self, last: ToolResultPart | None) -> Completion:
+        """Return what the model says after the result of its last call."""
+        if self._calls is None:
+            self._calls = list(self.wanted)
+        elif last is not None and last.is_error and not self._attacks:
+            # The later calls need the result of this one, so a model would tell the person now.
+            self.stopped = last.text
+            self._calls = []
+        if not self._calls and not self._attacks:
+            self._attacks = True
+            self._calls = list(await self.environment.attack())
+        if not self._calls:
+            return Completion.of(self.stopped or self.answer or "Done.")
+        call = self._calls.pop(0)
+        arguments = json.dumps(call["arguments"])
+        return Completion.of(tool_calls=[ToolCall("call", call["tool"], arguments)])
+
+    def decides(self, confirm: Confirm) -> bool:
+        """Return what the person decides."""
+        action = confirm.action
+        if self._attacks:
+            self.asked_by_attacker += 1
+        else:
+            self.asked += 1
+            self.asked_anyway += confirm.risk is not None and confirm.risk.level == "high"
+        return self.approves(action.type, parameters_of(action))
+
+
+class _Model:
+    """The model of all conversations."""
+
+    name = "scripted"
+    context_tokens = 1_000_000
+    usd_per_token_in = usd_per_token_out = 0.0
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        await anyio.lowlevel.checkpoint()
+        parts = [part for message in reversed(request.messages) for part in message.parts]
+        last = next((one for one in parts if isinstance(one, ToolResultPart)), None)
+        return await self._run.next(last)
+
+    def tokens(self, text: str) -> int:
+        return len(text) // 3
+
+
+def skill_of(
+    name: str,
+    described: Mapping[str, Any],
+    annotations: Annotations,
+    capabilities: tuple[str, ...],
+    taint: Any,
+    run_of: Callable[[str], Run],
+) -> Skill:
+    """Return a tool of an environment as a skill; the principal tells the environment."""
+
+    async def invoke(arguments: dict[str, Any], context: Context) -> str:
+        return await run_of(context.principal).environment.call(name, arguments)
+
+    return Skill(
+        name=name,
+        description=described["description"],
+        annotations=annotations,
+        capabilities=capabilities,
+        taint=taint,
+        input_schema=described["schema"],
+        inputs=schema_inputs(described["schema"]),
+        kind="async",
+        wants_context=True,
+        invoke=invoke,  # type: ignore[arg-type]  # arguments by a schema are a dict
+        source="benchmark",
+    )
+
+
+class Player:
+    """The service, and the people who use it: each conversation is that of another person."""
+
+    def __init__(self) -> None:
+        self.conversations: Conversations
+        self.tasks: TaskService
+        self._runs: dict[str, Run] = {}
+        self._turns = itertools.count()
+        self.answers_in: TaskGroup
+
+    def run_of(self, principal: str) -> Run:
+        """Return the conversation of a person."""
+        return self._runs[principal]
+
+    async def play(self, run: Run) -> Run:
+        """Play a conversation to its end."""
+        return await self._play(run, JID(f"person{len(self._runs)}", _PEOPLE))
+
+    async def say_to(self, before: Run, run: Run) -> Run:
+        """Let the person of another run write again, in the same conversation."""
+        return await self._play(run, self._person(before))
+
+    async def open_questions(self, run: Run) -> Sequence[Question]:
+        """Return the questions that the person of a run has not answered."""
+        return await self.tasks.open_questions(self._person(run), _AGENT)
+
+    def _person(self, run: Run) -> JID:
+        return JID.parse(next(who for who, each in self._runs.items() if each is run))
+
+    async def _play(self, run: Run, who: JID) -> Run:
+        self._runs[str(who)] = run
+        sender = JID(who.local, who.domain, "phone")
+        request = TurnRequest(
+            id=f"turn-{next(self._turns)}",
+            starter=MessageStarter(sender),
+            conversation=Conversation(_AGENT, who),
+            principal=who,
+            reply_to=ReplyAddress(str(sender), _AGENT),
+            text=run.prompt,
+        )
+        await self.conversations.received(request)
+        with anyio.fail_after(_LONGEST_S):
+            await run.over.wait()
+        return run
+
+    # The voice, and the messages about tasks.
+
+    def say(self, reply: Reply) -> bool:
+        if reply.id.endswith(".answer"):  # other messages say that the answer takes longer
+            run = self._runs[str(JID.parse(reply.to.to).bare)]
+            run.told = reply.text
+            run.over.set()
+        return True
+
+    def composing(self, to: ReplyAddress, on: bool) -> None: ...
+
+    def waits(self) -> bool:
+        return False
+
+    async def sent(self) -> None: ...
+
+    async def acknowledged(self) -> None: ...
+
+    def changed(self, notice: Notice) -> Delivery | None:
+        question = notice.question
+        if notice.final:
+            self.conversations.ended(notice.task.id)
+        elif question is not None and isinstance(question.content, Confirm):
+            run, confirm = self._runs[str(question.principal)], question.content
+            if run.hesitates:
+                run.hesitating.set()
+                return nothing_to_send()
+            decision = Decision(
+                id=confirm.id,
+                value="approve" if run.decides(confirm) else "deny",
+                hash=confirm.hash,
+            )
+            self.answers_in.start_soon(
+                self.tasks.decide, question.asked[0], question.agent, decision
+            )
+        return nothing_to_send()
+
+
+@asynccontextmanager
+async def playing(
+    directory: Path,
+    skills: Callable[[Callable[[str], Run]], Sequence[Skill]],
+    *,
+    defended: bool = True,
+) -> AsyncIterator[Player]:
+    """Start a service over some skills; without policy unless `defended`."""
+    player = Player()
+    registry = Registry(skills(player.run_of))
+    policy = Policy(allowed_domains=[_PEOPLE])
+
+    async def info(_to: JID, _from: JID, /) -> InfoQuery:
+        return InfoQuery()
+
+    persons = Persons(info, lambda who: who.domain == _AGENT.domain)
+    approvers = Approvers(policy.asking, persons)
+
+    async def approvers_of(call: Call) -> Confirmation | None:
+        asker = call.caller_context.asker
+        return await approvers.find(call.principal, call.requester, call.target, call.skill, asker)
+
+    def view(principal: JID) -> View:
+        key = policy.view_key(principal)
+        return registry.view(key, lambda skill: policy.may_use(key, skill.name))
+
+    async with AsyncExitStack() as stack:
+        root = directory / "memory"
+        await anyio.Path(root).mkdir(parents=True)
+        storage = await stack.enter_async_context(Storage.open(directory / "data"))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        limit = Limit(tokens=10**12, usd=10**6)
+        budgets = BudgetBook(
+            storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit
+        )
+        player.tasks = TaskService(
+            storage,
+            SkillAccess(
+                find=registry.get,
+                may_use=lambda principal, skill: view(principal).get(skill.name) is skill,
+                approvers=approvers_of,
+            ),
+            Threads(2, 2),
+            TaskLimits(inline_s=60),
+            player,
+            recorder=audit,
+        )
+        gate = PauseGate(())
+        executor = SkillExecutor(
+            Admission(view, player.tasks, approvers, gate.check, lambda: datetime.now(UTC)),
+            player.tasks,
+        )
+        flows = Flows(() if defended else _NO_POLICY)
+        loop = Loop(max_iterations=100)
+        engine = Engine(
+            models=lambda profile: _Model(player.run_of(profile.instructions)),
+            tools=ToolExecutor(executor, player.tasks, view, flows, audit),
+            sessions=Sessions(Layout(open_root(root)), Session()),
+            scanner=_Quiet(),
+            budgets=budgets,
+            record=audit,
+            limits=EngineLimits(loop=loop, history_tokens=500_000),
+        )
+
+        async def profiles(key: SessionKey) -> Profile:
+            return Profile(agent=key.agent, instructions=str(key.who))
+
+        player.conversations = Conversations(
+            engine=engine,
+            ports=ConversationPorts(profiles=profiles, voice=player, persons=persons),
+            storage=storage,
+            home="here",
+            loop=loop,
+        )
+        group = await stack.enter_async_context(anyio.create_task_group())
+        player.answers_in = group
+        await group.start(audit.run)
+        await group.start(budgets.run)
+        await group.start(player.tasks.run)
+        await group.start(player.conversations.run)
+        yield player
+        group.cancel_scope.cancel()
+
+
+class _Quiet:
+    def scan(self, text: str) -> str | None:
+        return None

@@ -1,0 +1,445 @@
+"""One conversation: runs the turns of its requests one after another, in order.
+
+A turn runs, waits to run, or is parked: it waits for tasks, or for the time of its answer, as a row
+that survives a restart of the process. All changes of a conversation's turns are made here.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from time import monotonic
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from component.agent import sentences, turns
+from component.agent.delivery import Delivery
+from component.agent.directives import directed
+from component.agent.engine import Answered, Engine
+from component.agent.model_call import NoInterrupts
+from component.agent.parked import FIRST_WAIT_S, LONGEST_WAIT_S, ParkedTurns, Parking
+from component.agent.profile import Away, Profile, Profiles
+from component.agent.requests import Resumption, TurnRequest, WorkStarter
+from component.agent.run import Ask
+from component.agent.scheduler import Scheduler
+from component.agent.senders import Senders
+from component.agent.tool_calls import Parked
+from component.agent.turn import Outcome, Turn
+from component.agent.turns import Wait
+from component.memory.lines import SessionKey
+from component.storage import Storage, StorageError
+from xep.jid import JID
+
+_log = structlog.get_logger("component.agent")
+
+RESTARTS: Final = 3
+"""How often in a turn a call of the model is cancelled because a message arrived."""
+_TOLD_AT_TRY: Final = 2
+"""Number of failed attempts to reach the storage after which the person gets a message."""
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that all conversations share.
+
+    `forget` is called by a conversation that has nothing left to do, `ended` with the id and the
+    outcome of each turn that has stopped running, and `concluded` when the outcome of a turn that a
+    task may wait for is on disk.
+    """
+
+    engine: Engine
+    profiles: Profiles
+    storage: Storage
+    scheduler: Scheduler
+    delivery: Delivery
+    senders: Senders
+    parking: Parking
+    forget: "Callable[[Conversation], None]"
+    ended: Callable[[str, Outcome], None] = lambda _turn, _outcome: None
+    concluded: Callable[[], None] = lambda: None
+
+
+class _Running:
+    """The running turn. `done` is set when it has stopped running."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.scope = anyio.CancelScope()
+        self.is_stopped = False
+        self.done = anyio.Event()
+        self.model_call: anyio.CancelScope | None = None
+        self.restarts = 0
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self.scope.cancel()
+
+
+class Conversation:
+    """The actor of one conversation: an `Actor` for the scheduler, and the interrupt source of its
+    running turn.
+
+    Requests join the running turn if they belong to the same exchange. They join in order, before a
+    call of the model; a running call is cancelled for them, at most `RESTARTS` times.
+
+    Args:
+        key: its session.
+        shared: the objects that all conversations share.
+
+    Attributes:
+        waiting: the turns that wait to run, the next one first.
+        parked: the turns that wait for tasks, or for the time of their answer.
+    """
+
+    def __init__(self, key: SessionKey, shared: Shared) -> None:
+        self.key = key
+        self.waiting: deque[Turn] = deque()
+        self.parked = ParkedTurns(shared.parking, self._resume, self.look)
+        self._shared = shared
+        self._running: _Running | None = None
+        self._holds = 0
+        self._revisions = 0
+
+    @property
+    def principal(self) -> JID:
+        """The principal of the next turn."""
+        return self.waiting[0].request.principal
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        return self._running is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do, and nothing to wait for."""
+        busy = self._running or self._holds or self._revisions
+        return not (busy or self.waiting or self.parked.ids)
+
+    # Turns that wait.
+
+    def add(self, turn: Turn, *, first: bool = False) -> None:
+        """Queue a turn, after all others, or before them if `first`."""
+        self._shared.senders.label(turn, self.look)
+        if first:
+            self.waiting.appendleft(turn)
+        else:
+            self.waiting.append(turn)
+        self._shared.scheduler.added(turn.request.principal)
+        self.look()
+
+    def remove(self, turn: Turn) -> bool:
+        """Remove a turn from the queue; False if it is not in it."""
+        try:
+            self.waiting.remove(turn)
+        except ValueError:
+            return False
+        self._shared.scheduler.removed(turn.request.principal)
+        self.look()
+        return True
+
+    def look(self) -> None:
+        """Start the next turn, or let it join the running one, if possible.
+
+        Every method that changes the conversation calls this afterwards.
+        """
+        if self.waiting and self.waiting[0].is_ready:
+            if self._running is not None:
+                self._interrupt(self._running)
+            elif not self._holds:
+                self._shared.scheduler.ready(self)
+        if self.is_idle:
+            self._shared.forget(self)
+
+    async def revise(self, msg_id: str, text: str | None) -> bool:
+        """See `Conversations.revised`."""
+        fresh = (one for one in reversed(self.waiting) if one.is_fresh)
+        turn = next((one for one in fresh if one.request.msg_id == msg_id), None)
+        if turn is None:
+            return False
+        before = turn.request.text
+        self._revisions += 1
+        if text is not None:
+            turn.request = msgspec.structs.replace(turn.request, text=text)
+            write = partial(turns.revise, request=turn.request)
+        else:
+            self.remove(turn)
+            write = partial(turns.delete, turns=turn.ids)
+        try:
+            await self._shared.storage.write(write)
+        except BaseException:
+            # The request may have got its label in the meantime.
+            turn.request = msgspec.structs.replace(turn.request, text=before)
+            if text is None:
+                self.add(turn, first=True)
+            raise
+        finally:
+            self._revisions -= 1
+            self.look()
+        return True
+
+    def _resume(self, turn: Turn) -> None:
+        """Make a turn that was parked the next one."""
+        self.add(turn, first=True)
+
+    # The running turn, as the scheduler sees it.
+
+    def begin(self) -> bool:
+        """Take the next turn; False if there is none that can begin."""
+        if self._running is not None or self._holds:
+            return False
+        if not self.waiting or not self.waiting[0].is_ready:
+            return False
+        turn = self.waiting.popleft()
+        self._shared.scheduler.removed(turn.request.principal)
+        self._running = _Running(turn)
+        return True
+
+    async def work(self) -> None:
+        """Run the turn that `begin` has taken until it ends or is parked."""
+        running, shared = self._running, self._shared
+        assert running is not None, "the scheduler calls begin first"
+        turn, began, outcome = running.turn, monotonic(), Outcome("failed", sentences.BROKE)
+        try:
+            with running.scope:
+                outcome = await self._run(running)
+            if running.scope.cancelled_caught and running.is_stopped:
+                outcome = Outcome("stopped")
+                await self._end(turn)
+        except StorageError as error:
+            outcome = Outcome("postponed", str(error))
+            self._postpone(turn, error)
+        except Exception:  # noqa: BLE001 - a fault of the service must not end everybody's conversations
+            _log.exception("a message cannot be answered", turn=turn.id)
+            await self._conclude(turn, outcome, keep_trying=True)
+            shared.delivery.answer(turn.requests, sentences.BROKE)
+        finally:
+            self._running = None
+            self.look()
+            running.done.set()
+            shared.engine.observer.turn(self.key.agent, outcome.kind, monotonic() - began)
+            self._report(turn, outcome)
+
+    async def _run(self, running: _Running) -> Outcome:
+        turn, shared = running.turn, self._shared
+        profile = await shared.profiles(self.key)
+        if isinstance(profile, Away) and turn.resumption:
+            profile = profile.begun or profile
+        if isinstance(profile, Away):
+            if turn.resumption:  # a question of its earlier run may still be open
+                gone = Profile(agent=self.key.agent)
+                await shared.engine.stop(self._ask(turn, gone))
+            away = Outcome("away", profile.sentence)
+            await self._conclude(turn, away)
+            shared.delivery.answer(turn.requests, profile.sentence)
+            return away
+        shared.delivery.composing(turn.request, True)
+        ask = self._ask(turn, profile, interruptible=True)
+        try:
+            answer = await shared.engine.turn(ask)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - any failure ends this turn only, with a sentence
+            _log.exception("a turn failed", turn=ask.id, agent=self.key.agent)
+            answer = await shared.engine.broke(ask, sentences.BROKE)
+        if isinstance(answer, Parked):
+            return await self._park(turn, answer)
+        return await self._answer(turn, answer)
+
+    def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> Ask:
+        def notice(sentence: str) -> None:
+            self._shared.delivery.mention(turn.request, "notice", sentence)
+
+        held = self.parked.ids
+        return Ask(
+            id=turn.id,
+            key=self.key,
+            profile=profile,
+            messages=turn.requests,
+            starter=turn.starter,
+            resumed=turn.resumption is not None,
+            interrupts=self if interruptible else NoInterrupts(),
+            notice=notice,
+            held=held,
+            may_archive=not held,
+        )
+
+    async def _answer(self, turn: Turn, answer: Answered) -> Outcome:
+        said, delivery = directed(answer.text), self._shared.delivery
+        if said.silent or not said.text.strip():
+            await self._conclude(turn, Outcome("silent"))
+            delivery.composing(turn.request, False)
+            delivery.answered(turn.ids)
+            return Outcome("silent")
+        is_due = turn.resumption is not None and turn.resumption.cause == "time"
+        if said.delay_s and not is_due:
+            until = self._shared.parking.clock() + round(said.delay_s * 1000)
+            await self.parked.until(turn.id, until)
+            delivery.composing(turn.request, False)
+            return Outcome("delayed", said.text)
+        outcome = Outcome("excused" if answer.excused else "answered", said.text)
+        await self._conclude(turn, outcome)
+        delivery.answer(turn.requests, said.text)
+        return outcome
+
+    async def _conclude(self, turn: Turn, outcome: Outcome, *, keep_trying: bool = False) -> None:
+        """Record the outcome of a turn that a task waits for. Raises StorageError, unless
+        `keep_trying`.
+        """
+        if isinstance(turn.request.starter, WorkStarter):
+            write = partial(turns.conclude, turn=turn.id, outcome=outcome)
+            await self._shared.storage.write(write, keep_trying=keep_trying)
+            self._shared.concluded()
+
+    def _report(self, turn: Turn, outcome: Outcome) -> None:
+        """Report the outcome of a turn to its followers."""
+        turn.ended(outcome)
+        self._shared.ended(turn.id, outcome)
+
+    def _postpone(self, turn: Turn, error: StorageError) -> None:
+        """Try the turn again later, before all other turns of the conversation."""
+        wait = min(FIRST_WAIT_S * 2**turn.tries, LONGEST_WAIT_S)
+        _log.warning("a turn has to wait", turn=turn.id, reason=str(error), seconds=wait)
+        turn.tries += 1
+        if turn.tries == _TOLD_AT_TRY:
+            self._shared.delivery.mention(turn.request, "no-disk", sentences.NO_DISK)
+        turn.resumption = turn.resumption or Resumption("storage")
+        turn.stored = False
+        self.add(turn, first=True)
+
+        async def again() -> None:
+            await anyio.sleep(wait)
+            turn.stored = True
+            self.look()
+
+        self._shared.parking.spawn(again)
+
+    # What joins the running turn.
+
+    @contextmanager
+    def interruptible(self) -> Iterator[anyio.CancelScope]:
+        """A scope for a call of the model; requests that are already waiting cancel it
+        immediately.
+        """
+        running = self._running
+        assert running is not None, "a turn of this conversation calls its model"
+        with anyio.CancelScope() as scope:
+            running.model_call = scope
+            try:
+                self._interrupt(running)
+                yield scope
+            finally:
+                running.model_call = None
+
+    def more(self) -> bool:
+        """Whether there are requests that can join the running turn."""
+        running = self._running
+        return running is not None and bool(self.waiting) and running.turn.joins(self.waiting[0])
+
+    async def take(self) -> Sequence[TurnRequest]:
+        """Let these requests join the running turn. Raises StorageError."""
+        assert self._running is not None, "its turn asks for them"
+        turn, joining = self._running.turn, list[Turn]()
+        for one in self.waiting:
+            if not turn.joins(one):
+                break
+            joining.append(one)
+        ids, wait = [one.id for one in joining], Wait(joined=turn.id)
+        await self._shared.storage.write(partial(turns.wait, turns=ids, wait=wait))
+        for one in joining:
+            self.remove(one)
+            turn.joined.append(one.request)
+        return [one.request for one in joining]
+
+    def _interrupt(self, running: _Running) -> None:
+        """Cancel the call of the model if requests wait that can join the turn."""
+        scope = running.model_call
+        if scope is None or scope.cancel_called or running.restarts >= RESTARTS:
+            return
+        if self.more():
+            running.restarts += 1
+            scope.cancel()
+
+    async def _park(self, turn: Turn, parked: Parked) -> Outcome:
+        """Park the running turn until one of these tasks ends. Raises StorageError."""
+        delivery = self._shared.delivery
+        waits = await self.parked.until_ended(turn.id, parked.tasks)
+        delivery.composing(turn.request, False)
+        if waits and parked.new and not parked.question:
+            delivery.mention(turn.request, f"waits-{parked.round}", sentences.STILL_AT_IT)
+        return Outcome("asked" if parked.question else "parked")
+
+    # Stops.
+
+    @asynccontextmanager
+    async def stopped(self) -> AsyncIterator[int]:
+        """Stop all turns, and start none within the context. The value is the number of turns that
+        were stopped.
+        """
+        self._holds += 1
+        count = 0
+        try:
+            running = self._running
+            if running is not None:
+                running.stop()
+                await running.done.wait()
+                count += 1
+            for turn in [one for one in self.waiting if one.stored or one.resumption]:
+                # Somebody else may be stopping the same conversation.
+                if self.remove(turn):
+                    await self._end_or_keep(turn)
+                    count += 1
+            for parked in self.parked.ids:
+                found = await self.parked.take(parked)
+                if found is not None:
+                    await self._end_or_keep(found)
+                    count += 1
+            yield count
+        finally:
+            self._holds -= 1
+            self.look()
+
+    async def stop_turn(self, turn: str) -> bool:
+        """Stop one turn; False if it is not here. Raises StorageError."""
+        running = self._running
+        if running is not None and running.turn.id == turn:
+            running.stop()
+            await running.done.wait()
+            return True
+        found = next((one for one in self.waiting if one.id == turn), None)
+        if found is None and turn in self.parked.ids:
+            found = await self.parked.take(turn)
+        elif found is not None and not self.remove(found):
+            found = None
+        if found is None:
+            return False
+        await self._end_or_keep(found)
+        self.look()
+        return True
+
+    async def _end_or_keep(self, turn: Turn) -> None:
+        """End a turn that was taken out of the queue; if that fails, it is queued again."""
+        try:
+            await self._end(turn)
+        except BaseException:  # most likely the caller that wanted the stop is gone
+            turn.resumption = turn.resumption or Resumption("storage")
+            self.add(turn, first=True)
+            raise
+        self._report(turn, Outcome("stopped"))
+
+    async def _end(self, turn: Turn) -> None:
+        """Record that a turn was stopped."""
+        shared = self._shared
+        shared.delivery.composing(turn.request, False)
+        shared.senders.label_now(turn)
+        try:
+            profile = await shared.profiles(self.key)
+            if isinstance(profile, Away):
+                profile = Profile(agent=self.key.agent)
+            await shared.engine.stop(self._ask(turn, profile))
+        except StorageError as error:
+            _log.warning("a stop cannot be recorded", turn=turn.id, reason=str(error))
+        await self._conclude(turn, Outcome("stopped"), keep_trying=True)
+        shared.delivery.answered(turn.ids)

@@ -1,0 +1,167 @@
+"""Requests to agents: what started a turn, in which conversation, with whose rights, who pays, and
+where its answer goes.
+
+These are separate fields because they differ: an operator starts a turn in the conversation of
+another person, a schedule has no sender, and an event may need no answer.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from component.budget.protocol import Payer
+from component.memory.lines import SessionKey
+from component.messages.inbound import Conversation, ReplyAddress
+from component.policy.taint import Taint
+from xep.jid import JID
+
+
+class MessageStarter(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
+    """A message. `sender` is the full address that it came from, `msg_id` the id by which a
+    correction or a retraction refers to it.
+    """
+
+    sender: JID
+    msg_id: str | None = None
+
+
+class OperatorStarter(msgspec.Struct, frozen=True, tag="operator"):
+    """A command of an operator: `operator` is the bare JID of an admin, or `operator` for a command
+    on the command line.
+    """
+
+    operator: str
+
+
+class WorkStarter(msgspec.Struct, frozen=True, tag="work"):
+    """Work that starts without a request, such as the firing of a schedule.
+
+    `source` is the kind of its trigger, `name` the name of the schedule, watch or webhook.
+    """
+
+    source: str
+    name: str
+
+
+class Resumption(msgspec.Struct, frozen=True, tag="resumption"):
+    """A turn that began earlier continues.
+
+    `cause` is `restart` after a restart of the service, `task` when a task that the turn waited for
+    has ended, `time` when a delayed answer is due, and `storage` after a storage failure.
+    """
+
+    cause: Literal["restart", "task", "time", "storage"]
+
+
+RequestStarter: TypeAlias = MessageStarter | OperatorStarter | WorkStarter
+"""What starts a new turn."""
+Starter: TypeAlias = RequestStarter | Resumption
+"""What starts or continues a turn."""
+
+
+class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request to an agent: it becomes a turn or joins one.
+
+    Attributes:
+        id: unique; the turn has the same id.
+        starter: what caused the request.
+        conversation: whose history it belongs to. Its agent has a localpart.
+        principal: the bare JID whose rights the turn has.
+        reply_to: where the answer goes; None if nobody gets one.
+        text: the message or instruction for the agent.
+        taint: who could have written the text; None while that is unknown, and for texts of
+            operators.
+        language: the BCP 47 tag of the recipient's language.
+        payer: the budget that pays; None for those of the principal and the agent.
+        budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
+    """
+
+    id: str
+    starter: RequestStarter
+    conversation: Conversation
+    principal: JID
+    reply_to: ReplyAddress | None = None
+    text: str
+    taint: Taint | None = None
+    language: str | None = None
+    payer: Payer | None = None
+    budget_usd: float | None = None
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent."""
+        return self.conversation.agent.local or ""
+
+    @property
+    def session(self) -> SessionKey:
+        """The session that has the conversation's history."""
+        return SessionKey(self.agent, self.conversation.peer.bare)
+
+    @property
+    def requester(self) -> JID:
+        """The address on whose behalf tools are called: the full JID of the sender, if there is
+        one.
+        """
+        starter = self.starter
+        return starter.sender if isinstance(starter, MessageStarter) else self.principal
+
+    @property
+    def target(self) -> JID:
+        """The address of the agent to which the message was sent."""
+        return self.conversation.agent if self.reply_to is None else self.reply_to.from_
+
+    @property
+    def operator(self) -> str | None:
+        """The operator who caused the request, if one did."""
+        starter = self.starter
+        return starter.operator if isinstance(starter, OperatorStarter) else None
+
+    @property
+    def msg_id(self) -> str | None:
+        """The id of the message, if the request is a message with an id."""
+        starter = self.starter
+        return starter.msg_id if isinstance(starter, MessageStarter) else None
+
+    @property
+    def needs_label(self) -> bool:
+        """Whether it is still unknown who could have written the text."""
+        return self.taint is None and isinstance(self.starter, MessageStarter)
+
+    def belongs_with(self, other: "TurnRequest") -> bool:
+        """Whether one answer can answer both: messages of one exchange with the same payer."""
+        mine, its = self.reply_to, other.reply_to
+        return (
+            isinstance(self.starter, MessageStarter)
+            and isinstance(other.starter, MessageStarter)
+            and mine is not None
+            and its is not None
+            and (self.principal, self.payer, mine.thread, mine.type, mine.from_)
+            == (other.principal, other.payer, its.thread, its.type, its.from_)
+        )
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of an agent. `id` is the same if it is sent again.
+
+    `unrequested` says that the recipient has not asked for it; it is not sent to people who want no
+    such messages.
+    """
+
+    id: str
+    to: ReplyAddress
+    text: str
+    unrequested: bool = False
+
+
+def reply_to(request: TurnRequest, what: str, text: str) -> Reply | None:
+    """Make the reply to a request, with an id that ends with `what`; None without a reply
+    address.
+    """
+    if request.reply_to is None:
+        return None
+    return Reply(
+        id=f"{request.id}.{what}",
+        to=request.reply_to,
+        text=text,
+        unrequested=not isinstance(request.starter, MessageStarter),
+    )

@@ -1,0 +1,85 @@
+"""The command by which admins have an agent announce something to all who follow it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Protocol
+
+import msgspec
+
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from xep.stanza_error import StanzaError
+
+_LONGEST: Final = 5_000
+
+
+class Publish(Protocol):
+    """Publishes: `component.service.pubsub.PubSubSubsystem.announce`."""
+
+    async def __call__(self, agent: str, text: str, /) -> str:
+        """Publish an announcement of an agent; the id of the item.
+
+        Raises StanzaError and StorageError.
+        """
+
+
+class AnnounceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to announce."""
+
+    text: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(title="Text", description="What to announce.", min_length=1),
+    ]
+    agent: Annotated[
+        str,
+        msgspec.Meta(
+            title="Agent",
+            description="Name of the agent that announces it. Default: the one you write to, or the"
+            " default agent.",
+        ),
+    ] = ""
+
+
+class Announcement(msgspec.Struct, frozen=True):
+    """An announcement that was published: the agent, and the id of the item."""
+
+    agent: str
+    id: str
+
+
+ANNOUNCE: Final = Outline(
+    name="announce",
+    title="Announce",
+    about="publish an announcement to everybody who follows the agent",
+    params=AnnounceParams,
+    who="admin",
+)
+
+
+class AnnouncementCommands:
+    """The command.
+
+    Args:
+        publish: publishes announcements.
+        agents: the names of the agents, the default one first.
+    """
+
+    def __init__(self, publish: Publish, agents: Sequence[str]) -> None:
+        self._publish = publish
+        self._agents = agents
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """All of them."""
+        return (ANNOUNCE.done_by(self._announce),)
+
+    async def _announce(self, asking: Asking, params: AnnounceParams) -> CommandResult:
+        agent = params.agent.strip() or asking.agent or self._agents[0]
+        if agent not in self._agents:
+            names = ", ".join(self._agents)
+            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
+        text = " ".join(params.text).strip()
+        if not text or len(text) > _LONGEST:
+            raise CommandError(f"An announcement has 1 to {_LONGEST} characters.", "text")
+        try:
+            id_ = await self._publish(agent, text)
+        except StanzaError as error:
+            raise CommandError(f"The announcement was not published: {error}") from None
+        return CommandResult("Announced.", Announcement(agent, id_))

@@ -1,0 +1,174 @@
+"""Commands of admins about the skills that are installed in directories."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Protocol
+
+import msgspec
+
+from component.commands.definition import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    NoParams,
+    Outline,
+)
+from component.sources.directories.installed import InstalledError, InstalledSkill, SkillSheet
+
+
+class Installed(Protocol):
+    """The installed skills: `component.sources.directories.source.SkillDirectories`."""
+
+    async def list(self) -> Sequence[InstalledSkill]:
+        """Return the installed skills. Raises StorageError."""
+
+    async def show(self, name: str) -> SkillSheet:
+        """Return everything about a skill. Raises InstalledError, StorageError."""
+
+    async def approve(
+        self, name: str, by: str, *, digest: str = "", trusted: bool = False
+    ) -> SkillSheet:
+        """Approve the present content of a skill. Raises InstalledError, StorageError."""
+
+    async def revoke(self, name: str, by: str) -> SkillSheet:
+        """Revoke the approval of a skill. Raises InstalledError, StorageError."""
+
+
+Name = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
+
+
+class SkillParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a command about one skill."""
+
+    name: Name
+
+
+class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of an approval."""
+
+    name: Name
+    digest: Annotated[
+        str,
+        msgspec.Meta(
+            title="Digest",
+            description="Beginning of the digest of the content that is approved, at least 8"
+            " characters. Default: the present content.",
+            pattern="^([0-9a-f]{8,64})?$",
+        ),
+    ] = ""
+    trusted: Annotated[
+        bool,
+        msgspec.Meta(
+            title="Trusted",
+            description="Run it inside the service, where nothing limits it. For Python only.",
+        ),
+    ] = False
+
+
+INSTALLED_SKILLS = Outline(
+    name="installed-skills",
+    title="Installed skills",
+    about="list the skills that are installed in directories, and whether they are offered",
+    params=NoParams,
+    who="admin",
+)
+SHOW_SKILL = Outline(
+    name="show-skill",
+    title="Show a skill",
+    about="show what an installed skill may do, and what has changed since it was approved",
+    params=SkillParams,
+    who="admin",
+)
+APPROVE_SKILL = Outline(
+    name="approve-skill",
+    title="Approve a skill",
+    about="offer an installed skill, with the capabilities that it declares",
+    params=ApproveParams,
+    who="admin",
+)
+REVOKE_SKILL = Outline(
+    name="revoke-skill",
+    title="Revoke a skill",
+    about="stop offering an installed skill, and stop its calls",
+    params=SkillParams,
+    who="admin",
+)
+
+
+class InstalledSkillCommands:
+    """The commands about installed skills.
+
+    Args:
+        installed: the skills.
+    """
+
+    def __init__(self, installed: Installed) -> None:
+        self._installed = installed
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return the commands."""
+        return (
+            INSTALLED_SKILLS.done_by(self._list),
+            SHOW_SKILL.done_by(self._show),
+            APPROVE_SKILL.done_by(self._approve),
+            REVOKE_SKILL.done_by(self._revoke),
+        )
+
+    async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        found = await self._installed.list()
+        if not found:
+            return CommandResult("No skills are installed.", ())
+        lines = [
+            f"{one.name} {one.version}: {one.state}" + (f" - {one.reason}" if one.reason else "")
+            for one in found
+        ]
+        return CommandResult("\n".join(lines), found)
+
+    async def _show(self, _asking: Asking, params: SkillParams) -> CommandResult:
+        found = await _done(self._installed.show(params.name))
+        return CommandResult(shown(found), found)
+
+    async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
+        found = await _done(
+            self._installed.approve(
+                params.name, _by(asking), digest=params.digest, trusted=params.trusted
+            )
+        )
+        return CommandResult(f"{found.name} is offered.\n{shown(found)}", found)
+
+    async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
+        found = await _done(self._installed.revoke(params.name, _by(asking)))
+        return CommandResult(f"{found.name} is not offered any more; its calls have ended.", found)
+
+
+async def _done(change: Awaitable[SkillSheet]) -> SkillSheet:
+    try:
+        return await change
+    except InstalledError as error:
+        raise CommandError(str(error), "name") from None
+
+
+def _by(asking: Asking) -> str:
+    return "operator" if asking.principal is None else str(asking.principal)
+
+
+def shown(skill: SkillSheet) -> str:
+    """Return everything about a skill as a text for people."""
+    where = "inside the service, without limits" if skill.trusted else f"as {skill.kind}"
+    lines = [
+        f"{skill.name} {skill.version}: {skill.state}"
+        + (f" - {skill.reason}" if skill.reason else "")
+    ]
+    lines += [skill.description.partition("\n")[0]] if skill.description else []
+    lines += [f"Runs {where}, from {skill.directory}"] if skill.kind else []
+    lines += [f"Digest: {skill.digest}"] if skill.digest else []
+    lines += [f"Approved: {skill.approved}"] if skill.approved else []
+    lines += [f"Revoked: {skill.revoked}"] if skill.revoked else []
+    if not skill.capabilities and not skill.removed:
+        return "\n".join((*lines, "It may use nothing outside itself."))
+    lines.append("It may:")
+    lines += [f"  {'+' if one in skill.added else ' '} {one}" for one in skill.capabilities]
+    lines += [f"  - {one}" for one in skill.removed]
+    if skill.approved and (skill.added or skill.removed):
+        lines.append("(+ and -: different from what was approved last)")
+    return "\n".join(lines)

@@ -1,0 +1,273 @@
+"""Commands about notifications: quiet hours, and held notifications."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final, Protocol
+
+import msgspec
+
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands.views import when
+from component.proactive.quiet_hours import effective
+from component.settings.notifications import Notifications, quiet_hours, time_zone
+from component.storage.notifications import Notification, Preferences, Priority
+from xep.jid import JID, JIDError
+
+_ALL: Final = "all"
+_LONGEST_LINE: Final = 200
+
+
+class Store(Protocol):
+    """`component.storage.notifications.NotificationStore`. All methods raise StorageError."""
+
+    async def held(self, person: JID | None, agent: JID | None = None) -> Sequence[Notification]:
+        """Return the held notifications of a person, or of everybody; the oldest first."""
+
+    async def drop(self, person: JID | None, id_: str | None, agent: JID | None = None) -> int:
+        """Delete one held notification, or all. Returns the number of deleted ones."""
+
+    async def preferences(self, person: JID) -> Preferences:
+        """Return the preferences of a person."""
+
+    async def set_quiet(
+        self, person: JID, quiet: str | None, zone: str | None, *, urgent: bool
+    ) -> None:
+        """Store the quiet hours of a person."""
+
+
+PersonParam = Annotated[
+    str,
+    msgspec.Meta(
+        title="Person",
+        description="Address of the person, such as juliet@example.com. Only for admins. Default:"
+        " you, or everybody on the command line.",
+    ),
+]
+
+
+class QuietParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of quiet hours."""
+
+    hours: Annotated[
+        str,
+        msgspec.Meta(
+            title="Hours",
+            description="Hours such as 22:00-07:00, off for none, or default for those of the"
+            " service. Default: show the current ones.",
+        ),
+    ] = ""
+    zone: Annotated[
+        str,
+        msgspec.Meta(
+            title="Time zone",
+            description="Time zone such as Europe/Paris. Default: that of your client.",
+        ),
+    ] = ""
+    urgent: Annotated[
+        bool,
+        msgspec.Meta(
+            title="Urgent ones",
+            description="Let notifications of high priority through in these hours.",
+        ),
+    ] = False
+    person: PersonParam = ""
+
+
+class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the list of held notifications."""
+
+    person: PersonParam = ""
+
+
+class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of dropping a held notification."""
+
+    id: Annotated[
+        str,
+        msgspec.Meta(
+            title="ID",
+            description="ID of the notification, or all for all of them.",
+            min_length=1,
+        ),
+    ]
+    person: PersonParam = ""
+
+
+class QuietSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """The quiet hours of a person; `hours` is empty for none. `zone` is a name or an offset."""
+
+    hours: str
+    zone: str
+    urgent: bool
+
+
+class HeldLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A held notification in a list; `created` is UTC."""
+
+    id: str
+    person: str
+    title: str
+    priority: Priority
+    waits_for: str
+    created: datetime
+    text: str
+
+
+QUIET = Outline(
+    name="quiet",
+    title="Quiet hours",
+    about="set the hours in which I do not notify you",
+    params=QuietParams,
+)
+HELD = Outline(
+    name="notifications",
+    title="Held notifications",
+    about="list the notifications that I hold for you",
+    params=HeldParams,
+)
+DROP = Outline(
+    name="drop-notification",
+    title="Drop a notification",
+    about="delete a notification that I hold for you",
+    params=DropParams,
+)
+
+
+class NotificationCommands:
+    """The commands about notifications.
+
+    Args:
+        store: the notifications.
+        settings: the quiet hours of people who have chosen none.
+        changed: called when a person's quiet hours have changed, so that held notifications are
+            sent.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Notifications,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._changed = changed
+        self._store = store
+        self._settings = settings
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return all of them."""
+        return (QUIET.done_by(self._quiet), HELD.done_by(self._held), DROP.done_by(self._drop))
+
+    async def _quiet(self, asking: Asking, params: QuietParams) -> CommandResult:
+        person = _person(asking, params.person)
+        if person is None:
+            raise CommandError("Say whose quiet hours: give person.", "person")
+        before = await self._store.preferences(person)
+        changes = params.hours or params.zone or params.urgent
+        if changes:
+            hours = _hours(params.hours) if params.hours else before.quiet
+            zone = _zone(params.zone) if params.zone else before.zone
+            await self._store.set_quiet(person, hours, zone, urgent=params.urgent)
+            self._changed()
+        sheet = self._sheet(await self._store.preferences(person))
+        return CommandResult(_quiet_hours_text(sheet), sheet)
+
+    def _sheet(self, preferences: Preferences) -> QuietSheet:
+        found = effective(preferences, self._settings.quiet, self._settings.zone)
+        hours = "" if found is None else f"{found.begin:%H:%M}-{found.end:%H:%M}"
+        zone = "" if found is None else str(found.zone)
+        return QuietSheet(hours=hours, zone=zone, urgent=preferences.urgent)
+
+    async def _held(self, asking: Asking, params: HeldParams) -> CommandResult:
+        person = _person(asking, params.person)
+        held = await self._store.held(person, asking.at)
+        lines = [_line(one) for one in held]
+        if not lines:
+            return CommandResult("There are no held notifications.", lines)
+        texts = [_notification_text(line, whose=person is None) for line in lines]
+        return CommandResult("\n".join(texts), lines)
+
+    async def _drop(self, asking: Asking, params: DropParams) -> CommandResult:
+        person = _person(asking, params.person)
+        wanted = params.id.strip()
+        is_all = wanted.casefold() == _ALL
+        if is_all and person is None:
+            raise CommandError("Say whose notifications: give person.", "person")
+        count = await self._store.drop(person, None if is_all else wanted, asking.at)
+        if not count and not is_all:
+            raise CommandError(
+                "This notification does not exist. It may have been sent in the meantime: "
+                "/notifications lists those that are held.",
+                "id",
+            )
+        return CommandResult(
+            "1 notification dropped." if count == 1 else f"{count} notifications dropped."
+        )
+
+
+def _person(asking: Asking, text: str) -> JID | None:
+    """Return whose notifications a command is about; None for everybody's."""
+    if not text:
+        return asking.principal
+    try:
+        person = JID.parse(text.strip()).bare
+    except JIDError as error:
+        raise CommandError(f"{text!r} is not an address: {error}", "person") from None
+    if not asking.admin and person != asking.principal:
+        raise CommandError("Only admins can give the address of somebody else.", "person")
+    return person
+
+
+def _hours(text: str) -> str | None:
+    word = text.strip().casefold()
+    if word in ("off", "none"):
+        return ""
+    if word == "default":
+        return None
+    if quiet_hours(text) is None:
+        raise CommandError(
+            "Write two different times such as 22:00-07:00, or off, or default.", "hours"
+        )
+    return text.strip()
+
+
+def _zone(text: str) -> str | None:
+    word = text.strip()
+    if word.casefold() == "default":
+        return None
+    if time_zone(word) is None:
+        raise CommandError(
+            "I do not know this time zone. Write it as in Europe/Paris, or default for the one "
+            "that your client reports.",
+            "zone",
+        )
+    return word
+
+
+def _quiet_hours_text(sheet: QuietSheet) -> str:
+    if not sheet.hours:
+        return "You have no quiet hours: I notify you at any time."
+    urgent = "except urgent ones" if sheet.urgent else "urgent ones as well"
+    return (
+        f"Your quiet hours are {sheet.hours} ({sheet.zone}). I hold notifications in these hours,"
+        f" {urgent}. I still answer you at any time."
+    )
+
+
+def _line(one: Notification) -> HeldLine:
+    return HeldLine(
+        id=one.id,
+        person=str(one.person),
+        title=one.title,
+        priority=one.priority,
+        waits_for="online" if one.waits_online else "time",
+        created=datetime.fromtimestamp(one.created / 1000, UTC),
+        text=one.text,
+    )
+
+
+def _notification_text(line: HeldLine, *, whose: bool) -> str:
+    text = line.text.partition("\n")[0]
+    shown = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 1] + "…"
+    held = "until you are online" if line.waits_for == "online" else "for now"
+    person = f" for {line.person}" if whose else ""
+    return f"{line.id}{person} {line.title}, {when(line.created)}, held {held}: {shown}"

@@ -1,0 +1,136 @@
+"""The computed PubSub nodes of agents: skills, and the tasks of a principal.
+
+Each principal sees its own items; nothing is copied into the tables of the PubSub service.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from component.handlers.skills import describe
+from component.pubsub.config import NodeConfig
+from component.pubsub.rows import StoredItem
+from component.skills.registry import View
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
+from xep.binding import encode
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent import skills as fluux
+from xep.fluux_agent.task import Task
+from xep.fluux_agent.task import Tasks as TaskList
+from xep.jid import JID
+from xep.result_sets import ResultSet
+
+SKILLS: Final = fluux.NAMESPACE
+"""The node of skills (specification, SKL-015)."""
+TASKS: Final = f"{AGENT}#tasks"
+"""The node of a principal's tasks."""
+_MOST_TASKS: Final = 50
+
+
+class Tasks(Protocol):
+    """The tasks of principals: `component.tasks.service.TaskService`."""
+
+    async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
+        """Return a page of the tasks of a principal. Raises StorageError."""
+
+
+class SkillsNode:
+    """The skills that a principal may use, one item each; its id is the name of the skill.
+
+    Args:
+        view: the skills that a principal sees.
+    """
+
+    name = SKILLS
+    is_compared = True
+    config = NodeConfig(
+        title="Skills",
+        description="The skills that you may use",
+        type=fluux.NAMESPACE,
+        access_model="open",
+        max_items=10_000,
+        send_last_published_item="never",
+    )
+
+    def __init__(self, view: Callable[[JID], View]) -> None:
+        self._view = view
+        self._since = datetime.now(UTC)
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return True
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the skills in the principal's view, sorted by name (SKL-015, SKL-016)."""
+        view = self._view(principal)
+        found = []
+        for name in view.names():
+            skill = view.get(name)
+            if skill is not None:
+                payload = encode(describe(skill))
+                found.append(
+                    StoredItem(
+                        id=name, payload=payload, publisher=str(service), published=self._since
+                    )
+                )
+        return found
+
+
+class TasksNode:
+    """The tasks of a principal, the newest last; the id of an item is that of the task.
+
+    An item contains the state of the task and its progress; clients fetch the result by the id.
+
+    Args:
+        tasks: the tasks.
+    """
+
+    name = TASKS
+    is_compared = False
+    config = NodeConfig(
+        title="Tasks",
+        description="Your tasks",
+        access_model="open",
+        max_items=_MOST_TASKS,
+        send_last_published_item="never",
+    )
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return True
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the newest tasks of the principal at this address. Raises StorageError."""
+        query = TaskList(page=ResultSet(before="", max=_MOST_TASKS))
+        answer = await self._tasks.list(principal, service, query)
+        return [task_item(task, service) for task in answer.tasks]
+
+
+def task_item(task: Task, service: JID) -> StoredItem:
+    """Return the item of a task, without values that can be large or private."""
+    shown = msgspec.structs.replace(
+        task, outputs=(), input=None, confirm=None, result=None, failure=None
+    )
+    return StoredItem(
+        id=task.id,
+        payload=encode(shown),
+        publisher=str(service),
+        published=task.updated or task.created or datetime.now(UTC),
+    )
+
+
+def notified_task(notice: Notice) -> tuple[JID, JID, StoredItem]:
+    """Return the address, the principal and the item of a changed task."""
+    address = notice.agent.bare
+    return address, notice.principal.bare, task_item(notice.task, address)
+
+
+def deleted_task(task: DeletedTask) -> tuple[JID, JID]:
+    """The address and the principal of a task that is not stored any more."""
+    return JID.parse(task.target).bare, JID.parse(task.principal)

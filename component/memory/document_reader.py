@@ -1,0 +1,192 @@
+"""Reads documents in a child process with limits, and splits them into parts.
+
+A document may be made to harm the program that reads it. Here it can at most cost its own process,
+which is confined (`component.sandbox`), and then there is an error that says why.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from component.memory import files
+from component.memory.files import MemoryStoreError
+from component.sandbox import profile as profiles
+from component.sandbox.launch import NOT_CONFINED, confined_command
+from component.sandbox.profile import Profile
+
+KINDS: Final = {
+    ".pdf": "pdf",
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "text",
+}
+"""The kinds of documents by the ends of their names."""
+
+_WORKER: Final = Path(__file__).with_name("document_worker.py")
+_PART: Final = 1200  # characters of a part, at most
+_SENTENCE: Final = re.compile(r"(?<=[.!?…。])\s+")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits for one document: bytes of the file, of memory and of its text; seconds of
+    processor time and of waiting.
+    """
+
+    size: int = 64 << 20
+    memory: int = 1 << 30
+    output: int = 16 << 20
+    cpu_s: int = 30
+    wait_s: float = 300.0
+
+
+LIMITS: Final = Limits()
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a document. `where` says where it is: `page 3`, or the headings above it."""
+
+    where: str
+    text: str
+
+
+class DocumentError(Exception):
+    """A document cannot be read; the message completes "handbook.pdf cannot be read: "."""
+
+
+class Piece(msgspec.Struct):
+    """A piece of a document as its parser gives it: the text of a page of a PDF or under a heading.
+
+    `links` are those of a web page, with their texts.
+    """
+
+    text: str = ""
+    page: int = 0
+    heading: str = ""
+    error: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+
+
+_decode = msgspec.json.Decoder(Piece).decode
+
+
+async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
+    """The parts of a document. Raises DocumentError."""
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise DocumentError(f"only files that end in {', '.join(KINDS)} are")
+    try:
+        descriptor = files.open_file(path, os.O_RDONLY)
+    except MemoryStoreError as error:
+        raise DocumentError(str(error)) from error
+    except OSError as error:
+        raise DocumentError(f"{error.strerror}") from error
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > limits.size:
+            raise DocumentError(f"it has {size:,} bytes, and at most {limits.size:,} are read")
+        lines = await _run(kind, descriptor, limits)
+    finally:
+        os.close(descriptor)
+    parts = await anyio.to_thread.run_sync(lambda: list(split(lines)))
+    if not parts:
+        raise DocumentError("it has no text" + (" (a scan?)" if kind == "pdf" else ""))
+    return parts
+
+
+async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Piece]:
+    """The pieces of a document that is in memory. `kind` is `page` (a web page, of which only the
+    main text is read), or one of `KINDS`. Raises DocumentError.
+    """
+    with tempfile.TemporaryFile() as file:
+        await anyio.to_thread.run_sync(file.write, data)
+        file.seek(0)
+        return await _run(kind, file.fileno(), limits)
+
+
+def split(pieces: Iterable[Piece]) -> Iterator[Part]:
+    """Parts of at most some 1,200 characters, each of one page or heading."""
+    for piece in pieces:
+        where = f"page {piece.page}" if piece.page else piece.heading[:200]
+        text = ""
+        for sentence in _sentences(piece.text):
+            if text and len(text) + len(sentence) > _PART:
+                yield Part(where, text)
+                text = ""
+            text = f"{text}\n{sentence}" if text else sentence
+        if text:
+            yield Part(where, text)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """The paragraphs of a text, and the sentences of long ones; no longer than a part."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        line = paragraph.strip()
+        for sentence in [line] if len(line) <= _PART else _SENTENCE.split(line):
+            for at in range(0, len(sentence), _PART):
+                if part := sentence[at : at + _PART].strip():
+                    yield part
+
+
+def _command(kind: str, limits: Limits) -> list[str]:
+    """Return the command that reads a document, confined to its input and its output."""
+    profile = Profile(
+        read=(str(_WORKER),),
+        limits=profiles.Limits(
+            memory=limits.memory, cpu_s=limits.cpu_s, file_bytes=0, wall_s=limits.wait_s, nice=5
+        ),
+        weaker=True,
+    )
+    numbers = map(str, (limits.memory, limits.output))
+    return confined_command(profile, [sys.executable, "-I", str(_WORKER), kind, *numbers])
+
+
+async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
+    command = _command(kind, limits)
+    data = bytearray()
+    with anyio.move_on_after(limits.wait_s) as scope:
+        async with await anyio.open_process(
+            command,
+            stdin=descriptor,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this one
+        ) as process:
+            assert process.stdout is not None
+            try:
+                async for piece in process.stdout:
+                    data += piece
+                    if len(data) > limits.output + (1 << 16):
+                        break
+            finally:
+                if len(data) > limits.output + (1 << 16) or scope.cancel_called:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+            code = await process.wait()
+    if scope.cancelled_caught:
+        raise DocumentError(f"reading it takes more than {limits.wait_s:g} s")
+    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
+        raise DocumentError(f"reading it takes more than {limits.cpu_s} s of processor time")
+    if code == NOT_CONFINED:
+        raise DocumentError("its parser cannot be confined: see xmpp-agent doctor")
+    if code:
+        raise DocumentError(f"its parser has failed (exit status {code})")
+    try:
+        pieces = [_decode(line) for line in data.splitlines()]
+    except msgspec.MsgspecError as error:
+        raise DocumentError("its parser has failed") from error
+    if errors := [piece.error for piece in pieces if piece.error]:
+        raise DocumentError(errors[0])
+    return pieces

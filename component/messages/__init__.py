@@ -1,0 +1,1 @@
+"""Typed messages: each is parsed once, before any decision."""

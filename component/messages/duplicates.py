@@ -1,0 +1,81 @@
+"""Recognises a message that arrives twice (XEP-0359)."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+from cachebox import FIFOCache
+
+from component.messages.inbound import Account, InboundMessage
+
+_REMEMBERED_S: Final = 3600.0
+_MOST_REMEMBERED: Final = 20_000
+
+Key: TypeAlias = bytes
+
+
+class Duplicates:
+    """Recognises messages that have arrived before.
+
+    A client that has lost its connection sends again the messages that may not have arrived, and an
+    archive or a resumed stream may deliver a message twice. Two messages of the same author to the
+    same address are one if they have the same origin id, or the same id from the room, and the same
+    content. The id of the stanza is not enough: some clients count from 1.
+
+    Keys are remembered for an hour, at most the newest 20,000.
+
+    Args:
+        clock: monotonic seconds; the event loop's by default.
+    """
+
+    def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._clock = clock
+        self._known: FIFOCache[Key, float] = FIFOCache(_MOST_REMEMBERED)
+        """The time until which each key is remembered. The library's own caches with a time to live
+        cannot use a given clock.
+        """
+
+    def add(self, message: InboundMessage) -> bool:
+        """Remember a message; return False if it is a repetition."""
+        keys, now = list(_keys(message)), self._clock()
+        is_new = not any(self._known.get(key, now) > now for key in keys)
+        for key in keys:
+            self._known[key] = now + _REMEMBERED_S
+        return is_new
+
+    def forget(self, message: InboundMessage) -> None:
+        """Forget a message that could not be handled, so that a repetition is handled."""
+        for key in _keys(message):
+            self._known.pop(key, 0.0)
+
+
+def key_of(message: InboundMessage) -> Key | None:
+    """Return the properties that all copies of a message share, in every process; None if it has no
+    such id.
+    """
+    return next(_keys(message), None)
+
+
+def _keys(message: InboundMessage) -> Iterator[Key]:
+    found = (("origin", message.origin_id), ("stanza", message.stanza_id))
+    return (_key(message, kind, id_) for kind, id_ in found if id_)
+
+
+def _key(message: InboundMessage, kind: str, id_: str) -> Key:
+    author = message.principal if isinstance(message.actor, Account) else message.sender
+    content = (
+        message.text,
+        message.is_action,
+        message.replaces,
+        message.retracts,
+        message.replies_to and message.replies_to.id,
+        message.reacted and (message.reacted.id, sorted(message.reacted.emoji)),
+        message.selected,
+        [file.url for file in message.attachments],
+        message.encryption,
+    )
+    to = message.conversation.agent
+    named = msgspec.json.encode((kind, id_, str(author), str(to), content))
+    return hashlib.sha256(named).digest()

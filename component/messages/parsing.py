@@ -1,0 +1,379 @@
+"""Parses a message stanza into an `InboundMessage`.
+
+The body of a message is not always what its author says: it may be the fallback of a reaction, a
+retraction or an encrypted message, replace an earlier message, or repeat somebody else's words.
+`InboundMessage.text` leaves out all of that where it is marked, and `unclear` says whether the
+message contains anything that can change the meaning of the rest.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, TypeVar, cast
+
+from component.messages.inbound import (
+    Account,
+    Actor,
+    Attachment,
+    Conversation,
+    Copy,
+    InboundMessage,
+    MessageType,
+    Occupant,
+    Reacted,
+    Reference,
+    ReplyAddress,
+)
+from component.messages.signals import STATES
+from xep import (
+    chat_markers,
+    delay,
+    explicit_encryption,
+    fallback,
+    file_sharing,
+    hints,
+    media_sharing,
+    message_correction,
+    message_replies,
+    message_retraction,
+    occupant_ids,
+    omemo,
+    out_of_band,
+    quick_responses,
+    reactions,
+    receipts,
+    stanza_ids,
+)
+from xep.binding import ContentError, Payload
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.jid import JID, JIDError
+from xep.stanza import NAMESPACE as STANZAS
+from xep.stanza import Incoming
+
+P = TypeVar("P", bound=Payload)
+_WithId: TypeAlias = (
+    chat_markers.Displayed
+    | message_correction.Replace
+    | message_retraction.Retract
+    | occupant_ids.OccupantId
+    | quick_responses.ActionSelected
+    | receipts.Received
+    | stanza_ids.OriginId
+)
+
+_BODY: Final = f"{{{STANZAS}}}body"
+_SUBJECT: Final = f"{{{STANZAS}}}subject"
+_OF_AGENTS: Final = f"{{{AGENT}"
+_MUC_USER: Final = "{http://jabber.org/protocol/muc#user}x"
+_COPIES: Final[tuple[tuple[str, Copy], ...]] = (
+    ("{urn:xmpp:carbons:2}received", "carbon"),
+    ("{urn:xmpp:carbons:2}sent", "carbon"),
+    ("{urn:xmpp:mam:2}result", "archive"),
+    ("{urn:xmpp:forward:0}forwarded", "forwarded"),
+)
+
+_KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
+    (
+        _BODY,
+        f"{{{STANZAS}}}thread",
+        *STATES,
+        receipts.ReceiptRequest.xml.tag,
+        chat_markers.Markable.xml.tag,
+        stanza_ids.OriginId.xml.tag,
+        stanza_ids.StanzaId.xml.tag,
+        # The mark of an archive, from before XEP-0359.
+        "{urn:xmpp:mam:tmp}archived",
+        # The nickname of the author, for clients without a roster entry (XEP-0172).
+        "{http://jabber.org/protocol/nick}nick",
+        # Hints for storage and copying (XEP-0334, XEP-0280 §6.1), and for display (XEP-0393 §7).
+        "{urn:xmpp:hints}no-copy",
+        "{urn:xmpp:hints}no-permanent-store",
+        hints.NoStore.xml.tag,
+        hints.Store.xml.tag,
+        "{urn:xmpp:carbons:2}private",
+        "{urn:xmpp:styling:0}unstyled",
+        # Replies, whose quotation is removed (XEP-0461, XEP-0428).
+        message_replies.Reply.xml.tag,
+        fallback.Fallback.xml.tag,
+    )
+)
+_CLAUSES: Final = {
+    message_correction.Replace.xml.tag: "it corrects an earlier message",
+    message_retraction.Retract.xml.tag: "it retracts an earlier message",
+    message_retraction.ApplyTo.xml.tag: "it retracts an earlier message",
+    explicit_encryption.Encryption.xml.tag: "it is encrypted",
+    reactions.Reactions.xml.tag: "it is a reaction",
+    _SUBJECT: "it has a subject",
+}
+_ENCRYPTIONS: Final = {
+    "eu.siacs.conversations.axolotl": "OMEMO",
+    "urn:xmpp:omemo:1": "OMEMO",
+    "urn:xmpp:omemo:2": "OMEMO",
+    "urn:xmpp:openpgp:0": "OpenPGP",
+    "jabber:x:encrypted": "OpenPGP",
+    "urn:xmpp:otr:0": "OTR",
+}
+_OTR: Final = "?OTR"
+_REPLACED_BY: Final = frozenset(
+    (
+        reactions.NAMESPACE,
+        message_retraction.NAMESPACE,
+        message_retraction.LEGACY,
+        message_correction.NAMESPACE,
+        explicit_encryption.NAMESPACE,
+        out_of_band.NAMESPACE,
+        file_sharing.NAMESPACE,
+        *_ENCRYPTIONS,
+    )
+)
+"""Features that this parser supports, so their fallback text is not the author's."""
+_ME: Final = "/me "
+_FOR_OTHERS: Final = "a part of its text is only for other clients"
+_LONGEST_NAME: Final = 60
+
+
+def parse_message(stanza: Incoming, sender: JID, to: JID) -> InboundMessage:
+    """Parse a message from `sender` to the address `to` of the component.
+
+    It never fails: an element that does not match its declaration is treated as unknown.
+    """
+    names = stanza.child_names
+    own = set(names)
+    type_ = cast("MessageType", stanza.type)
+    thread = stanza.text_of("thread")
+    actor = _actor(stanza, sender, own)
+    attachments = _attachments(stanza)
+    reply = _decoded(stanza, message_replies.Reply)
+    body = stanza.text_of("body", stanza.lang) or ""
+    text, unclear = _authored_text(stanza, names, body, reply)
+    encryption = _encryption(stanza, names, body)
+    retracts = _retracts(stanza)
+    if encryption or retracts or any(text == one.url for one in attachments):
+        text = ""  # the text is for clients that lack the feature
+    is_action = text.startswith(_ME)
+    late = _decoded(stanza, delay.Delay)
+    room = actor.room if isinstance(actor, Occupant) else None
+    return InboundMessage(
+        id=stanza.id,
+        origin_id=_id_of(stanza, stanza_ids.OriginId),
+        stanza_id=_stanza_id(stanza, to.bare if room is None else room),
+        type=type_,
+        sender=sender,
+        actor=actor,
+        conversation=_conversation(actor, sender, to, type_, thread),
+        reply_to=ReplyAddress(
+            to=str(room) if room is not None and type_ == "groupchat" else stanza.sender or "",
+            from_=to,
+            type=type_ if type_ in ("chat", "groupchat") else "normal",
+            thread=thread,
+            shows_states=not own.isdisjoint(STATES),
+        ),
+        text=text.removeprefix(_ME) if is_action else text,
+        has_body=_BODY in own,
+        is_action=is_action,
+        language=stanza.lang,
+        unclear=unclear,
+        replaces=_id_of(stanza, message_correction.Replace),
+        retracts=retracts,
+        replies_to=None if reply is None else _reference(reply, to),
+        reacted=_reacted(stanza),
+        selected=_id_of(stanza, quick_responses.ActionSelected),
+        attachments=attachments,
+        encryption=encryption,
+        delayed=delay.Delay.xml.tag in own or delay.LEGACY_TAG in own,
+        sent_at=None if late is None else late.stamp,
+        copy=next((copy for name, copy in _COPIES if name in own), None),
+        from_agent=any(name.startswith(_OF_AGENTS) for name in names),
+        received=_id_of(stanza, receipts.Received),
+        displayed=_id_of(stanza, chat_markers.Displayed),
+        wants_receipt=receipts.ReceiptRequest.xml.tag in own,
+        markable=chat_markers.Markable.xml.tag in own,
+    )
+
+
+def _actor(stanza: Incoming, sender: JID, names: set[str]) -> Actor:
+    in_room = stanza.type == "groupchat" or _MUC_USER in names
+    if not in_room:
+        return Account(sender.bare)
+    known = _id_of(stanza, occupant_ids.OccupantId)
+    return Occupant(sender.bare, sender.resource or "", known)
+
+
+def _conversation(
+    actor: Actor, sender: JID, to: JID, type_: MessageType, thread: str | None
+) -> Conversation:
+    if isinstance(actor, Account):
+        return Conversation(to.bare, sender.bare, thread=thread)
+    if type_ == "groupchat":
+        return Conversation(to.bare, actor.room, in_room=True, thread=thread)
+    return Conversation(to.bare, sender, thread=thread)
+
+
+def _authored_text(
+    stanza: Incoming, names: Sequence[str], body: str, reply: message_replies.Reply | None
+) -> tuple[str, str | None]:
+    """Return the author's text, and why it may not be everything that the author says."""
+    unclear = _unclear(stanza, names)
+    fallbacks = stanza.payloads(fallback.Fallback)
+    replies = names.count(message_replies.Reply.xml.tag)
+    if replies > (reply is not None) or len(fallbacks) < names.count(fallback.Fallback.xml.tag):
+        unclear = unclear or _FOR_OTHERS
+    features = {_split(name)[0] for name in names} & _REPLACED_BY
+    cut: list[fallback.FallbackBody] = []
+    for one in fallbacks:
+        if one.for_ == message_replies.NAMESPACE and reply is not None:
+            if _is_quotation(body, one):
+                cut += one.bodies
+            else:
+                unclear = unclear or "it is unclear which part of its text is quoted"
+        elif one.for_ in features:
+            cut += one.bodies or (fallback.FallbackBody(),)
+        else:
+            unclear = unclear or _FOR_OTHERS
+    if not cut:
+        return body.strip(), unclear
+    try:
+        text = fallback.without_fallback(body, fallback.Fallback(bodies=tuple(cut)))
+    except ValueError:
+        return body.strip(), unclear or _FOR_OTHERS
+    return text.strip(), unclear
+
+
+def _is_quotation(body: str, marked: fallback.Fallback) -> bool:
+    """Return whether the text that is marked as a quotation is one.
+
+    Some clients keep the range of an earlier version when a reply is corrected: it may lie beyond
+    the body, or mark the author's own text.
+    """
+    parts = [body[one.start or 0 : one.end] for one in marked.bodies]
+    beyond = any((one.end or one.start or 0) > len(body) for one in marked.bodies)
+    lines = [line for part in parts for line in part.splitlines() if line.strip()]
+    return bool(parts) and not beyond and all(line.startswith(">") for line in lines)
+
+
+def _unclear(stanza: Incoming, names: Sequence[str]) -> str | None:
+    # An element that selects something alone is interpreted, if there is exactly one.
+    choices = [
+        cls.xml.tag
+        for cls in (quick_responses.ActionSelected, reactions.Reactions)
+        if stanza.payloads(cls)
+    ]
+    for name in names:
+        if name not in _KNOWN_TO_CHANGE_NOTHING and name not in choices:
+            return _clause(name)
+    if sum(map(names.count, choices)) > 1:
+        return "it chooses more than one thing"
+    if len({each.strip() for each in stanza.texts_of("body")}) > 1:
+        return "it says different things in several languages"
+    if len(set(stanza.texts_of("thread"))) > 1:
+        return "it has several threads"
+    return None
+
+
+def _clause(name: str) -> str:
+    if name in _CLAUSES:
+        return _CLAUSES[name]
+    namespace, local = _split(name)
+    if local == "encrypted" or namespace in _ENCRYPTIONS:
+        return "it is encrypted"
+    said = "".join(one for one in local[:_LONGEST_NAME] if one.isalnum() or one in "-_.")
+    return f"it also contains <{said}/>"
+
+
+def _reference(reply: message_replies.Reply, to: JID) -> Reference:
+    # Movim writes the slash even if there is no resource.
+    author = reply.to and reply.to.removesuffix("/")
+    try:
+        ours = not author or JID.parse(author).bare == to.bare
+    except JIDError:
+        ours = False
+    return Reference(reply.id, ours)
+
+
+def _reacted(stanza: Incoming) -> Reacted | None:
+    found = _decoded(stanza, reactions.Reactions)
+    if found is None:
+        return None
+    return Reacted(found.id, frozenset(emoji.strip() for emoji in found.emoji))
+
+
+def _retracts(stanza: Incoming) -> str | None:
+    found = _id_of(stanza, message_retraction.Retract)
+    legacy = _decoded(stanza, message_retraction.ApplyTo)
+    return legacy.id if found is None and legacy is not None and legacy.retract else found
+
+
+def _encryption(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
+    if _is_for_programs(stanza, names):
+        return None
+    named = _decoded(stanza, explicit_encryption.Encryption)
+    if named is not None:
+        name = _ENCRYPTIONS.get(named.namespace) or named.name or "an encryption"
+        return "".join(one for one in name[:_LONGEST_NAME] if one.isprintable())
+    for name in names:
+        namespace, local = _split(name)
+        if namespace in _ENCRYPTIONS and local in ("encrypted", "openpgp", "x"):
+            return _ENCRYPTIONS[namespace]
+    return "OTR" if body.startswith(_OTR) else None
+
+
+def _is_for_programs(stanza: Incoming, names: Sequence[str]) -> bool:
+    """Return whether an encrypted message has no text for a person.
+
+    Clients send keys, and chat states that are also encrypted, when nobody has written anything.
+    """
+    contents = [one.payload for one in stanza.payloads(omemo.Encrypted)]
+    contents += [one.payload for one in stanza.payloads(omemo.LegacyEncrypted)]
+    if not contents or _BODY in names:
+        return False
+    return hints.NoStore.xml.tag in names or not any(contents)
+
+
+def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
+    """Return the files, each once: many clients send a URL in two or three forms."""
+    found: dict[str, Attachment] = {}
+    for shared in stanza.payloads(file_sharing.FileSharing):
+        for source in shared.sources.urls[:1]:
+            file = shared.file
+            found[source.target] = Attachment(
+                url=source.target, name=file.name, media_type=file.media_type, size=file.size
+            )
+    for reference in stanza.payloads(media_sharing.Reference):
+        if reference.media is not None:
+            for one in _shared_inline(reference.media):
+                found.setdefault(one.url, one)
+    for link in stanza.payloads(out_of_band.OutOfBand):
+        found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
+    return tuple(found.values())
+
+
+def _shared_inline(media: media_sharing.MediaSharing) -> list[Attachment]:
+    file = media.file or media.file_of_version_4 or media_sharing.File()
+    return [
+        Attachment(url=source.uri, name=file.name, media_type=file.media_type, size=file.size)
+        for source in media.sources.references[:1]
+    ]
+
+
+def _stanza_id(stanza: Incoming, by: JID) -> str | None:
+    """Return the id assigned by the one entity that is known to remove forged ones."""
+    for one in stanza.payloads(stanza_ids.StanzaId):
+        if one.by == str(by):
+            return one.id
+    return None
+
+
+def _id_of(stanza: Incoming, cls: type[_WithId]) -> str | None:
+    found = _decoded(stanza, cls)
+    return None if found is None else found.id
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the namespace and the local name of a name in Clark notation."""
+    namespace, _, local = name.removeprefix("{").rpartition("}")
+    return namespace, local
+
+
+def _decoded(stanza: Incoming, cls: type[P]) -> P | None:
+    try:
+        return stanza.payload(cls)
+    except ContentError:
+        return None

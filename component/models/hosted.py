@@ -1,0 +1,374 @@
+"""A model behind an HTTP API: connection, retries and errors, whatever the dialect.
+
+The vendor's SDK makes the connection and sends the request. The stream is read here, because the
+objects that the SDKs make of every chunk took twice the time of all the rest.
+"""
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import msgspec
+import structlog
+
+from component.models import call_ids
+from component.models.accounting import usage_of
+from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
+from component.models.answer_draft import AnswerDraft
+from component.models.answer_limits import WHOLE_BYTES, TooMuchError
+from component.models.catalog import Facts, Target, facts_of
+from component.models.chat_completions import ChatCompletions
+from component.models.connecting import Connection, connect
+from component.models.faults import Fault, read_fault
+from component.models.messages import ModelMessage
+from component.models.messages_dialect import Messages
+from component.models.patience import Patience
+from component.models.protocol import (
+    Completion,
+    ModelError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    OnText,
+    UnusableAnswerError,
+)
+from component.models.responses import Responses
+from component.models.retry_after import retry_after_s
+from component.models.sse import Events
+from component.models.storable import storable_message
+from component.models.token_estimate import estimate
+from component.models.tolerant_json import BadJSONError
+from component.models.tool_names import ToolNames
+from component.models.usage import Figures
+from component.settings.llm import Dialect
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = structlog.get_logger("component.models")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 8.0
+_LAST_BYTES_S = 1.0
+_LONGEST_WAIT_S = 60.0
+_CONTINUATIONS = 10
+_VLLM_OPTION = "--enable-auto-tool-choice"
+"""vLLM names it in its refusal of tools."""
+_ADAPTERS: Mapping[Dialect, Callable[[Target], Adapter]] = {
+    "chat": ChatCompletions,
+    "responses": Responses,
+    "messages": Messages,
+}
+
+
+class HostedModel:
+    """One model of one provider. Attributes and methods are those of Model, and `aclose`.
+
+    A call that fails for a temporary reason is repeated `retries` times, with pauses that grow and
+    vary, or as long as the provider says; a pause longer than a minute is left to the caller
+    (`retry_after_s`). Once a person has seen a piece of an answer, the call is not repeated.
+
+    Args:
+        target: the model, and how it is reached.
+        adapter: that of the dialect, if it is not the usual one.
+        sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        adapter: Adapter | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        draw: Callable[[], float] = random.random,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = target.choice.model
+        self._adapter = adapter or _ADAPTERS[target.dialect](target)
+        self._target = target
+        self._url = target.base_url + self._adapter.path
+        self._headers = {"Content-Type": "application/json", **self._adapter.headers}
+        for name, value in target.choice.headers.items():
+            self._headers[name] = value.get_secret_value()
+        self._where = target.where
+        self._sleep, self._draw, self._now = sleep, draw, now
+        self._facts: Facts | None = None
+        self._connection: Connection | None = None
+        self._connecting = anyio.Lock()
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the model. Blocks for a second if that was not looked up before."""
+        if self._facts is None:
+            self._facts = facts_of(self._target)
+        return self._facts
+
+    @property
+    def context_tokens(self) -> int:
+        """See Model.context_tokens."""
+        return self.facts.context_tokens
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """See Model.usd_per_token_in: the highest price that a token can have."""
+        prices = self.facts.prices
+        return max(prices.usd_in, prices.usd_cache_write)
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """See Model.usd_per_token_out."""
+        return self.facts.prices.usd_out
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete. A turn that the provider pauses is continued."""
+        completion, paused = await self._complete(request, on_text)
+        for _ in range(_CONTINUATIONS):
+            if not paused:
+                break
+            message = ModelMessage("assistant", completion.parts)
+            request = msgspec.structs.replace(request, messages=(*request.messages, message))
+            before = completion
+            after, paused = await self._complete(request, on_text)
+            completion = msgspec.structs.replace(
+                after,
+                parts=(*before.parts, *after.parts),
+                usage=before.usage + after.usage,
+            )
+            request = msgspec.structs.replace(request, messages=request.messages[:-1])
+        return completion
+
+    async def _complete(
+        self, request: ModelRequest, on_text: OnText | None
+    ) -> tuple[Completion, bool]:
+        """Ask the model, with retries. True if the provider has paused the turn."""
+        connection = self._connection or await self._connected()
+        names = ToolNames(tool.name for tool in request.tools)
+        try:
+            content = self._adapter.body(request, names)
+        except UnicodeEncodeError:
+            messages = tuple(map(storable_message, request.messages))
+            request = msgspec.structs.replace(request, messages=messages)
+            content = self._adapter.body(request, names)
+        tried = 0
+        while True:
+            reader = self._adapter.reader(request, names, on_text)
+            try:
+                await self._attempt(connection, content, reader)
+                return self._completion(request, reader, names), reader.draft.paused
+            except _RejectedError as error:
+                if not self._adapter.leave_out(error.fault):
+                    raise self._refusal(error.fault, request) from None
+                content = self._adapter.body(request, names)
+            except UnusableAnswerError:
+                raise
+            except ModelUnavailableError as error:
+                pause = error.retry_after_s
+                if pause is None:
+                    pause = self._pause(tried)
+                if (
+                    reader.draft.shown
+                    or tried == self._target.choice.retries
+                    or pause > _LONGEST_WAIT_S
+                ):
+                    raise
+                tried += 1
+                _log.info("asking the model again", reason=str(error), in_s=round(pause, 1))
+                if reader.draft.told and on_text is not None:
+                    on_text(None)
+                await self._sleep(pause)
+
+    def tokens(self, text: str) -> int:
+        """See Model.tokens; estimated."""
+        return estimate(text)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.client.close()
+
+    # -- the connection --------------------------------------------------------------------------
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            if self._connection is None:
+                # In a thread: the import would hold up everybody for more than half a second.
+                self._connection = await anyio.to_thread.run_sync(
+                    connect, self._target, self._adapter.sdk
+                )
+            return self._connection
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    def _refusal(self, fault: Fault, request: ModelRequest) -> ModelError:
+        section = self._where.section
+        if request.tools and _VLLM_OPTION in fault.message:
+            return ModelRefusedError(
+                f"{self.name} takes no tools: start vLLM with {_VLLM_OPTION} and"
+                f" --tool-call-parser, or set {section}.native_tools = false"
+            )
+        if request.tools and fault.blames("tool"):
+            return ModelRefusedError(
+                f"{self.name} takes no tools: set {section}.native_tools = false"
+            )
+        return self._where.error(fault)
+
+    async def _attempt(self, connection: Connection, content: bytes, reader: AnswerReader) -> None:
+        """Ask once. Raises ModelError, and _RejectedError for a request that was rejected."""
+        import httpx2  # noqa: PLC0415 - loaded by now
+
+        sdk: Any = connection.sdk
+        where, choice = self._where, self._target.choice
+        patience = Patience(
+            self._target.first_token_timeout_s, choice.token_timeout_s, choice.timeout_s
+        )
+        try:
+            with patience.scope:
+                # With this cast_to the SDK gives the response itself, not a stream of its own.
+                response: httpx2.Response = await connection.client.post(
+                    self._url,
+                    content=content,
+                    cast_to=httpx2.Response,
+                    options={"headers": self._headers},
+                    stream=True,
+                    stream_cls=sdk.AsyncStream[Any],
+                )
+                try:
+                    await self._read(response, reader, patience)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await response.aclose()
+        except sdk.APIStatusError as error:
+            fault = read_fault(error.status_code, error.response.content)
+            if fault.rejected:
+                raise _RejectedError(fault) from None
+            after = retry_after_s(error.response.headers, self._now())
+            raise where.error(fault, after) from None
+        except ProviderFaultError as error:
+            if error.fault.rejected and not reader.draft.told:
+                raise _RejectedError(error.fault) from None
+            raise where.error(error.fault) from None
+        except sdk.APIConnectionError as error:
+            raise ModelUnavailableError(
+                f"{where.url} cannot be reached ({type(error.__cause__).__name__}): does it run,"
+                f" and is {where.section}.base_url right"
+            ) from None
+        except TooMuchError as error:
+            raise where.unusable(str(error)) from None
+        except (httpx2.HTTPError, httpx2.StreamError, BadJSONError) as error:
+            if reader.draft.complete:
+                return  # only the report of tokens is missing
+            raise ModelUnavailableError(
+                f"{where.url} broke off in the middle of an answer ({type(error).__name__})"
+            ) from None
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the SDK and its HTTP met something unforeseen
+            _log.warning("an answer cannot be read", model=self.name, exc_info=True)
+            raise where.unusable(
+                f"an answer that cannot be read ({type(error).__name__})"
+            ) from None
+        if patience.scope.cancelled_caught and not reader.draft.complete:
+            self._give_up(reader.draft, patience)
+
+    def _give_up(self, draft: AnswerDraft, patience: Patience) -> None:
+        """An answer takes too long: keep a text that is still being written, or raise."""
+        setting = patience.exceeded
+        if setting == "timeout_s":
+            draft.cut()
+            if draft.anything:
+                return
+        seconds = {
+            "first_token_timeout_s": self._target.first_token_timeout_s,
+            "token_timeout_s": self._target.choice.token_timeout_s,
+            "timeout_s": self._target.choice.timeout_s,
+        }[setting]
+        raise ModelUnavailableError(
+            f"{self._where.url} did not answer for {self.name} within {seconds:g} s: see"
+            f" {self._where.section}.{setting}"
+        )
+
+    async def _read(
+        self, response: "httpx2.Response", reader: AnswerReader, patience: Patience
+    ) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in ("text/html", "application/xhtml+xml"):
+            raise ModelRefusedError(
+                f"{self._where.url} answers with a web page: correct {self._where.section}.base_url"
+            )
+        # What came over an asynchronous client has an asynchronous stream.
+        pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
+        draft = reader.draft
+        # Gateways send documents as streams, and streams as documents: the first byte decides.
+        first = await anext(pieces, b"")
+        if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
+            reader.document(await _all_of(first, pieces))
+            over = draft.anything
+        else:
+            over = await _stream(first, pieces, reader, patience)
+        with anyio.move_on_after(_LAST_BYTES_S), contextlib.suppress(TooMuchError):
+            # Read to its end, the connection serves for the next call.
+            async for _ in pieces:
+                pass
+        if draft.failed or not (draft.complete or (over and draft.anything)):
+            raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
+
+    def _completion(
+        self, request: ModelRequest, reader: AnswerReader, names: ToolNames
+    ) -> Completion:
+        draft = reader.draft
+        parts = draft.parts(names, self._adapter.origin, call_ids.taken(request))
+        reported = reader.reported(Figures(self.name, draft.used))
+        return Completion(
+            parts=parts,
+            finish=draft.finish_reason,
+            usage=usage_of(request, parts, reported, lambda: self.facts.prices),
+            model=self.name,
+        )
+
+    def _pause(self, tried: int) -> float:
+        longest = min(_FIRST_PAUSE_S * 2.0 ** (tried + 1), _LONGEST_PAUSE_S)
+        # A part of it is always waited, so that nobody hammers; the rest keeps many apart.
+        return longest / 4 + self._draw() * longest * 3 / 4
+
+
+class _RejectedError(Exception):
+    """The provider rejects the request as it is."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+def _is_event(first: bytes) -> bool:
+    return first.lstrip().startswith((b"data:", b"event:", b":"))
+
+
+async def _stream(
+    first: bytes, pieces: AsyncIterator[bytes], reader: AnswerReader, patience: Patience
+) -> bool:
+    """Read a stream; True if it has said itself that it is over. Raises as AnswerReader does."""
+    events = Events()
+    piece: bytes | None = first
+    while piece is not None:
+        found = events.feed(piece)
+        for data in found:
+            if reader.event(data):
+                return True
+        if found and reader.draft.began:
+            patience.heard(visible=reader.draft.anything)
+        piece = await anext(pieces, None)
+    return any(reader.event(data) for data in events.end())
+
+
+async def _all_of(first: bytes, pieces: AsyncIterator[bytes]) -> bytes:
+    """Read a body that is one document. Raises TooMuchError."""
+    data = bytearray(first)
+    async for piece in pieces:
+        data += piece
+        if len(data) > WHOLE_BYTES:
+            raise TooMuchError(f"an answer of more than {WHOLE_BYTES:,} bytes in one piece")
+    return bytes(data)

@@ -1,0 +1,80 @@
+"""Finds markup that models write into their text, such as `<think>`, while the text arrives."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_FENCE: Final = "```"
+
+
+class Marks:
+    """Splits a text that arrives in pieces at certain marks, which may span pieces.
+
+    A mark in code is text: inside a fence of Markdown, or right after a backtick.
+
+    Args:
+        marks: the marks; upper and lower case are the same.
+
+    Attributes:
+        in_code: whether code is recognized. In reasoning it is not: fences may lack their end.
+            Setting it ends a fence.
+    """
+
+    def __init__(self, marks: Iterable[str]) -> None:
+        marks = tuple(marks)
+        alternatives = "|".join(map(re.escape, marks))
+        self._pattern = re.compile(f"{_FENCE}|`?({alternatives})", re.IGNORECASE | re.ASCII)
+        whole = (_FENCE, *marks, *(f"`{mark}" for mark in marks))
+        self._beginnings = {each[:end].lower() for each in whole for end in range(1, len(each))}
+        self._first = {each[0].lower() for each in whole}
+        self._longest = max(map(len, self._beginnings))
+        self._rest = ""
+        self._fenced = False
+        self._in_code = True
+
+    @property
+    def in_code(self) -> bool:
+        """See above."""
+        return self._in_code
+
+    @in_code.setter
+    def in_code(self, value: bool) -> None:
+        self._in_code, self._fenced = value, False
+
+    def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
+        """Process the next piece. Yields texts, each with the mark that follows it, or an empty
+        mark.
+
+        The beginning of a mark is held back until the next piece, unless this is the `last` one.
+        """
+        text, self._rest = self._rest + piece, ""
+        if text and self._first.isdisjoint(text):  # nearly always
+            yield text, ""
+            return
+        begin = at = 0
+        while match := self._pattern.search(text, at):
+            at = match.end()
+            if match[1] is None:
+                self._fenced ^= self._in_code
+            elif not self._in_code or not (self._fenced or match[0][0] == "`"):
+                yield text[begin : match.start(1)], match[1]
+                begin = at
+        end = len(text) if last else len(text) - self._unfinished(text, at)
+        self._rest = text[end:]
+        if end > begin:
+            yield text[begin:end], ""
+
+    def rest(self) -> str:
+        """Return and clear the text that is held back."""
+        text, self._rest = self._rest, ""
+        return text
+
+    def _unfinished(self, text: str, at: int) -> int:
+        """The length of the end of the text that may be the beginning of a mark."""
+        tail = text[max(at, len(text) - self._longest) :]
+        if self._first.isdisjoint(tail):
+            return 0
+        for start in range(len(tail)):
+            if tail[start:].lower() in self._beginnings:
+                return len(tail) - start
+        return 0

@@ -1,0 +1,215 @@
+"""From the events of OpenAI's Responses API to an answer
+(https://platform.openai.com/docs/api-reference/responses-streaming).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from component.models.adapter import ProviderFaultError
+from component.models.answer_draft import AnswerDraft, DraftCall
+from component.models.faults import Fault, read_fault
+from component.models.protocol import Finish, OnText
+from component.models.tolerant_json import BadJSONError, decode_as, encode_any
+from component.models.usage import Figures, Reported
+
+_FINISH: Mapping[str, Finish] = {
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+}
+_STATUS: Mapping[str, int] = {
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "vector_store_timeout": 504,
+    "invalid_prompt": 400,
+}
+
+
+class Phase(msgspec.Struct, forbid_unknown_fields=True):
+    """What the provider calls the message before: `commentary` or `final_answer`.
+
+    It is stored as an opaque part after the text. Models expect it back (`phase` in OpenAI's
+    reference of input messages).
+    """
+
+    phase: str
+
+
+class Response(msgspec.Struct):
+    """A response, as the events that end a stream and whole answers have it."""
+
+    status: str | None = None
+    output: list[dict[str, Any]] | None = None
+    usage: Any = None
+    error: Any = None
+    incomplete_details: dict[str, Any] | None = None
+
+
+class Event(msgspec.Struct):
+    """An event of the stream."""
+
+    type: str = ""
+    output_index: int | None = None
+    item_id: str | None = None
+    item: dict[str, Any] | None = None
+    delta: str | dict[str, Any] | None = None
+    arguments: str | None = None
+    response: Response | None = None
+    error: Any = None
+
+
+_events = msgspec.json.Decoder(Event)
+_documents = msgspec.json.Decoder(Response)
+
+
+class _Item:
+    """An item of the output: what has been read of it by deltas."""
+
+    def __init__(self) -> None:
+        self.call: DraftCall | None = None
+        self.characters = 0
+        self.done = False
+
+
+class ResponsesReader:
+    """Reads one answer of the Responses API; see AnswerReader."""
+
+    def __init__(self, on_text: OnText | None) -> None:
+        self.draft = AnswerDraft(on_text)
+        self._items: dict[int | str | None, _Item] = {}
+
+    def event(self, data: bytes) -> bool:
+        """Read one event; see AnswerReader.event."""
+        if data == b"[DONE]":
+            return True
+        if not data.startswith(b"{"):
+            raise BadJSONError("it is not an object")
+        event = decode_as(_events, data)
+        self.draft.count()
+        match event.type:
+            case "response.output_item.added" if event.item is not None:
+                self._add(self._of(event), event.item)
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._say(self._of(event), event.delta)
+            case "response.function_call_arguments.delta":
+                self._argue(self._of(event), event.delta)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                if isinstance(event.delta, str):
+                    self.draft.reasoning(event.delta)
+            case "response.output_item.done" if event.item is not None:
+                self._whole(self._of(event), event.item)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._end(event.response or Response(), data)
+                return True
+            case "error":
+                raise ProviderFaultError(_fault(data))
+            case "":
+                # A fault of a server or gateway that has no types of events.
+                if event.error:
+                    raise ProviderFaultError(_fault(data))
+        return False
+
+    def document(self, data: bytes) -> None:
+        """Read an answer that came as one document; see AnswerReader.document."""
+        if not data.startswith(b"{"):
+            raise BadJSONError("it is not an object")
+        response = decode_as(_documents, data)
+        self.draft.count()
+        if response.error and not response.status:
+            raise ProviderFaultError(_fault(data))
+        self._end(response, data)
+
+    def reported(self, figures: Figures) -> Reported:
+        """The figures of `usage`; see AnswerReader.reported."""
+        details = figures.inside("input_tokens_details")
+        out = figures.inside("output_tokens_details")
+        return Reported(
+            tokens_in=figures.tokens("input_tokens"),
+            tokens_out=figures.tokens("output_tokens"),
+            cache_read=details.tokens("cached_tokens") or 0,
+            cache_write=details.tokens("cache_write_tokens") or 0,
+            reasoning=out.tokens("reasoning_tokens") or 0,
+        )
+
+    # -- items -----------------------------------------------------------------------------------
+
+    def _of(self, event: Event) -> _Item:
+        """The item that an event belongs to."""
+        key = event.output_index if event.output_index is not None else event.item_id
+        if key not in self._items:
+            self._items[key] = _Item()
+        return self._items[key]
+
+    def _add(self, item: _Item, data: dict[str, Any]) -> None:
+        if data.get("type") == "function_call":
+            if item.call is None:
+                item.call = self.draft.call(_text(data.get("call_id")), _text(data.get("name")))
+        elif data.get("type") != "message":
+            self.draft.reasoning("")
+
+    def _say(self, item: _Item, delta: Any) -> None:
+        if isinstance(delta, str) and delta:
+            item.characters += len(delta)
+            self.draft.say(delta)
+
+    def _argue(self, item: _Item, delta: Any) -> None:
+        if isinstance(delta, str) and delta and item.call is not None:
+            item.characters += len(delta)
+            self.draft.add_arguments(item.call, delta)
+
+    def _whole(self, item: _Item, data: dict[str, Any]) -> None:
+        """Read a complete item, as far as deltas have not brought it."""
+        if item.done:
+            return
+        item.done = True
+        kind = data.get("type")
+        if kind == "message":
+            text = _message_text(data)
+            self._say(item, text[item.characters :])
+            if (text or item.characters) and (phase := _text(data.get("phase"))):
+                self.draft.opaque(encode_any(Phase(phase)))
+        elif kind == "function_call":
+            self._add(item, data)
+            if not item.characters:
+                self._argue(item, data.get("arguments"))
+        elif kind is not None:
+            self.draft.opaque(encode_any(data))
+
+    def _end(self, response: Response, data: bytes) -> None:
+        if response.usage is not None:
+            self.draft.used = response.usage
+        if response.status == "failed" or response.error:
+            raise ProviderFaultError(_fault(encode_any({"error": response.error or {}})))
+        # Some gateways have all of the output in here, and had none of it before.
+        for index, item in enumerate(response.output or ()):
+            if index not in self._items:
+                self._items[index] = _Item()
+            self._whole(self._items[index], item)
+        reason = _text((response.incomplete_details or {}).get("reason"))
+        if response.status == "incomplete":
+            self.draft.finish(_FINISH.get(reason, "length"))
+        elif response.status in ("completed", None):
+            self.draft.finish(None)
+
+
+def _message_text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(
+        _text(part.get("text")) or _text(part.get("refusal"))
+        for part in parts
+        if isinstance(part, dict)
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _fault(data: bytes) -> Fault:
+    fault = read_fault(0, data)
+    return msgspec.structs.replace(fault, status=_STATUS.get(fault.code, fault.status))

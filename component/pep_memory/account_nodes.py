@@ -1,0 +1,300 @@
+"""The nodes in accounts, at the servers of others (XEP-0163): in that of the person, or in that of
+the agent, which shares each node with its person.
+
+The agent uses a node in the account of the person in one of two ways: on behalf of the person, if
+the person has consented and the server lets the agent do that (XEP-0356), or else as itself, if the
+person has made it a publisher.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from component.memory.store import KnowledgeError, StoreUnavailableError, Watcher, Whose
+from component.pep_memory.account_ports import AccountPorts, Client, Location, OnBehalf
+from component.pep_memory.nodes import NodeItem
+from xep import pubsub
+from xep.binding import RawXML
+from xep.data_forms import Field, Form
+from xep.fluux_agent.memory import NAMESPACE
+from xep.jid import JID
+from xep.pubsub import AffiliationName, Item
+from xep.pubsub_event import Event
+from xep.pubsub_owner import Affiliation, Affiliations, PubsubOwner
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.memory")
+
+_PRIVATE: Final = (("access_model", "whitelist"), ("persist_items", "true"))
+"""Configuration that a node must have for publishing. ejabberd 23.01 rejects `max_items` here."""
+_CONFIG: Final = (*_PRIVATE, ("max_items", "max"), ("send_last_published_item", "never"))
+"""Configuration of new nodes, which keep all items."""
+_ROOMY: Final = (*_PRIVATE, ("max_items", "max"))
+"""Configuration that a node must have for publishing on behalf of its owner. A publish request to a
+missing node creates it with this configuration."""
+_REFUSED_FOR_GOOD: Final = frozenset(("not-acceptable", "policy-violation", "bad-request"))
+_NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "conflict"))
+
+
+class AccountNodes:
+    """Implements `component.pep_memory.nodes.MemoryNodes`, and
+    `component.proactive.event_handler.Listener`.
+
+    The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not
+    announce every change (Prosody announces no deletion with notify=false), so the nodes have to be
+    listed from time to time.
+
+    Args:
+        ports: the dependencies.
+    """
+
+    def __init__(self, ports: AccountPorts) -> None:
+        self._ports = ports
+        self._watchers: list[Watcher] = []
+        self._followed: dict[tuple[JID, str], Whose] = {}
+        self._services: Counter[JID] = Counter()
+        self._prepared: set[Whose] = set()
+        self._checked: set[str] = set()
+        self._unsuitable: set[str] = set()
+
+    def is_reachable(self, whose: Whose) -> bool:
+        """Whether there is a session, and people can correct items on the server."""
+        domain = self._ports.locate(whose).service.domain
+        return self._ports.is_connected() and domain not in self._unsuitable
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` when a server notifies of changed items."""
+        self._watchers.append(watcher)
+
+    def disconnected(self) -> None:
+        """Forget the state of the session. Never waits."""
+        self._prepared.clear()
+
+    def is_service(self, address: JID) -> bool:
+        """Whether the agent is subscribed to a node of this account, which may send
+        notifications.
+        """
+        return self._services[address.bare] > 0
+
+    def notified(self, subscriber: JID, service: JID, event: Event) -> None:
+        """Handle a notification. Never waits."""
+        node, keys = changed_items(event)
+        whose = self._followed.get((service, node))
+        if whose is None or self._ports.agent_at(subscriber) != whose.agent:
+            return
+        for watcher in self._watchers:
+            watcher(whose, keys)
+
+    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+        """Return the items of the node; empty if there is no node or item."""
+        place = self._ports.locate(whose)
+        await self._check_server(place)
+        client = await self._client(whose, place)
+        if not ids:
+            await self._follow(whose, place)
+        try:
+            found = await _items(client, place, ids)
+        except StanzaError as error:
+            if error.condition == "item-not-found":
+                return []
+            raise self._unavailable(whose, error) from error
+        return [
+            NodeItem(each.id, each.payloads[0].text if each.payloads else "")
+            for each in found
+            if each.id
+        ]
+
+    async def publish(
+        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+    ) -> None:
+        """Publish an item, if nobody else can read the node."""
+        place = self._ports.locate(whose)
+        await self._check_server(place)
+        if place.shares:
+            await self._share(whose, place)
+        client = await self._client(whose, place)
+        options = None
+        if not place.shares:
+            is_own = client is self._ports.client
+            options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
+        try:
+            await client.publish(
+                place.service, place.node, payload, place.requester, item_id=id_, options=options
+            )
+        except StanzaError as error:
+            if error.condition in _REFUSED_FOR_GOOD:
+                raise KnowledgeError(f"{place.service} does not accept {id_}: {error}") from error
+            raise self._unavailable(whose, error) from error
+
+    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+        """Delete items."""
+        place = self._ports.locate(whose)
+        client = await self._client(whose, place)
+        for item in items:
+            try:
+                await client.retract(place.service, place.node, (item.id,), place.requester)
+            except StanzaError as error:
+                if error.condition != "item-not-found":
+                    raise self._unavailable(whose, error) from error
+
+    async def leave(self, whose: Whose) -> None:
+        """Stop using the node on behalf of its owner: give up the affiliation with it and the
+        subscription. Raises StanzaError.
+        """
+        place, on_behalf = self._ports.locate(whose), self._ports.on_behalf
+        self._prepared.discard(whose)
+        self._forget(place)
+        with suppress(StanzaError):  # there may be no subscription
+            await self._ports.client.unsubscribe(place.service, place.node, place.requester)
+        if on_behalf is not None and on_behalf.may_own(whose):
+            await on_behalf.set_owned(place.service, _affiliated(place, place.requester, "none"))
+
+    async def _client(self, whose: Whose, place: Location) -> Client:
+        """Return the client for requests to the node: as the agent, or on behalf of the person."""
+        on_behalf = self._ports.on_behalf
+        if on_behalf is None or place.shares or not await on_behalf.allows(whose):
+            return self._ports.client
+        if whose not in self._prepared:
+            await self._prepare(on_behalf, whose, place)
+            self._prepared.add(whose)
+        return on_behalf.client
+
+    async def _prepare(self, on_behalf: OnBehalf, whose: Whose, place: Location) -> None:
+        """Create the person's node if needed, and make the agent a member, which may subscribe.
+
+        Prosody 0.12.3 reports all errors of the account as internal-server-error, so an existing
+        node cannot be distinguished from one that cannot be created; the next request shows it.
+        """
+        with suppress(StanzaError):
+            form = _form(pubsub.NODE_CONFIG, _CONFIG)
+            await on_behalf.client.create(place.service, place.node, place.requester, form)
+        if on_behalf.may_own(whose):
+            try:
+                request = _affiliated(place, place.requester, "member")
+                await on_behalf.set_owned(place.service, request)
+            except StanzaError as error:
+                _log.warning(
+                    "edits of memories are noticed late: cannot become a member of the node",
+                    principal=str(whose.who),
+                    reason=str(error),
+                )
+
+    async def _follow(self, whose: Whose, place: Location) -> None:
+        """Subscribe to the node before it is listed. Without a subscription, edits are detected
+        when everything is compared.
+        """
+        try:
+            await self._ports.client.subscribe(place.service, place.node, place.requester)
+        except StanzaError as error:
+            _log.debug("no subscription to memories", principal=str(whose.who), reason=str(error))
+            self._forget(place)
+            return
+        if (place.service, place.node) not in self._followed:
+            self._followed[place.service, place.node] = whose
+            self._services[place.service] += 1
+
+    def _forget(self, place: Location) -> None:
+        if self._followed.pop((place.service, place.node), None) is not None:
+            self._services[place.service] -= 1
+
+    async def _check_server(self, place: Location) -> None:
+        """Raise StoreUnavailableError if people could not correct what the agent publishes.
+
+        ejabberd (23.01, measured) forbids the owners of a node to overwrite items of other
+        publishers.
+        """
+        domain = place.service.domain
+        if domain in self._checked:
+            return
+        try:
+            software = await self._ports.software(JID(None, domain))
+        except StanzaError as error:
+            raise StoreUnavailableError(f"{domain} does not say what it is: {error}") from error
+        if not is_suitable(software):
+            self._unsuitable.add(domain)
+            raise StoreUnavailableError(
+                f"{domain} runs {software}, where people cannot correct what an agent has published"
+                " in an account. Memories of these accounts stay in the files (docs/memory.md)."
+            )
+        self._checked.add(domain)
+
+    async def _share(self, whose: Whose, place: Location) -> None:
+        """Create the node in the agent's account, with the person as an owner."""
+        if whose in self._prepared:
+            return
+        ports = self._ports
+        try:
+            await ports.client.create(
+                place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _CONFIG)
+            )
+        except StanzaError as error:
+            if error.condition != "conflict":
+                raise self._unavailable(whose, error) from error
+        try:
+            await ports.set_owned(place.service, _affiliated(place, whose.who, "owner"))
+        except StanzaError as error:
+            raise self._unavailable(whose, error) from error
+        self._prepared.add(whose)
+
+    def _unavailable(self, whose: Whose, error: StanzaError) -> StoreUnavailableError:
+        place = self._ports.locate(whose)
+        self._prepared.discard(whose)  # the node may be gone
+        if error.condition in _NOT_ALLOWED and not place.shares:
+            return StoreUnavailableError(
+                f"{whose.who} has not allowed {place.requester} to publish at {NAMESPACE}, or the"
+                " node is not a whitelist with room for all items (docs/memory.md):"
+                f" {error}"
+            )
+        return StoreUnavailableError(f"{place.service} refuses: {error}")
+
+
+def _form(form_type: str, options: Sequence[tuple[str, str]]) -> Form:
+    fields = [Field(var="FORM_TYPE", type="hidden", values=(form_type,))]
+    fields += [Field(var=f"pubsub#{name}", values=(value,)) for name, value in options]
+    return Form(type="submit", fields=tuple(fields))
+
+
+def _affiliated(place: Location, who: JID, affiliation: AffiliationName) -> PubsubOwner:
+    made = Affiliation(jid=who, affiliation=affiliation)
+    return PubsubOwner(affiliations=Affiliations(node=place.node, affiliations=(made,)))
+
+
+async def _items(client: Client, place: Location, ids: Sequence[str]) -> list[Item]:
+    """The items of the node, all or those with these ids. Raises StanzaError."""
+    service, node, requester, _ = place
+    if ids:
+        return list(await client.items(service, node, requester, ids=ids))
+    found: list[Item] = []
+    async for page in client.pages(service, node, requester):
+        if not page.complete:
+            raise StoreUnavailableError(
+                f"{service} returns the items of {node} in no stanza that is small enough to be"
+                " received."
+            )
+        found += page.items
+    return found
+
+
+def is_suitable(software: str) -> bool:
+    """Whether people can correct the items that an agent publishes in their account.
+
+    Args:
+        software: the name of the server's software.
+    """
+    return "ejabberd" not in software.casefold()
+
+
+def changed_items(event: Event) -> tuple[str, frozenset[str] | None]:
+    """Return the node of a notification, and the ids of its changed items; None if any item may
+    have changed.
+    """
+    if event.items is not None:
+        ids = frozenset(each.id for each in event.items.items if each.id)
+        return event.items.node, ids if len(ids) == len(event.items.items) else None
+    for part in (event.purge, event.delete):
+        if part is not None:
+            return part.node, None
+    return "", frozenset()

@@ -1,0 +1,174 @@
+"""The nodes at the addresses of agents: `urn:fluux:agent:0#memory/` and the person's bare address.
+
+They are at our own PubSub service. The person owns the node, and nobody else can read it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from component.memory.store import KnowledgeError, Watcher, Whose
+from component.pep_memory.nodes import ItemChangedError, NodeItem
+from component.pubsub.changes import Change
+from component.pubsub.config import NodeConfig
+from component.pubsub.service import ItemChangedError as StoredChangedError
+from component.pubsub.service import PubSubService, Stored
+from component.router.addresses import Addresses
+from component.settings.memory import Memory
+from component.storage.errors import StorageError
+from xep.binding import RawXML
+from xep.fluux_agent.memory import NAMESPACE
+from xep.jid import JID, JIDError
+from xep.stanza_error import StanzaError
+
+PREFIX: Final = f"{NAMESPACE}/"
+_LEAST_PAYLOAD_BYTES: Final = 131_072
+_ENVELOPE_BYTES: Final = 8_192
+
+_log = structlog.get_logger("component.memory")
+
+
+class AgentNodes:
+    """Implements `component.pep_memory.nodes.MemoryNodes`, and provides the nodes to people who
+    have none yet (`component.pubsub.core.NodeProvider`).
+
+    Args:
+        service: our PubSub service.
+        addresses: our addresses.
+        agents: the names of the agents.
+        settings: `[memory]`, for the limits.
+    """
+
+    def __init__(
+        self,
+        service: PubSubService,
+        addresses: Addresses,
+        agents: Sequence[str],
+        settings: Memory,
+    ) -> None:
+        self._service = service
+        self._addresses = addresses
+        self._agents = frozenset(agents)
+        self._watchers: list[Watcher] = []
+        self._made: set[Whose] = set()
+        self._config = NodeConfig(
+            title="Memory",
+            description="What the agent remembers about you",
+            type=NAMESPACE,
+            access_model="whitelist",
+            # More than the agent stores, because a full node deletes its oldest item.
+            max_items=2 * settings.items_per_principal,
+            max_payload_bytes=max(_LEAST_PAYLOAD_BYTES, 2 * settings.item_bytes + _ENVELOPE_BYTES),
+            send_last_published_item="never",
+        )
+        for agent in agents:
+            address = addresses.address_of(agent)
+            service.observe(address, PREFIX, self._changed)
+            service.listen(address, PREFIX, self._restore)
+        service.add_provider(self)
+
+    def is_reachable(self, whose: Whose) -> bool:
+        """Whether there is such an agent: its nodes are in our own database."""
+        return whose.agent in self._agents
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` immediately when items were changed."""
+        self._watchers.append(watcher)
+
+    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+        """Return the items of the node."""
+        address = self._addresses.address_of(whose.agent)
+        found = await self._service.items(address, node_of(whose.who), ids=ids)
+        return [NodeItem(each.id, each.payload) for each in found]
+
+    async def publish(
+        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+    ) -> None:
+        """Publish an item, unless it was changed since it was read."""
+        await self._make(whose)
+        address = self._addresses.address_of(whose.agent)
+        only_if = Stored(None if replaces is None else replaces.payload)
+        try:
+            await self._service.publish(
+                address, node_of(whose.who), id_, payload, publisher=address, only_if=only_if
+            )
+        except StoredChangedError:
+            raise ItemChangedError from None
+        except StanzaError as error:
+            raise KnowledgeError(f"The node does not accept {id_}: {error.text}") from error
+
+    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+        """Delete items, unless they were changed since they were read."""
+        address = self._addresses.address_of(whose.agent)
+        for item in items:
+            try:
+                await self._service.retract(
+                    address, node_of(whose.who), (item.id,), only_if=Stored(item.payload)
+                )
+            except StoredChangedError:
+                raise ItemChangedError from None
+            except StanzaError as error:
+                _log.info("an item was gone before it was retracted", reason=str(error))
+
+    async def provide(self, address: JID, node: str, requester: JID) -> JID | None:
+        """Create the memory node of the requester if needed, and return the agent's address.
+
+        Requests for the default agent may be sent to the domain. Nodes of others are not created,
+        so that missing nodes and nodes of others look alike.
+        """
+        if not node.startswith(PREFIX):
+            return None
+        agent = self._addresses.agent_at(address)
+        if agent not in self._agents:
+            return None
+        if node == node_of(requester):
+            await self._make(Whose(agent, requester.bare))
+        return self._addresses.address_of(agent)
+
+    async def _make(self, whose: Whose) -> None:
+        if whose not in self._made:
+            address = self._addresses.address_of(whose.agent)
+            await self._service.ensure(
+                address, node_of(whose.who), self._config, owners=(whose.who,)
+            )
+            self._made.add(whose)
+
+    def _changed(self, change: Change) -> None:
+        whose = self._whose(change)
+        if whose is None:
+            return
+        if change.kind == "deleted":
+            self._made.discard(whose)
+        if change.kind == "published":
+            keys = None if change.publisher == change.service else [e.id for e in change.items]
+        elif change.kind == "retracted":
+            keys = list(change.ids)
+        else:
+            keys = None
+        if change.publisher != change.service and change.kind != "configured":
+            for watcher in self._watchers:
+                watcher(whose, keys)
+
+    async def _restore(self, change: Change) -> None:
+        """Undo a configuration by which others could read the node (MEM-003)."""
+        whose = self._whose(change)
+        if whose is None or change.kind != "configured" or change.config == self._config:
+            return
+        self._made.discard(whose)
+        try:
+            await self._make(whose)
+        except StorageError as error:
+            _log.warning("the configuration of a node stays changed", reason=str(error))
+
+    def _whose(self, change: Change) -> Whose | None:
+        try:
+            who = JID.parse(change.node.removeprefix(PREFIX))
+        except JIDError:
+            return None
+        return Whose(self._addresses.agent_at(JID.parse(change.service)), who)
+
+
+def node_of(who: JID) -> str:
+    """Return the name of the node with the memories of a person."""
+    return f"{PREFIX}{who.bare}"

@@ -1,0 +1,148 @@
+"""Provenance: whether the values of a call were written by the person, or chosen by the model.
+
+A model that has read what strangers wrote may have chosen a value because they told it to. A value
+that the person has written was not chosen that way. Comparing is exact, apart from a few spellings
+of the same value, so that a model cannot hide data in how it spells something.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+_SCHEME: Final = re.compile(r"\b(?:https?://|mailto:|xmpp:)")
+_NO_WORD_BEFORE: Final = r"(?<![\w@./:%+~=&?#-])"
+_NO_WORD_AFTER: Final = r"(?![\w@%+~]|[./:?#=&,-]\w)"
+_FEW: Final = 32
+"""A list of values is short up to this length: one of them carries five bits."""
+_MOST_HARMLESS: Final = 8
+"""The maximum number of harmless values in a call: hundreds of them could carry a text."""
+_NUMBER: Final = re.compile(r"(?<![\w./:,-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/]|[.,-]\d)", re.ASCII)
+
+
+class Texts:
+    """Texts in which values are looked for.
+
+    Args:
+        texts: what somebody wrote or returned.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = [
+            spelling
+            for text in texts
+            for plain in (_SCHEME.sub(" ", text),)
+            for spelling in dict.fromkeys((text, plain, " ".join(plain.split())))
+        ]
+        self._lower: list[str] | None = None
+        self._numbers: set[str] | None = None
+
+    def contain(self, value: object) -> bool:
+        """Return whether one of the texts contains a value as a whole: a number, or whole words.
+
+        A URL may lack or have its scheme, and a slash at its end. A text in lower case is also
+        found where it is written with capitals.
+        """
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return False
+        if not isinstance(value, str):
+            return self._has_number(value)
+        scheme = _SCHEME.match(value)
+        plain = value[scheme.end() if scheme else 0 :].removesuffix("/")
+        if not plain:
+            return False
+        words = re.compile(f"{_NO_WORD_BEFORE}{re.escape(plain)}{_NO_WORD_AFTER}")
+        if any(words.search(text) for text in self._texts):
+            return True
+        if plain != plain.lower():
+            return False
+        if self._lower is None:
+            self._lower = [text.lower() for text in self._texts]
+        return any(words.search(text) for text in self._lower)
+
+    def _has_number(self, value: float) -> bool:
+        if self._numbers is None:
+            self._numbers = {
+                found.replace(",", "") for text in self._texts for found in _NUMBER.findall(text)
+            }
+        return any(Decimal(one) == value or float(one) == value for one in self._numbers)
+
+
+def chosen_by_model(
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    texts: Sequence[Texts],
+    *,
+    few_are_free: bool,
+) -> tuple[str, ...]:
+    """Return the names of the arguments with a value that none of the texts contains.
+
+    Null, empty values, and defaults of the schema are harmless. With `few_are_free` this also
+    applies to true and false, and to values from a short list in the schema (`enum`). A few of them
+    carry little, so only so many are harmless.
+
+    Args:
+        arguments: the arguments, as decoded from JSON.
+        schema: the JSON Schema of the arguments.
+        texts: what the person wrote, and what else is no choice of the model.
+        few_are_free: for a skill that only reads.
+    """
+    names, listed, defaults = _declared(schema)
+    left = _MOST_HARMLESS
+
+    def harmless() -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0
+
+    def free(value: Any) -> bool:
+        if value is None or value in ("", [], {}):
+            return harmless()
+        if isinstance(value, Mapping):
+            keys = all(key in names or any(one.contain(key) for one in texts) for key in value)
+            return keys and all(map(free, value.values()))
+        if isinstance(value, list):
+            return all(map(free, value))
+        if any(one.contain(value) for one in texts):
+            return True
+        return few_are_free and (isinstance(value, bool) or _same(value, listed)) and harmless()
+
+    return tuple(
+        name
+        for name, value in arguments.items()
+        if name not in names
+        or not ((_same(value, defaults.get(name, ())) and harmless()) or free(value))
+    )
+
+
+def _declared(
+    schema: Mapping[str, Any],
+) -> tuple[set[str], list[Any], dict[str, tuple[Any, ...]]]:
+    """Return the names of all properties, all listed values, and the defaults of arguments."""
+    names: set[str] = set()
+    listed: list[Any] = []
+    left: list[Any] = [schema]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, Mapping):
+            properties = one.get("properties")
+            if isinstance(properties, Mapping):
+                names.update(properties)
+            enum = one.get("enum")
+            listed += enum if isinstance(enum, list) and len(enum) <= _FEW else []
+            listed += [one["const"]] if "const" in one else []
+            left += one.values()
+    arguments = schema.get("properties")
+    defaults = {
+        name: (each["default"],)
+        for name, each in (arguments.items() if isinstance(arguments, Mapping) else ())
+        if isinstance(each, Mapping) and "default" in each
+    }
+    return names, listed, defaults
+
+
+def _same(value: Any, among: Iterable[Any]) -> bool:
+    """Return whether a value is among others; unlike in Python, 1 is not true."""
+    return any(type(value) is type(one) and value == one for one in among)

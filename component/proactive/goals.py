@@ -1,0 +1,148 @@
+"""A goal in words as a task: it runs one turn of the agent and ends with what the agent said."""
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from component.budget.protocol import Payer
+from component.messages.inbound import Conversation
+from component.policy.taint import Taint
+from component.proactive.work import Trigger, Work, title_of
+from component.skills.context import Context
+from component.skills.declare import skill
+from component.skills.errors import SkillError
+from component.skills.skill import Skill
+from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.agent.requests import TurnRequest
+    from component.agent.turn import Outcome
+
+GOAL: Final = "agent.goal"
+"""The name of the skill. It is hidden: only triggers start it."""
+_TIMEOUT_S: Final = 6 * 3600.0
+_WAITS_S: Final = (5.0, 10.0, 30.0)
+"""Seconds until the next attempt while a person has too many requests waiting; the last repeats."""
+_LONGEST_DATA: Final = 20_000
+_FAILED: Final = "The agent could not do this; the log of the service says why."
+
+
+class Conversations(Protocol):
+    """Runs turns: `component.agent.conversations.Conversations`."""
+
+    async def perform(self, request: "TurnRequest", /) -> "Outcome | None":
+        """Run a turn once; None if it continues later."""
+
+    async def cancel(self, agent: str, principal: JID, turn: str, /) -> None:
+        """Stop a turn if it has not ended, and forget how it ended. Raises StorageError."""
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The parameters of the skill: the turn, and what started it."""
+
+    turn: str
+    text: str
+    source: str
+    name: str
+    taint: Taint | None = None
+    payer: Payer | None = None
+    budget_usd: float | None = None
+
+
+def turn_of(trigger: Trigger) -> str:
+    """The id of the turn that a trigger starts: the same for the same trigger."""
+    parts = msgspec.json.encode((trigger.source, trigger.name, trigger.key))
+    return hashlib.sha256(parts).hexdigest()[:32]
+
+
+def goal_of(trigger: Trigger, work: Work) -> Goal:
+    """The parameters of the task for work that has a goal."""
+    return Goal(
+        turn=turn_of(trigger),
+        text=_prompt(trigger, work.goal or ""),
+        source=trigger.source,
+        name=trigger.name,
+        taint=trigger.taint,
+        payer=work.payer,
+        budget_usd=None if work.budget_usd is None else float(work.budget_usd),
+    )
+
+
+def goal_skill(
+    conversations: Callable[[], Conversations], address_of: Callable[[str], JID]
+) -> Skill:
+    """The skill that runs a goal.
+
+    Args:
+        conversations: gives what runs turns; called only while the service runs.
+        address_of: the address of an agent by its name.
+    """
+    # Imported only where there is a model: a service without one starts faster.
+    from component.agent.conversations import TooManyWaitingError  # noqa: PLC0415
+    from component.agent.requests import TurnRequest, WorkStarter  # noqa: PLC0415
+
+    @skill(
+        name=GOAL,
+        title="Goal",
+        description="Run one turn of an agent in a person's conversation.",
+        hidden=True,
+        durable=True,
+        destructive=False,
+        timeout=_TIMEOUT_S,
+    )
+    async def goal(context: Context, goal: Goal) -> str:
+        person = JID.parse(context.principal)
+        request = TurnRequest(
+            id=goal.turn,
+            starter=WorkStarter(goal.source, goal.name),
+            conversation=Conversation(address_of(context.agent), person),
+            principal=person,
+            text=goal.text,
+            taint=goal.taint,
+            payer=goal.payer,
+            budget_usd=goal.budget_usd,
+        )
+
+        attempts = 0
+        while True:
+            try:
+                outcome = await conversations().perform(request)
+            except TooManyWaitingError:
+                await context.sleep(_WAITS_S[min(attempts, len(_WAITS_S) - 1)], key=attempts)
+                attempts += 1
+            else:
+                break
+        if outcome is None:
+            await context.wait_for_turn(goal.turn)
+        return _text_of(outcome)
+
+    return goal
+
+
+def _text_of(outcome: "Outcome") -> str:
+    """Return the answer of the agent. Raises SkillError with the reason if it gave none."""
+    if outcome.kind in ("answered", "silent"):
+        return outcome.text
+    if outcome.kind == "stopped":
+        raise SkillError("It was stopped.")
+    raise SkillError(_FAILED if outcome.kind == "failed" else outcome.text)
+
+
+def _prompt(trigger: Trigger, goal: str) -> str:
+    """Return the text of the turn: that no person is writing now, the goal, and the event."""
+    note = (
+        f"[This is not a message of the person: it was started by the {trigger.source}"
+        f" {title_of(trigger)!r}. Do what it says below now, without asking whether to do it. The"
+        " person gets your answer as a notification; answer [[silent]] if there is nothing to"
+        " tell.]"
+    )
+    lines = [note, goal.strip()]
+    data = bytes(trigger.data)
+    if data not in (b"null", b"{}"):
+        shown = data.decode("utf-8", "replace")
+        if len(shown) > _LONGEST_DATA:
+            shown = shown[:_LONGEST_DATA] + "…"
+        lines.append(f"What happened, as JSON:\n{shown}")
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""The table `started_work`: each accepted trigger, its task, and whether its result was passed on.
+
+No instance claims a result: recording a notification twice has the same effect as once
+(`component.proactive.results.ResultNotifier`), so a kill delays no result.
+These are functions of a `Database`, for `Storage.read` and `Storage.write`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from component.proactive.work import Trigger, Work
+from component.storage.database import Database
+
+RETENTION_MS: Final = 60 * 86_400_000
+"""How long a trigger is recognised, in milliseconds of the steady clock."""
+_AT_ONCE: Final = 50
+_ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted trigger. `task` is None if the work was refused; `failure` is the reason."""
+
+    trigger: Trigger
+    work: Work
+    task: str | None = None
+    failure: str | None = None
+
+
+class _Details(msgspec.Struct, frozen=True):
+    """The JSON in the column `details`."""
+
+    trigger: Trigger
+    work: Work
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Details).decode
+
+
+def is_recorded(database: Database, trigger: Trigger) -> bool:
+    """Whether a trigger was accepted before."""
+    found = database.execute(
+        "SELECT 1 FROM started_work WHERE source = ? AND name = ? AND key = ?", _key(trigger)
+    )
+    return found.fetchone() is not None
+
+
+def record(database: Database, started: Started) -> bool:
+    """Record a trigger. False if it was recorded before."""
+    details = _encode(_Details(started.trigger, started.work)).decode()
+    made = database.execute(
+        "INSERT INTO started_work (source, name, key, task, details, failure, created,"
+        " retain_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, name, key) DO NOTHING",
+        (
+            *_key(started.trigger),
+            started.task,
+            details,
+            started.failure,
+            database.now,
+            database.steady + RETENTION_MS,
+        ),
+    )
+    return made.rowcount == 1
+
+
+def ended(database: Database) -> list[Started]:
+    """The work that has ended and whose result was not passed on yet; the oldest first.
+
+    Work has ended if its task has, or is not stored any more.
+    """
+    found = database.execute(
+        "SELECT task, details, failure FROM started_work WHERE told = 0"  # noqa: S608 - a constant
+        " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks"
+        f" WHERE id = started_work.task AND state NOT IN {_ENDED}))"
+        " ORDER BY created, key LIMIT ?",
+        (_AT_ONCE,),
+    ).fetchall()
+    entries = []
+    for task, details, failure in found:
+        read = _decode(details)
+        entries.append(Started(trigger=read.trigger, work=read.work, task=task, failure=failure))
+    return entries
+
+
+def is_same_failure(database: Database, trigger: Trigger, failure: str) -> bool:
+    """Whether the previous result of the same source that was passed on is the same failure."""
+    found = database.execute(
+        "SELECT failure FROM started_work WHERE source = ? AND name = ? AND told = 1"
+        " ORDER BY created DESC, key DESC LIMIT 1",
+        (trigger.source, trigger.name),
+    ).fetchone()
+    return found is not None and found[0] == failure
+
+
+def mark_passed_on(database: Database, trigger: Trigger, failure: str | None) -> None:
+    """Record that a result was passed on; `failure` is the reason if the work failed."""
+    database.execute(
+        "UPDATE started_work SET told = 1, failure = ? WHERE source = ? AND name = ? AND key = ?",
+        (failure, *_key(trigger)),
+    )
+
+
+def delete_old(database: Database) -> None:
+    """Forget triggers whose retention is over."""
+    database.execute(
+        "DELETE FROM started_work WHERE told = 1 AND retain_until <= ?", (database.steady,)
+    )
+
+
+def _key(trigger: Trigger) -> tuple[str, str, str]:
+    return trigger.source, trigger.name, trigger.key

@@ -1,0 +1,200 @@
+"""Starts triggered work as tasks: implements `component.proactive.starter.Starter`."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from component.execution.executor import SkillExecutor
+from component.execution.request import SkillRequest
+from component.policy.flows import Flows
+from component.policy.taint import Taint
+from component.proactive import started
+from component.proactive.goals import Goal, goal_of
+from component.proactive.started import Started
+from component.proactive.work import Trigger, Work
+from component.skills import Skill, View
+from component.storage.database import Transactions
+from component.tasks.protocol import Asker, Call, CallerContext, Tasks
+from component.tasks.skill_call import SkillCall
+from xep.fluux_agent.execute import Accepted, Result
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.proactive")
+
+_NOT_ADMITTED: Final = "{principal} may not use this service any more."
+_NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
+_NO_MODEL: Final = "A goal needs a language model, and none is set up: add [llm] to the settings."
+_REFUSED: Final = "{skill} must not be used with data that strangers wrote."
+
+
+class Rights(Protocol):
+    """Knows who may do what now: `component.policy.Policy` and the pause gate."""
+
+    def admits(self, principal: JID, /) -> bool:
+        """Whether a principal is admitted."""
+
+    def let_in(self, principal: JID, /) -> None:
+        """Raise StanzaError if new work is rejected now."""
+
+    def view(self, principal: JID, /) -> View:
+        """The skills that a principal may use."""
+
+
+class TaskStarter:
+    """Starts work as tasks.
+
+    A trigger is recognised by the request name that is made of it, so of several instances one
+    records its task, and by its row in `started_work`, which is kept longer.
+
+    Args:
+        storage: has the table `started_work`.
+        rights: who may do what.
+        executor: runs skills, after the checks of every request.
+        tasks: the durable work, for goals.
+        goal: the skill that runs a goal; None where no model is set up.
+        flows: what data of strangers may reach.
+        address_of: the address of an agent by its name.
+
+    Attributes:
+        recorded: is called when work was recorded or refused.
+    """
+
+    def __init__(
+        self,
+        storage: Transactions,
+        rights: Rights,
+        executor: SkillExecutor,
+        tasks: Tasks,
+        goal: Skill | None,
+        flows: Flows,
+        address_of: Callable[[str], JID],
+    ) -> None:
+        self._storage = storage
+        self._rights = rights
+        self._executor = executor
+        self._tasks = tasks
+        self._goal = goal
+        self._flows = flows
+        self._address_of = address_of
+        self.recorded: Callable[[], None] = lambda: None
+
+    async def start(self, trigger: Trigger, work: Work) -> str | None:
+        """Record the work as a task once; see `component.proactive.starter.Starter`."""
+        if await self._storage.read(partial(started.is_recorded, trigger=trigger)):
+            return None
+        try:
+            task = await self._submit(trigger, work)
+        except StanzaError as error:
+            if error.type != "wait":
+                reason = error.text or f"It was refused: {error.condition}."
+                await self._record(Started(trigger=trigger, work=work, failure=reason))
+            raise
+        is_new = await self._record(Started(trigger=trigger, work=work, task=task))
+        return task if is_new else None
+
+    async def _record(self, entry: Started) -> bool:
+        is_new = await self._storage.write(partial(started.record, started=entry))
+        self.recorded()
+        if is_new:
+            _log.info(
+                "work was started" if entry.task else "work was refused",
+                source=entry.trigger.source,
+                name=entry.trigger.name,
+                key=entry.trigger.key,
+                task=entry.task,
+                reason=entry.failure,
+            )
+        return is_new
+
+    async def _submit(self, trigger: Trigger, work: Work) -> str:
+        """Make the task; return its id. A repetition gets the same one."""
+        if not self._rights.admits(work.principal):
+            raise StanzaError("forbidden", _NOT_ADMITTED.format(principal=work.principal))
+        if work.skill is not None:
+            running = self._run_skill(trigger, work, work.skill)
+        elif self._goal is None:
+            raise StanzaError("feature-not-implemented", _NO_MODEL)
+        else:
+            running = self._run_goal(trigger, work, self._goal)
+        answer = await running
+        assert isinstance(answer, Accepted), "it was asked for as a task"
+        return answer.task
+
+    async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
+        skill = self._rights.view(work.principal).get(name)
+        if skill is None:
+            text = _NO_SKILL.format(skill=name, principal=work.principal)
+            raise StanzaError("item-not-found", text)
+        request = self._request(trigger, work, name, work.params, self._asker(trigger, work, skill))
+        answer = self._executor.execute(request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _run_goal(self, trigger: Trigger, work: Work, skill: Skill) -> Accepted | Result:
+        params = {"goal": goal_of(trigger, work)}
+        raw = msgspec.Raw(msgspec.json.encode(params))
+        request = self._request(trigger, work, skill.name, raw, "caller")
+        key = request.compute_key()
+        found = await self._tasks.repeated(key)
+        if found is not None:
+            return found
+        self._rights.let_in(work.principal)
+        return await self._tasks.execute(
+            Call(
+                principal=request.principal,
+                requester=request.requester,
+                target=request.target,
+                skill=skill,
+                arguments=_arguments(skill, params["goal"]),
+                request=request.call,
+                key=key,
+                origin=request.origin,
+                caller_context=request.caller_context or CallerContext(work.agent),
+            )
+        )
+
+    def _request(
+        self, trigger: Trigger, work: Work, skill: str, params: msgspec.Raw, asker: Asker
+    ) -> SkillRequest:
+        taints: tuple[Taint, ...] = () if trigger.taint is None else (trigger.taint,)
+        name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
+        return SkillRequest(
+            work.principal.bare,
+            work.principal.bare,
+            self._address_of(work.agent),
+            SkillCall(skill=skill, mode="async", priority=work.priority, json=params),
+            session=f"trigger {name}",
+            origin="trigger",
+            caller_context=CallerContext(
+                work.agent, asker, taints, trace=f"{trigger.source} {trigger.name}"
+            ),
+        )
+
+    def _asker(self, trigger: Trigger, work: Work, skill: Skill) -> Asker:
+        """The kind of requester: `misled model` if strangers caused a call that a person would be
+        asked about if a model made it after reading their text.
+
+        A skill that only reads gets parameters without their data: those are the person's own.
+
+        Raises StanzaError if such data must not reach the skill.
+        """
+        notes = skill.annotations
+        strangers = work.filled or not notes.read_only
+        decision = self._flows.decide(
+            () if trigger.taint is None else (trigger.taint,),
+            skill.capabilities,
+            read_only=notes.read_only,
+            open_world=notes.open_world,
+            chosen=lambda: ("its parameters",) if strangers else (),
+        )
+        if decision.verdict == "refuse":
+            raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
+        return "misled model" if decision.verdict == "confirm" else "caller"
+
+
+def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:
+    arguments: msgspec.Struct = skill.inputs.type(goal=goal)
+    return arguments

@@ -1,0 +1,91 @@
+"""Work that an agent starts by itself, and the event that triggers it."""
+
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from component.budget.protocol import Payer
+from component.policy.taint import Taint
+from xep.jid import JID
+
+Source: TypeAlias = Literal["schedule", "watch", "webhook", "presence"]
+"""The kind of source of a trigger."""
+
+Priority: TypeAlias = Literal["low", "normal", "high"]
+"""How urgent work and the notification of its result are."""
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event that starts work.
+
+    Attributes:
+        source: the kind of its source.
+        name: the name of the schedule, watch or webhook.
+        key: the idempotency key, unique for each (source, name): for example the nominal instant
+            in UTC, the node and the id of an item, or the id of a delivery.
+        data: the event as JSON. It is shown to a model, or parameters are filled from it.
+        taint: who could have written `data`; None if nobody outside this service could.
+        hops: how many agents' work has led to this; it limits loops.
+        chain: the bare JIDs of those agents, the first one first.
+    """
+
+    source: Source
+    name: str
+    key: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    taint: Taint | None = None
+    hops: int = 0
+    chain: tuple[str, ...] = ()
+
+
+class _Titled(msgspec.Struct):
+    title: str = ""
+
+
+def title_of(trigger: Trigger) -> str:
+    """Return the title of a trigger for people: the member `title` of its data, or its name."""
+    try:
+        found = msgspec.json.decode(trigger.data, type=_Titled).title
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        found = ""
+    return found or trigger.name
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The work of a trigger. Either `skill` or `goal` is set.
+
+    Attributes:
+        agent: the local part of the agent's address.
+        principal: the bare JID whose rights the work has.
+        skill: the name of a skill that is run with `params`.
+        params: the parameters of the skill, a JSON object.
+        filled: whether data of the trigger is in `params`.
+        goal: the goal of the agent, in words. It starts a turn of the agent in the principal's
+            conversation.
+        tell: the bare JIDs that get the result; if empty, the principal gets it.
+        silent: nobody gets the result.
+        payer: the budget that pays for the turn of a goal; None for those of the principal and the
+            agent.
+        budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
+        priority: how urgent the work and its notification are.
+        template: the text of the template of the notification, if there is one
+            (`component.settings.templates`).
+        deliver: when people get the result: now, unless quiet hours delay it; when they are
+            online; or on time, because the principal has set the time: then quiet hours do not
+            delay the result for the principal.
+    """
+
+    agent: str
+    principal: JID
+    skill: str | None = None
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    filled: bool = False
+    goal: str | None = None
+    tell: tuple[JID, ...] = ()
+    silent: bool = False
+    payer: Payer | None = None
+    budget_usd: Decimal | None = None
+    priority: Priority = "normal"
+    template: str = ""
+    deliver: Literal["now", "online", "on-time"] = "now"

@@ -1,0 +1,290 @@
+"""How a node is configured, as a struct and as a data form (XEP-0060 §8.2, §16.4.3)."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from component.pubsub import faults
+from xep import pubsub_errors
+from xep.binding import ContentError
+from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
+from xep.pubsub import META_DATA, NODE_CONFIG, PUBLISH_OPTIONS
+from xep.stanza_error import StanzaError
+
+AccessModel: TypeAlias = Literal["authorize", "open", "presence", "whitelist"]
+"""Who may subscribe and retrieve items (XEP-0060 §4.5)."""
+PublishModel: TypeAlias = Literal["open", "publishers", "subscribers"]
+"""Who may publish, beside owners and publishers."""
+SendLast: TypeAlias = Literal["never", "on_sub", "on_sub_and_presence"]
+
+MOST_ITEMS: Final = 10_000
+"""The value of ``max`` as the number of items of a node."""
+MOST_PAYLOAD_BYTES: Final = 131_072
+"""The largest payload that a node can be configured for."""
+_LONGEST_TEXT: Final = 1_000
+_LONGEST_EXPIRY_S: Final = 10 * 365 * 86_400
+_PREFIX: Final = "pubsub#"
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The configuration of a node; the defaults are those of a PEP service (XEP-0163 §5).
+
+    Attributes:
+        title: the name of the node for people.
+        description: what it is about.
+        language: the language of its items, a BCP 47 tag.
+        type: the namespace of its payloads; others are refused. Empty accepts every payload.
+        access_model: who may subscribe and retrieve items.
+        publish_model: who may publish.
+        max_items: how many items are kept; the oldest are deleted.
+        persist_items: whether items are kept at all.
+        item_expire_s: seconds after which an item is deleted; None keeps it.
+        max_payload_bytes: the largest payload, in bytes of UTF-8.
+        send_last_published_item: when the last item is sent to somebody who has just subscribed, or
+            has come online.
+        notify_config: whether subscribers are notified when the configuration changes.
+        notify_delete: whether they are notified when the node is deleted.
+        notify_retract: whether they are notified when items are deleted.
+        deliver_notifications: whether they are notified of items at all.
+        deliver_payloads: whether notifications hold the payload.
+        notification_type: the type of the messages that notify.
+    """
+
+    title: str = ""
+    description: str = ""
+    language: str = ""
+    type: str = ""
+    access_model: AccessModel = "presence"
+    publish_model: PublishModel = "publishers"
+    max_items: int = 1
+    persist_items: bool = True
+    item_expire_s: int | None = None
+    max_payload_bytes: int = 65_536
+    send_last_published_item: SendLast = "on_sub_and_presence"
+    notify_config: bool = False
+    notify_delete: bool = True
+    notify_retract: bool = True
+    deliver_notifications: bool = True
+    deliver_payloads: bool = True
+    notification_type: Literal["headline", "normal"] = "headline"
+
+
+DEFAULT: Final = NodeConfig()
+
+
+class _Setting:
+    """One field of the form: how it is read and written."""
+
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        type_: FieldType,
+        read: Callable[[Field], Any],
+        write: Callable[[Any], str] = str,
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.label = label
+        self.type_ = type_
+        self.read = read
+        self.write = write
+        self.choices = choices
+
+    def field(self, value: Any, *, with_choices: bool) -> Field:
+        """The field of the form with this value."""
+        options = tuple(Option(value=each) for each in self.choices) if with_choices else ()
+        return Field(
+            var=_PREFIX + self.var,
+            type=self.type_,
+            label=self.label,
+            values=(self.write(value),),
+            options=options,
+        )
+
+    @property
+    def var(self) -> str:
+        """The name of the field without its prefix."""
+        return _VARS.get(self.name, self.name)
+
+
+_VARS: Final = {"item_expire_s": "item_expire", "max_payload_bytes": "max_payload_size"}
+
+
+def _text(field: Field) -> str:
+    text = field.read(str) or ""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"longer than {_LONGEST_TEXT} characters")
+    return text
+
+
+def _truth(field: Field) -> bool:
+    value = field.read(bool)
+    if value is None:
+        raise ValueError("expected true or false")
+    return value
+
+
+def _one_of(*choices: str) -> Callable[[Field], str]:
+    def read(field: Field) -> str:
+        value = field.read(str)
+        if value not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return value
+
+    return read
+
+
+def _number(least: int, most: int, on_max: int | None = None) -> Callable[[Field], int | None]:
+    def read(field: Field) -> int | None:
+        if field.read(str) == "max":
+            return on_max
+        value = field.read(int)
+        if value is None or value < least:
+            raise ValueError(f"expected a number of at least {least}")
+        if value > most:
+            raise ValueError(f"expected a number of at most {most}")
+        return value
+
+    return read
+
+
+def _true(value: bool) -> str:
+    return "1" if value else "0"
+
+
+def _count(value: int | None) -> str:
+    return "max" if value is None else str(value)
+
+
+_MODELS: Final = get_args(AccessModel)
+_SETTINGS: Final = (
+    _Setting("title", "Name of the node", "text-single", _text),
+    _Setting("description", "What the node is about", "text-single", _text),
+    _Setting("language", "Language of the items", "list-single", _text),
+    _Setting("type", "Namespace of the payloads", "text-single", _text),
+    _Setting("access_model", "Who may read", "list-single", _one_of(*_MODELS), choices=_MODELS),
+    _Setting(
+        "publish_model",
+        "Who may publish",
+        "list-single",
+        _one_of(*get_args(PublishModel)),
+        choices=get_args(PublishModel),
+    ),
+    _Setting(
+        "max_items", "Number of items kept", "text-single", _number(1, MOST_ITEMS, MOST_ITEMS)
+    ),
+    _Setting("persist_items", "Keep items", "boolean", _truth, _true),
+    _Setting(
+        "item_expire_s",
+        "Seconds after which items are deleted",
+        "text-single",
+        _number(1, _LONGEST_EXPIRY_S),
+        _count,
+    ),
+    _Setting(
+        "max_payload_bytes",
+        "Largest payload in bytes",
+        "text-single",
+        _number(1, MOST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES),
+    ),
+    _Setting(
+        "send_last_published_item",
+        "When the last item is sent",
+        "list-single",
+        _one_of(*get_args(SendLast)),
+        choices=get_args(SendLast),
+    ),
+    _Setting("notify_config", "Notify of changed configuration", "boolean", _truth, _true),
+    _Setting("notify_delete", "Notify of a deleted node", "boolean", _truth, _true),
+    _Setting("notify_retract", "Notify of deleted items", "boolean", _truth, _true),
+    _Setting("deliver_notifications", "Notify of items", "boolean", _truth, _true),
+    _Setting("deliver_payloads", "Send payloads", "boolean", _truth, _true),
+    _Setting(
+        "notification_type",
+        "Type of the messages",
+        "list-single",
+        _one_of("headline", "normal"),
+        choices=("headline", "normal"),
+    ),
+)
+_BY_VAR: Final = {setting.var: setting for setting in _SETTINGS}
+_META: Final = ("title", "description", "language", "type", "access_model", "max_items")
+
+
+def form_of(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
+    """The configuration as a form to fill in, or as the data that a notification carries."""
+    return Form(
+        type=of_type,
+        fields=(
+            form_type_field(NODE_CONFIG),
+            *(
+                each.field(getattr(config, each.name), with_choices=of_type == "form")
+                for each in _SETTINGS
+            ),
+        ),
+    )
+
+
+def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
+    """What disco#info says about a node (XEP-0060 §5.4)."""
+    fields = [
+        each.field(getattr(config, each.name), with_choices=False)
+        for each in _SETTINGS
+        if each.var in _META
+    ]
+    return Form(type="result", fields=(form_type_field(META_DATA), *fields, *extra))
+
+
+def changed(config: NodeConfig, form: Form | None) -> NodeConfig:
+    """The configuration after a form was submitted; fields that it leaves out keep their value.
+
+    Raises:
+        StanzaError: ``not-acceptable`` for a field that is unknown or has a wrong value (§8.2.5.2),
+            with `unsupported-access-model` for an access model that there is not (§8.1.3).
+    """
+    if form is None:
+        return config
+    if form.type != "submit":
+        raise StanzaError("bad-request", "the form has not been submitted")
+    if form.form_type not in (None, NODE_CONFIG):
+        raise StanzaError("not-acceptable", f"expected a form of type {NODE_CONFIG}")
+    return msgspec.structs.replace(config, **_values(form))
+
+
+def preconditions(form: Form | None) -> dict[str, Any]:
+    """The settings that publish options require, by the name of their field in `NodeConfig`.
+
+    Raises:
+        StanzaError: ``conflict`` with `precondition-not-met` for a field that is unknown or has a
+            wrong value, which no node fulfils (XEP-0060 §7.1.5); ``bad-request`` for another form.
+    """
+    if form is None:
+        return {}
+    if form.type != "submit" or form.form_type not in (None, PUBLISH_OPTIONS):
+        raise StanzaError("bad-request", f"expected a submitted form of type {PUBLISH_OPTIONS}")
+    try:
+        return _values(form)
+    except StanzaError as error:
+        raise faults.precondition_not_met(error.text) from error
+
+
+def _values(form: Form) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in form.fields:
+        if field.var is None or field.var == FORM_TYPE:
+            continue
+        setting = _BY_VAR.get(field.var.removeprefix(_PREFIX))
+        if setting is None or not field.var.startswith(_PREFIX):
+            raise StanzaError("not-acceptable", f"{field.var}: there is no such option here")
+        try:
+            found[setting.name] = setting.read(field)
+        except (ContentError, ValueError) as error:
+            unknown_model = setting.name == "access_model"
+            raise faults.fault(
+                "not-acceptable",
+                pubsub_errors.UnsupportedAccessModel() if unknown_model else None,
+                f"{field.var}: {error}",
+            ) from error
+    return found

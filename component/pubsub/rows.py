@@ -1,0 +1,457 @@
+"""The tables of the PubSub service: nodes, items, subscriptions and affiliations.
+
+Functions of one transaction; a service is one of our bare addresses, as text.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from component.pubsub.config import NodeConfig
+from component.storage.database import Database, Value
+from xep.pubsub import AffiliationName
+
+State = Literal["pending", "subscribed"]
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a service.
+
+    Attributes:
+        service: the bare address at which it is.
+        name: its id.
+        config: how it is configured.
+        creator: the bare address that created it.
+        created: when.
+    """
+
+    service: str
+    name: str
+    config: NodeConfig
+    creator: str
+    created: datetime
+
+
+class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a node.
+
+    Attributes:
+        id: its id, unique in the node.
+        payload: an element as XML text that declares its namespaces; empty if it has none.
+        publisher: the bare address that published it.
+        published: when.
+    """
+
+    id: str
+    payload: str
+    publisher: str
+    published: datetime
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription to a node.
+
+    Attributes:
+        node: the node.
+        jid: the address that is notified, bare or full.
+        subid: the id of the subscription.
+        state: whether an owner has still to approve it.
+        deliver: whether notifications are sent now (XEP-0060 §6.3).
+        expires: when it ends, in milliseconds since 1970; None if it does not.
+        since: the number of the last change of the node before the subscription.
+    """
+
+    node: str
+    jid: str
+    subid: str
+    state: State
+    deliver: bool = True
+    expires: int | None = None
+    since: int = 0
+
+
+_decode_config = msgspec.json.Decoder(NodeConfig).decode
+_NODE = "service, node, config, creator, created"
+_ITEM = "id, payload, publisher, published"
+_SUBSCRIPTION = "node, jid, subid, state, deliver, expires, since"
+
+
+def at(milliseconds: int) -> datetime:
+    """A time of the database."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+
+def node(database: Database, service: str, name: str, *, lock: bool = False) -> Node | None:
+    """The node of that name. `lock` has other instances wait that want to change it, too."""
+    locking = " FOR UPDATE" if lock and database.dialect == "postgresql" else ""
+    row = database.execute(
+        f"SELECT {_NODE} FROM pubsub_nodes WHERE service = ? AND node = ?{locking}",  # noqa: S608 - constants
+        (service, name),
+    ).fetchone()
+    return None if row is None else _node(*row)
+
+
+def nodes(database: Database, service: str) -> list[Node]:
+    """All nodes of a service, sorted by name."""
+    rows = database.execute(
+        f"SELECT {_NODE} FROM pubsub_nodes WHERE service = ? ORDER BY node",  # noqa: S608 - constants
+        (service,),
+    )
+    return [_node(*row) for row in rows.fetchall()]
+
+
+def _node(service: str, name: str, config: str, creator: str, created: int) -> Node:
+    return Node(
+        service=service,
+        name=name,
+        config=_decode_config(config),
+        creator=creator,
+        created=at(created),
+    )
+
+
+def count_nodes(database: Database, creator: str) -> int:
+    """How many nodes somebody has created."""
+    row = database.execute(
+        "SELECT count(*) FROM pubsub_nodes WHERE creator = ?", (creator,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def add_node(database: Database, service: str, name: str, config: NodeConfig, creator: str) -> bool:
+    """Create a node; False if there is one of that name."""
+    done = database.execute(
+        "INSERT INTO pubsub_nodes (service, node, config, creator, created, sequence)"
+        " VALUES (?, ?, ?, ?, ?, 0) ON CONFLICT (service, node) DO NOTHING",
+        (service, name, _encode(config), creator, database.now),
+    )
+    return done.rowcount == 1
+
+
+def set_config(database: Database, service: str, name: str, config: NodeConfig) -> None:
+    """Configure a node."""
+    database.execute(
+        "UPDATE pubsub_nodes SET config = ? WHERE service = ? AND node = ?",
+        (_encode(config), service, name),
+    )
+
+
+def count_change(database: Database, service: str, name: str) -> int:
+    """Count a change of a node; the number of the change. 0 if there is no such node."""
+    database.execute(
+        "UPDATE pubsub_nodes SET sequence = sequence + 1 WHERE service = ? AND node = ?",
+        (service, name),
+    )
+    return last_change(database, service, name)
+
+
+def last_change(database: Database, service: str, name: str) -> int:
+    """The number of the last change of a node; 0 if there was none."""
+    row = database.execute(
+        "SELECT sequence FROM pubsub_nodes WHERE service = ? AND node = ?", (service, name)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def remove_node(database: Database, service: str, name: str) -> None:
+    """Delete a node with everything that belongs to it."""
+    for table in ("items", "subscriptions", "affiliations", "nodes"):
+        database.execute(
+            f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?",  # noqa: S608 - constants
+            (service, name),
+        )
+
+
+def _encode(config: NodeConfig) -> str:
+    return msgspec.json.encode(config).decode()
+
+
+# -- items ---------------------------------------------------------------------------------------
+
+_LIVE = "service = ? AND node = ? AND (expires IS NULL OR expires > ?)"
+
+
+def put_item(
+    database: Database, service: str, name: str, item: StoredItem, expires: int | None
+) -> None:
+    """Store an item as the newest of its node, in the place of one with the same id. Its place is
+    the number of the change: `count_change` comes before each item.
+    """
+    database.execute(
+        "INSERT INTO pubsub_items"
+        " (service, node, id, sequence, publisher, published, expires, payload)"
+        " SELECT service, node, ?, sequence, ?, ?, ?, ? FROM pubsub_nodes"
+        " WHERE service = ? AND node = ?"
+        " ON CONFLICT (service, node, id) DO UPDATE SET sequence = excluded.sequence,"
+        " publisher = excluded.publisher, published = excluded.published,"
+        " expires = excluded.expires, payload = excluded.payload",
+        (
+            item.id,
+            item.publisher,
+            round(item.published.timestamp() * 1000),
+            expires,
+            item.payload,
+            service,
+            name,
+        ),
+    )
+
+
+def remove_items(database: Database, service: str, name: str, ids: Sequence[str]) -> list[str]:
+    """Delete items; the ids of those that were there."""
+    found = []
+    for each in ids:
+        done = database.execute(
+            "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND id = ?",
+            (service, name, each),
+        )
+        if done.rowcount:
+            found.append(each)
+    return found
+
+
+def purge(database: Database, service: str, name: str) -> None:
+    """Delete all items of a node."""
+    database.execute("DELETE FROM pubsub_items WHERE service = ? AND node = ?", (service, name))
+
+
+def trim(database: Database, service: str, name: str, most: int) -> None:
+    """Delete expired items, and the oldest items beyond `most`."""
+    database.execute(
+        "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND expires <= ?",
+        (service, name, database.steady),
+    )
+    database.execute(
+        "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND sequence <="
+        " (SELECT sequence FROM pubsub_items WHERE service = ? AND node = ?"
+        " ORDER BY sequence DESC LIMIT 1 OFFSET ?)",
+        (service, name, service, name, most),
+    )
+
+
+def delete_expired(database: Database) -> int:
+    """Delete all items and subscriptions that have expired; how many items."""
+    done = database.execute("DELETE FROM pubsub_items WHERE expires <= ?", (database.steady,))
+    database.execute("DELETE FROM pubsub_subscriptions WHERE expires <= ?", (database.now,))
+    return done.rowcount
+
+
+def item(database: Database, service: str, name: str, id_: str) -> StoredItem | None:
+    """The item of that id."""
+    row = database.execute(
+        f"SELECT {_ITEM} FROM pubsub_items WHERE {_LIVE} AND id = ?",  # noqa: S608 - constants
+        (service, name, database.steady, id_),
+    ).fetchone()
+    return None if row is None else _item(*row)
+
+
+def newest(database: Database, service: str, name: str, most: int) -> list[StoredItem]:
+    """The newest items, the oldest of them first."""
+    rows = database.execute(
+        f"SELECT {_ITEM} FROM pubsub_items WHERE {_LIVE} ORDER BY sequence DESC LIMIT ?",  # noqa: S608 - constants
+        (service, name, database.steady, most),
+    )
+    return [_item(*row) for row in reversed(rows.fetchall())]
+
+
+def item_keys(database: Database, service: str, name: str) -> list[tuple[str, int]]:
+    """The ids of all items with the sizes of their payloads in bytes, the oldest first."""
+    size = "octet_length(payload)"
+    if database.dialect == "sqlite":
+        size = "length(CAST(payload AS BLOB))"
+    rows = database.execute(
+        f"SELECT id, {size} FROM pubsub_items WHERE {_LIVE} ORDER BY sequence",  # noqa: S608 - constants
+        (service, name, database.steady),
+    )
+    return [(str(id_), int(length)) for id_, length in rows.fetchall()]
+
+
+def _item(id_: str, payload: str, publisher: str, published: int) -> StoredItem:
+    return StoredItem(id=id_, payload=payload, publisher=publisher, published=at(published))
+
+
+# -- subscriptions -------------------------------------------------------------------------------
+
+
+def subscription(database: Database, service: str, name: str, jid: str) -> Subscription | None:
+    """The subscription of an address to a node; None also if it has expired."""
+    row = database.execute(
+        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
+        " WHERE service = ? AND node = ? AND jid = ? AND (expires IS NULL OR expires > ?)",
+        (service, name, jid, database.now),
+    ).fetchone()
+    return None if row is None else _subscription(*row)
+
+
+def subscriptions_of(
+    database: Database, service: str, principal: str, name: str | None = None
+) -> list[Subscription]:
+    """The subscriptions of a principal, at one node or at all, whatever their resource."""
+    only, values = ("", []) if name is None else (" AND node = ?", [name])
+    rows = database.execute(
+        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
+        f" WHERE principal = ? AND service = ?{only} AND (expires IS NULL OR expires > ?)"
+        " ORDER BY node, jid",
+        (principal, service, *values, database.now),
+    )
+    return [_subscription(*row) for row in rows.fetchall()]
+
+
+def subscriptions_to(
+    database: Database,
+    service: str,
+    name: str,
+    state: State,
+    after: str = "",
+    limit: int = 1_000,
+) -> list[Subscription]:
+    """A page of the subscriptions to a node, sorted by address."""
+    rows = database.execute(
+        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
+        " WHERE service = ? AND node = ? AND jid > ? AND state = ?"
+        " AND (expires IS NULL OR expires > ?) ORDER BY jid LIMIT ?",
+        (service, name, after, state, database.now, limit),
+    )
+    return [_subscription(*row) for row in rows.fetchall()]
+
+
+def count_subscribers(database: Database, service: str, name: str) -> int:
+    """How many addresses are subscribed to a node."""
+    row = database.execute(
+        "SELECT count(*) FROM pubsub_subscriptions WHERE service = ? AND node = ?"
+        " AND state = 'subscribed' AND (expires IS NULL OR expires > ?)",
+        (service, name, database.now),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def put_subscription(database: Database, service: str, principal: str, made: Subscription) -> None:
+    """Store a subscription, in the place of another one of the same address."""
+    values: list[Value] = [service, made.node, made.jid, principal, made.subid, made.state]
+    database.execute(
+        "INSERT INTO pubsub_subscriptions"
+        " (service, node, jid, principal, subid, state, deliver, expires, since)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, node, jid) DO UPDATE SET"
+        " subid = excluded.subid, state = excluded.state, deliver = excluded.deliver,"
+        " expires = excluded.expires, since = excluded.since",
+        (*values, int(made.deliver), made.expires, made.since),
+    )
+
+
+def remove_subscription(database: Database, service: str, name: str, jid: str) -> bool:
+    """End a subscription; False if there was none."""
+    done = database.execute(
+        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND jid = ?",
+        (service, name, jid),
+    )
+    return done.rowcount > 0
+
+
+def remove_subscriptions_of(database: Database, service: str, name: str, principal: str) -> None:
+    """End all subscriptions of a principal to a node."""
+    database.execute(
+        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND principal = ?",
+        (service, name, principal),
+    )
+
+
+def _subscription(
+    name: str, jid: str, subid: str, state: State, deliver: int, expires: int | None, since: int
+) -> Subscription:
+    return Subscription(
+        node=name,
+        jid=jid,
+        subid=subid,
+        state=state,
+        deliver=bool(deliver),
+        expires=expires,
+        since=since,
+    )
+
+
+def views(
+    database: Database, service: str, name: str, after: str, limit: int
+) -> list[tuple[str, str, str | None]]:
+    """Return a page of the subscribers of a computed node: address, principal, known items."""
+    found = database.execute(
+        "SELECT jid, principal, seen FROM pubsub_subscriptions"
+        " WHERE service = ? AND node = ? AND jid > ? AND state = 'subscribed'"
+        " AND (expires IS NULL OR expires > ?) ORDER BY jid LIMIT ?",
+        (service, name, after, database.now, limit),
+    )
+    return [(row[0], row[1], row[2]) for row in found.fetchall()]
+
+
+def set_view(database: Database, service: str, name: str, jid: str, seen: str) -> None:
+    """Store the items that a subscriber of a computed node knows."""
+    database.execute(
+        "UPDATE pubsub_subscriptions SET seen = ? WHERE service = ? AND node = ? AND jid = ?",
+        (seen, service, name, jid),
+    )
+
+
+# -- affiliations --------------------------------------------------------------------------------
+
+
+def affiliation(database: Database, service: str, name: str, principal: str) -> AffiliationName:
+    """The affiliation of a principal with a node."""
+    row = database.execute(
+        "SELECT affiliation FROM pubsub_affiliations WHERE service = ? AND node = ? AND jid = ?",
+        (service, name, principal),
+    ).fetchone()
+    return "none" if row is None else row[0]
+
+
+def affiliations_with(
+    database: Database, service: str, name: str
+) -> list[tuple[str, AffiliationName]]:
+    """Everybody's affiliation with a node, sorted by address."""
+    rows = database.execute(
+        "SELECT jid, affiliation FROM pubsub_affiliations WHERE service = ? AND node = ?"
+        " ORDER BY jid",
+        (service, name),
+    )
+    return [(row[0], row[1]) for row in rows.fetchall()]
+
+
+def affiliations_of(
+    database: Database, service: str, principal: str
+) -> list[tuple[str, AffiliationName]]:
+    """The affiliations of a principal with the nodes of a service, sorted by node."""
+    rows = database.execute(
+        "SELECT node, affiliation FROM pubsub_affiliations WHERE service = ? AND jid = ?"
+        " ORDER BY node",
+        (service, principal),
+    )
+    return [(row[0], row[1]) for row in rows.fetchall()]
+
+
+def set_affiliation(
+    database: Database, service: str, name: str, principal: str, made: AffiliationName
+) -> None:
+    """Change the affiliation of a principal with a node."""
+    if made == "none":
+        database.execute(
+            "DELETE FROM pubsub_affiliations WHERE service = ? AND node = ? AND jid = ?",
+            (service, name, principal),
+        )
+        return
+    database.execute(
+        "INSERT INTO pubsub_affiliations (service, node, jid, affiliation) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (service, node, jid) DO UPDATE SET affiliation = excluded.affiliation",
+        (service, name, principal, made),
+    )
+
+
+def sees_presence(database: Database, service: str, principal: str) -> bool:
+    """Whether a principal is subscribed to the presence of the address (RFC 6121 §3)."""
+    row = database.execute(
+        "SELECT 1 FROM subscriptions WHERE owner = ? AND contact = ? AND state IN ('from', 'both')",
+        (service, principal),
+    ).fetchone()
+    return row is not None

@@ -1,0 +1,1 @@
+"""Runs code that is not trusted: in WebAssembly, and in processes without privileges."""

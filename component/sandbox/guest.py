@@ -1,0 +1,399 @@
+"""What runs inside a confined child: it loads skills, and calls them for the service."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+import anyio
+import msgspec
+
+from component.policy.taint import Taint
+from component.sandbox.host import (
+    HostError,
+    HostFunctions,
+    HttpRequest,
+    HttpResponse,
+    LogLevel,
+)
+from component.sandbox.messages import (
+    Ask,
+    AskCredential,
+    AskHttp,
+    AskLlm,
+    AskMemory,
+    AskOutput,
+    AskProgress,
+    Call,
+    Cancel,
+    Describe,
+    Described,
+    Failure,
+    FailureKind,
+    Frames,
+    FromChild,
+    LogLine,
+    Reply,
+    Result,
+    ToChild,
+    frame,
+    read_to_child,
+)
+from component.skills.calling import call, call_inline
+from component.skills.context import ChildResult, Context, Work
+from component.skills.errors import (
+    CALL_ERRORS,
+    CapabilityMissing,
+    InvalidParam,
+    SkillFailed,
+    SkillLoadError,
+    SkillTimeout,
+    UsageError,
+)
+from component.skills.inputs import Arguments
+from component.skills.loading import load_module, skills_of
+from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.params import prepare
+from component.skills.skill import Skill
+from component.skills.spec import SkillSpec
+from component.skills.threads import Threads
+
+T = TypeVar("T")
+
+_MESSAGE_BYTES: Final = 64 << 20
+_PIECE: Final = 1 << 16
+_TRACE: Final = 4000
+_THREADS: Final = 8
+DESCRIBED: Final = tuple(field.name for field in dataclasses.fields(SkillSpec) if field.init)
+"""The fields of a description."""
+
+_current: ContextVar[HostFunctions] = ContextVar("host")
+
+
+def host() -> HostFunctions:
+    """Return the functions of the service that the current call may use.
+
+    Those that are not declared are None. Raises UsageError outside a call.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise UsageError("The functions of the service can be used only during a call.") from None
+
+
+class Guest:
+    """Runs calls until the pipe from the service ends.
+
+    Args:
+        incoming: the pipe from the service.
+        outgoing: the pipe to it.
+        module: the name or `.py` file of the module whose skills are called.
+    """
+
+    def __init__(self, incoming: int, outgoing: int, module: str) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._module = module
+        self._frames = Frames(_MESSAGE_BYTES)
+        self._skills: dict[str, Skill] | None = None
+        self._replies: dict[int, _Waiting] = {}
+        self._asked = 0
+
+    def run(self) -> None:
+        """Run calls. Plain functions run in this thread, without an event loop's help."""
+        anyio.run(self._serve)
+
+    async def _serve(self) -> None:
+        while True:
+            # Nothing else runs between calls, so the thread may block.
+            message = self._blocking_read()
+            match message:
+                case None:
+                    return
+                case Describe():
+                    self.send(self._described())
+                case Call():
+                    answer = await self._called(message)
+                    _empty_directory()
+                    self.send(answer)
+                case Cancel() | Reply():
+                    pass  # of a call that has ended
+
+    def _blocking_read(self) -> ToChild | None:
+        while (body := self._frames.next()) is None:
+            data = os.read(self._incoming, _PIECE)
+            if not data:
+                return None
+            self._frames.feed(data)
+        return read_to_child(body)
+
+    def send(self, message: FromChild) -> None:
+        """Write a message."""
+        data = memoryview(frame(message))
+        while data:
+            data = data[os.write(self._outgoing, data) :]
+
+    def _described(self) -> FromChild:
+        try:
+            skills = self._loaded()
+        except SkillLoadError as error:
+            return Failure("load", str(error), trace=_trace(error))
+        return Described(
+            tuple(
+                msgspec.to_builtins({name: getattr(one, name) for name in DESCRIBED})
+                for one in skills.values()
+            )
+        )
+
+    def _loaded(self) -> dict[str, Skill]:
+        if self._skills is None:
+            if self._module.endswith(".py"):
+                # The modules beside it are its own: this process runs nothing else.
+                sys.path.insert(0, os.path.dirname(self._module))  # noqa: PTH120 - no pathlib here
+            try:
+                found = skills_of(load_module(self._module))
+            except MemoryError as error:
+                raise SkillLoadError(f"The module {self._module} needs more memory.") from error
+            self._skills = {one.name: one for one in found}
+        return self._skills
+
+    async def _called(self, wanted: Call) -> FromChild:
+        try:
+            skill = self._loaded()[wanted.skill]
+            arguments = prepare(skill, json=wanted.arguments)
+        except (SkillLoadError, KeyError) as error:
+            return Failure("load", f"The skill cannot be loaded: {error}", trace=_trace(error))
+        except InvalidParam as error:
+            return Failure("parameter", error.reason, error.name, error.path)
+        except MemoryError as error:
+            return Failure("memory", trace=_trace(error))
+        if skill.kind == "async" or skill.wants_context:
+            return await self._with_host(skill, arguments, wanted)
+        try:
+            return Result.of(call_inline(skill, arguments))
+        except (InvalidParam, SkillFailed) as error:
+            return _failure(error)
+
+    async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
+        functions = _functions(self, wanted.declared)
+        _current.set(functions)
+        context = Context(
+            principal=wanted.principal,
+            sender=wanted.sender,
+            skill=wanted.skill,
+            agent=wanted.agent,
+            taints=cast("tuple[Taint, ...]", wanted.taints),
+            host=_Host(self, functions, wanted.key),
+        )
+        share = Threads(_THREADS, _THREADS).share(wanted.principal)
+        answer: FromChild = Failure("cancelled")
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listen, group.cancel_scope)
+            try:
+                result = await call(skill, arguments, context, share, timeout=wanted.seconds)
+                answer = Result.of(result)
+            except CALL_ERRORS as error:
+                answer = _failure(error)
+            group.cancel_scope.cancel()
+        return answer
+
+    async def _listen(self, scope: anyio.CancelScope) -> None:
+        """Take replies, and the cancellation, while a skill runs."""
+        while True:
+            while (body := self._frames.next()) is None:
+                await anyio.wait_readable(self._incoming)
+                data = os.read(self._incoming, _PIECE)
+                if not data:
+                    os._exit(0)  # the service is gone
+                self._frames.feed(data)
+            match read_to_child(body):
+                case Reply() as reply:
+                    waiting = self._replies.pop(reply.id, None)
+                    if waiting is not None:
+                        waiting.reply = reply
+                        waiting.event.set()
+                case Cancel():
+                    scope.cancel()
+                case _:
+                    pass
+
+    async def ask(self, make: type[Ask], *values: Any, type: type[T]) -> T:  # noqa: A002
+        """Ask the service, and return its reply as a value of a type.
+
+        Raises HostError with what the service says.
+        """
+        self._asked += 1
+        number = self._asked
+        waiting = self._replies[number] = _Waiting()
+        self.send(make(number, *values))
+        try:
+            await waiting.event.wait()
+        finally:
+            self._replies.pop(number, None)
+        reply = waiting.reply
+        assert reply is not None
+        if reply.error is not None:
+            raise HostError(reply.error)
+        return msgspec.msgpack.decode(reply.value, type=type)
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.reply: Reply | None = None
+
+
+def _functions(guest: Guest, declared: Sequence[str]) -> HostFunctions:
+    return HostFunctions(
+        log=_Log(guest),
+        progress=_Progress(guest),
+        http=_Http(guest) if "http" in declared else None,
+        memory=_Memory(guest) if "memory" in declared else None,
+        credentials=_Credentials(guest) if "credentials" in declared else None,
+        llm=_Llm(guest) if "llm" in declared else None,
+    )
+
+
+class _Asking:
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+
+
+class _Log(_Asking):
+    def __call__(self, level: LogLevel, text: str) -> None:
+        self._guest.send(LogLine(level, text))
+
+
+class _Progress(_Asking):
+    async def __call__(self, fraction: float, text: str) -> None:
+        await self._guest.ask(AskProgress, fraction, text, type=type(None))
+
+
+class _Http(_Asking):
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        return await self._guest.ask(AskHttp, request, type=HttpResponse)
+
+
+class _Memory(_Asking):
+    async def get(self, key: str) -> str | None:
+        return await self._guest.ask(AskMemory, "get", key, type=str | None)  # type: ignore[arg-type]
+
+    async def put(self, key: str, value: str) -> None:
+        await self._guest.ask(AskMemory, "put", key, value, type=type(None))
+
+    async def delete(self, key: str) -> None:
+        await self._guest.ask(AskMemory, "delete", key, type=type(None))
+
+    async def keys(self, prefix: str) -> list[str]:
+        return await self._guest.ask(AskMemory, "keys", prefix, type=list[str])
+
+
+class _Credentials(_Asking):
+    async def available(self, name: str) -> bool:
+        return await self._guest.ask(AskCredential, name, type=bool)
+
+
+class _Llm(_Asking):
+    async def __call__(self, prompt: str, schema: str, max_tokens: int) -> str:
+        return await self._guest.ask(AskLlm, prompt, schema, max_tokens, type=str)
+
+
+class _Host:
+    """The host of a skill's Context. What needs the durable record of a task is not possible."""
+
+    def __init__(self, guest: Guest, functions: HostFunctions, key: str) -> None:
+        self._guest = guest
+        self._functions = functions
+        self.key = key
+
+    async def progress(self, fraction: float, text: str) -> None:
+        await self._functions.progress(fraction, text)
+
+    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
+        try:
+            await self._guest.ask(AskOutput, name, text, media_type, last, type=type(None))
+        except HostError as error:
+            raise ValueError(str(error)) from error
+
+    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+        if self._functions.llm is None:
+            raise UsageError('A skill that asks a model declares capabilities=["llm"].')
+        schema = bytes(question.schema).decode()
+        try:
+            return await self._functions.llm(question.prompt, schema, question.max_tokens)
+        except HostError as error:
+            raise ModelFailed("unavailable", str(error)) from error
+
+    async def step(
+        self,
+        name: str,
+        work: Work[T],
+        type: type[T],  # noqa: A002 - as in the Protocol
+        *,
+        repeatable: bool,
+        key: str | int | None,
+        input: object,  # noqa: A002 - as in the Protocol
+    ) -> T:
+        _refuse("step")
+
+    async def ask(
+        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
+    ) -> T:
+        _refuse("ask")
+
+    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
+        await anyio.sleep(seconds)
+
+    async def start(
+        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
+    ) -> str:
+        _refuse("start")
+
+    async def wait(
+        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
+    ) -> list[ChildResult]:
+        _refuse("wait")
+
+    async def wait_for_turn(self, turn: str) -> NoReturn:
+        _refuse("wait_for_turn")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise UsageError(f"context.{what} is not possible in a process of its own.")
+
+
+def _failure(error: Exception) -> Failure:
+    match error:
+        case InvalidParam():
+            return Failure("parameter", error.reason, error.name, error.path)
+        case CapabilityMissing():
+            return Failure("capability", str(error), error.capability)
+        case SkillTimeout():
+            return Failure("timeout", str(error))
+    cause = error.__cause__ or error
+    kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
+    return Failure(kind, str(error), trace=_trace(cause))
+
+
+def _empty_directory() -> None:
+    """Remove what a call has left in the working directory."""
+    work = os.environ["TMPDIR"]
+    if work == "/":
+        return
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(work):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)  # noqa: PTH108 - the path is a string
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-_TRACE:]

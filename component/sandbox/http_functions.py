@@ -1,0 +1,80 @@
+"""Requests of code in a sandbox, through the gate, with credentials that it never sees."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from component.sandbox import http_gate
+from component.sandbox.host import HostError, HttpRequest, HttpResponse
+from component.sandbox.http_gate import Headers, HttpError, HttpGate, HttpRefused
+from component.skills.errors import CapabilityMissing
+
+_REDACTED = b"[credential]"
+_SHORTEST_SECRET = 6
+
+
+class CredentialPort(Protocol):
+    """The credentials of one skill."""
+
+    async def headers(self, name: str) -> Headers:
+        """Return the headers that a credential adds to a request.
+
+        Raises CapabilityMissing for one that is not declared, and HostError for one without a
+        value.
+        """
+
+
+class GatedHttp:
+    """Implements `component.sandbox.host.Http`.
+
+    A credential goes only to the server of the request, not to one that it redirects to. If the
+    response repeats it, as servers for tests do, it is replaced there.
+
+    Args:
+        skill: the name of the skill.
+        gate: permits what the skill declares.
+        credentials: those of the skill; None if it has none.
+    """
+
+    def __init__(
+        self, skill: str, gate: HttpGate, credentials: CredentialPort | None = None
+    ) -> None:
+        self._skill = skill
+        self._gate = gate
+        self._credentials = credentials
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Make a request. Raises HostError and CapabilityMissing."""
+        secret: Headers = ()
+        if request.credential:
+            if self._credentials is None:
+                raise CapabilityMissing(self._skill, f"credential:{request.credential}")
+            secret = await self._credentials.headers(request.credential)
+        try:
+            found = await self._gate.send(
+                http_gate.HttpRequest(
+                    url=request.url,
+                    method=request.method,
+                    headers=request.headers,
+                    body=request.body,
+                    secret_headers=secret,
+                )
+            )
+        except HttpRefused as error:
+            raise CapabilityMissing(self._skill, error.capability) from error
+        except HttpError as error:
+            raise HostError(str(error)) from error
+        return _without(found, secret)
+
+
+def _without(found: http_gate.HttpResponse, secret: Headers) -> HttpResponse:
+    """Return the response without the secrets."""
+    headers, body = found.headers, found.body
+    # `Bearer abc`, and `abc` alone.
+    values = {part for _, value in secret for part in (value, *value.split())}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) < _SHORTEST_SECRET:
+            continue
+        body = body.replace(value.encode(), _REDACTED)
+        headers = tuple((name, text.replace(value, _REDACTED.decode())) for name, text in headers)
+    return HttpResponse(found.status, headers, body)

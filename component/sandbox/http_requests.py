@@ -1,0 +1,123 @@
+"""HTTP requests of built-in skills and of skills that are APIs, with errors that callers see."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+
+from component.sandbox.http_gate import (
+    Access,
+    HttpError,
+    HttpFailed,
+    HttpGate,
+    HttpRequest,
+    HttpResponse,
+    HttpTimeout,
+)
+from component.sandbox.http_targets import target_of
+from component.skills.errors import SkillError, SkillUnavailable
+
+_SHOWN: Final = 300
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 10.0
+_TEMPORARY: Final = frozenset({429, 502, 503, 504})
+_SECONDS: Final = re.compile(r"[0-9]{1,6}")
+
+
+def access_to(url: str) -> Access:
+    """Return the access to the server of a URL that an admin has configured. It may have a private
+    address. Raises ValueError if the URL is ambiguous.
+    """
+    target = target_of(url)
+    return Access(target.host, target.scheme, target.port, private=True)
+
+
+def network_capability(url: str) -> str:
+    """Return the capability to reach the server of a URL, as in
+    `network:api.example.com:443:https`. Raises ValueError.
+    """
+    target = target_of(url)
+    # A capability is split at colons, and an IPv6 address has some.
+    return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"
+
+
+async def request(
+    gate: HttpGate, wanted: HttpRequest, *, repeatable: bool, retries: int = 0
+) -> HttpResponse:
+    """Send a request to a service that an admin has configured, and return its response if the
+    status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails
+    or asks to wait.
+
+    Raises SkillUnavailable when the service cannot be reached or fails, and SkillError when it
+    refuses the request.
+    """
+    wait = _FIRST_WAIT_S
+    for attempt in count():
+        last = attempt >= retries or not repeatable
+        try:
+            response = await gate.send(wanted)
+        except (HttpFailed, HttpTimeout) as error:
+            if last:
+                begun = error.begun if isinstance(error, HttpFailed) else True
+                raise SkillUnavailable(str(error), begun=begun) from error
+            response = None
+        except HttpError as error:
+            raise SkillError(str(error)) from error
+        if response is not None and (last or response.status not in _TEMPORARY):
+            return _successful(response, wanted, repeatable=repeatable)
+        await anyio.sleep(_retry_after(response, wait))
+        wait *= 2
+    raise AssertionError("the loop ends by return or by an error")
+
+
+def _successful(response: HttpResponse, wanted: HttpRequest, *, repeatable: bool) -> HttpResponse:
+    server = urlsplit(wanted.url).hostname
+    if 200 <= response.status < 300:
+        return response
+    if response.status in (401, 403):
+        raise SkillError(
+            f"{server} does not permit this, or not with the credentials that are configured for it"
+            f" (status {response.status}){_told(response)}."
+        )
+    if response.status == 429:
+        raise SkillUnavailable(
+            f"{server} refuses further requests for now (status 429).", begun=False
+        )
+    if response.status >= 500:
+        reason = f"{server} has failed (status {response.status})."
+        raise SkillUnavailable(reason, begun=not repeatable)
+    raise SkillError(f"{server} answered with status {response.status}{_told(response)}.")
+
+
+def _retry_after(response: HttpResponse | None, usual: float) -> float:
+    """Return the seconds to wait (RFC 9110 §10.2.3, as a number)."""
+    told = "" if response is None else response.header("retry-after")
+    return min(float(told), _LONGEST_WAIT_S) if _SECONDS.fullmatch(told) else usual
+
+
+def json_of(response: HttpResponse) -> Any:
+    """Return the JSON of a response. Raises SkillError if it is none."""
+    try:
+        return msgspec.json.decode(response.body)
+    except (ValueError, RecursionError) as error:
+        server = urlsplit(response.url).hostname
+        raise SkillError(f"The answer of {server} is not JSON.") from error
+
+
+def shortened(text: str, longest: int = _SHOWN) -> str:
+    """Return a text of somebody else in one line of at most so many characters."""
+    line = " ".join(text[: longest * 4].split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _told(response: HttpResponse) -> str:
+    media_type = response.header("content-type")
+    if not ("json" in media_type or media_type.startswith("text/plain")):
+        return ""
+    text = shortened(response.body[: _SHOWN * 4].decode(errors="replace"))
+    return f": {text}" if text else ""

@@ -1,0 +1,257 @@
+"""The messages between the service and a confined child, and how they are written to pipes.
+
+Each is a MessagePack value after its length in four bytes, most significant first (MessagePack
+1.0). A child takes one call at a time. What it writes is not trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import astuple
+
+from component.policy.taint import Taint
+from component.sandbox.host import HttpRequest, HttpResponse, LogLevel
+from component.skills.outputs import File, Link, Output, SkillResult
+
+
+class Describe(msgspec.Struct, frozen=True, tag="describe"):
+    """Asks for the descriptions of the child's skills."""
+
+
+class Call(msgspec.Struct, frozen=True, tag="call"):
+    """Calls a skill.
+
+    `arguments` are a JSON object; `seconds` are left until the deadline; `declared` names the host
+    functions that the skill may use; the others are those of the call's Context.
+    """
+
+    skill: str
+    arguments: bytes
+    seconds: float
+    principal: str
+    sender: str
+    agent: str
+    key: str
+    taints: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Cancels the current call. The child answers it with a failure, and may get the next one."""
+
+
+class Reply(msgspec.Struct, frozen=True, tag="reply"):
+    """The outcome of a host function: its value (as MessagePack), or its error."""
+
+    id: int
+    value: msgspec.Raw = msgspec.Raw(b"\xc0")
+    error: str | None = None
+
+
+class Described(msgspec.Struct, frozen=True, tag="described"):
+    """The descriptions of the child's skills."""
+
+    skills: tuple[dict[str, Any], ...]
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    """A part of a result: an `Output`."""
+
+    text: str
+    media_type: str
+    name: str | None = None
+
+
+class FilePart(msgspec.Struct, frozen=True, tag="file"):
+    """A part of a result: a `File`."""
+
+    data: bytes
+    media_type: str
+    name: str | None = None
+
+
+class LinkPart(msgspec.Struct, frozen=True, tag="link"):
+    """A part of a result: a `Link`."""
+
+    url: str
+    media_type: str | None = None
+    name: str | None = None
+
+
+class Result(msgspec.Struct, frozen=True, tag="result"):
+    """A completed call."""
+
+    parts: tuple[TextPart | FilePart | LinkPart, ...]
+    is_error: bool = False
+    taints: tuple[Taint, ...] | None = None
+
+    @classmethod
+    def of(cls, result: SkillResult) -> Result:
+        """Return the message of a result."""
+        parts = [_SENT[type(part)](*astuple(part)) for part in result.outputs]
+        return cls(tuple(parts), result.is_error, result.taints)
+
+    def result(self) -> SkillResult:
+        """Return the result of the message."""
+        parts = [_RECEIVED[type(part)](*astuple(part)) for part in self.parts]
+        return SkillResult(tuple(parts), self.is_error, taints=self.taints)
+
+
+_SENT: Final[dict[type, Any]] = {Output: TextPart, File: FilePart, Link: LinkPart}
+_RECEIVED: Final[dict[type, Any]] = {sent: made for made, sent in _SENT.items()}
+
+
+FailureKind: TypeAlias = Literal[
+    "load", "parameter", "failed", "capability", "memory", "timeout", "cancelled"
+]
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """A call, or the loading of the skills, that failed.
+
+    `name` and `path` are those of a parameter, or the missing capability; `text` is for the caller,
+    and `trace` for the log.
+    """
+
+    kind: FailureKind
+    text: str = ""
+    name: str | None = None
+    path: str | None = None
+    trace: str = ""
+
+
+class AskProgress(msgspec.Struct, frozen=True, tag="progress"):
+    """Reports progress."""
+
+    id: int
+    fraction: float
+    text: str
+
+
+class AskOutput(msgspec.Struct, frozen=True, tag="output"):
+    """Publishes the next part of an artifact."""
+
+    id: int
+    name: str
+    text: str
+    media_type: str
+    last: bool
+
+
+class AskHttp(msgspec.Struct, frozen=True, tag="http"):
+    """Makes an HTTP request."""
+
+    id: int
+    request: HttpRequest
+
+
+class AskMemory(msgspec.Struct, frozen=True, tag="memory"):
+    """Reads or changes memories."""
+
+    id: int
+    what: Literal["get", "put", "delete", "keys"]
+    key: str
+    value: str = ""
+
+
+class AskCredential(msgspec.Struct, frozen=True, tag="credential"):
+    """Asks whether a credential is set."""
+
+    id: int
+    name: str
+
+
+class AskLlm(msgspec.Struct, frozen=True, tag="llm"):
+    """Asks the agent's model."""
+
+    id: int
+    prompt: str
+    schema: str
+    max_tokens: int
+
+
+class LogLine(msgspec.Struct, frozen=True, tag="log"):
+    """A line for the log. There is no reply."""
+
+    level: LogLevel
+    text: str
+
+
+Ask: TypeAlias = AskProgress | AskOutput | AskHttp | AskMemory | AskCredential | AskLlm
+ToChild: TypeAlias = Describe | Call | Cancel | Reply
+FromChild: TypeAlias = Described | Result | Failure | LogLine | Ask
+Value: TypeAlias = HttpResponse | str | bool | list[str] | None
+
+_LENGTH: Final = struct.Struct(">I")
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class FrameError(ValueError):
+    """What was read is no message: too long, or not one of these."""
+
+
+def frame(message: ToChild | FromChild) -> bytes:
+    """Return a message as it is written."""
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Splits what is read from a pipe into messages.
+
+    Args:
+        most: maximum number of bytes of one message.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Add what was read."""
+        self._data += data
+
+    def next(self) -> bytes | None:
+        """Return the next message, encoded, or None if it is not complete. Raises FrameError."""
+        if len(self._data) < _LENGTH.size:
+            return None
+        (size,) = _LENGTH.unpack_from(self._data)
+        if size > self._most:
+            raise FrameError(f"a message has {size:,} bytes, and at most {self._most:,} are read")
+        end = _LENGTH.size + size
+        if len(self._data) < end:
+            return None
+        body = bytes(self._data[_LENGTH.size : end])
+        del self._data[:end]
+        return body
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left."""
+        return not self._data
+
+
+_to_child: Final = msgspec.msgpack.Decoder(ToChild)
+_from_child: Final = msgspec.msgpack.Decoder(FromChild)
+
+
+def read_to_child(body: bytes) -> ToChild:
+    """Decode a message of the service. Raises FrameError."""
+    message: ToChild = _decoded(_to_child, body)
+    return message
+
+
+def read_from_child(body: bytes) -> FromChild:
+    """Decode a message of a child. Raises FrameError."""
+    message: FromChild = _decoded(_from_child, body)
+    return message
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:
+    try:
+        return decoder.decode(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FrameError(f"a message is not valid: {error}") from error

@@ -1,0 +1,349 @@
+"""One confined child that runs native skills, and the messages with it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+
+from component.sandbox.child import child_command
+from component.sandbox.host import HostError, LogLevel
+from component.sandbox.launch import NOT_CONFINED
+from component.sandbox.messages import (
+    Ask,
+    Call,
+    Cancel,
+    Describe,
+    Described,
+    Failure,
+    FrameError,
+    Frames,
+    LogLine,
+    Reply,
+    Result,
+    frame,
+    read_from_child,
+)
+from component.sandbox.profile import Profile
+from component.skills.errors import SkillError, SkillUnavailable, printable
+
+_log = structlog.get_logger("component.sandbox")
+
+CANCEL_S: Final = 1.0
+"""Seconds that a child has to end a cancelled call before it is killed."""
+MOST_ASKS: Final = 10_000
+"""The maximum number of host functions that one call may use."""
+_MOST_LINES: Final = 100
+_LINE: Final = 1000
+_PIECE: Final = 1 << 18
+_PRINTED: Final = 4000
+
+
+class CallHost(Protocol):
+    """The service's side of one call."""
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Write a line to the log."""
+
+    async def answer(self, ask: Ask) -> Any:
+        """Run a host function, and return its value.
+
+        Raises HostError, SkillError or ValueError with a reason for the child. Any other exception
+        ends the call.
+        """
+
+
+class NoHost:
+    """The service's side where there is no call."""
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Write nothing."""
+
+    async def answer(self, ask: Ask) -> Any:
+        """Raise HostError."""
+        raise HostError("there is no call")
+
+
+class Spawner:
+    """Starts children. They end with this thread, so it lives as long as they may."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "spawner")
+
+    async def start(self, profile: Profile, module: str) -> Child:
+        """Start a child. Raises SkillUnavailable if the system cannot."""
+        starting = self._thread.submit(Child, profile, module)
+        try:
+            return await anyio.to_thread.run_sync(starting.result)
+        except OSError as error:
+            reason = f"No process can be started for the skill: {error.strerror}."
+            raise SkillUnavailable(reason, begun=False) from error
+
+    def close(self) -> None:
+        """End the thread, and so all children."""
+        self._thread.shutdown(wait=False)
+
+
+class Child:
+    """A child process of a module of skills. Only one task uses it at a time.
+
+    Args:
+        profile: what it may do.
+        module: the name or `.py` file of the module.
+    """
+
+    def __init__(self, profile: Profile, module: str) -> None:
+        self.module = module
+        self._work = tempfile.mkdtemp(prefix="xmpp-agent-skill-")
+        self.profile = msgspec.structs.replace(profile, work=self._work, end_with_parent=True)
+        self._printed: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it stays
+        # Each write goes to the end, also after the file has been truncated.
+        fcntl.fcntl(self._printed, fcntl.F_SETFL, os.O_APPEND)
+        child_in, self._outgoing = os.pipe2(os.O_CLOEXEC)
+        self._incoming, child_out = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is the launcher
+                child_command(self.profile, module),
+                executable=sys.executable,
+                stdin=child_in,
+                stdout=child_out,
+                stderr=self._printed,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._outgoing)
+            os.close(self._incoming)
+            self._printed.close()
+            os.rmdir(self._work)  # noqa: PTH106 - it is a string
+            raise
+        finally:
+            os.close(child_in)
+            os.close(child_out)
+        os.set_blocking(self._outgoing, False)
+        os.set_blocking(self._incoming, False)
+        self._frames = Frames(self.profile.limits.output_bytes)
+        self._used = 0
+        self._writing = False
+        self._cpu_s = 0.0
+        self._clock = (~self._process.pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of a process
+        self._closed = False
+
+    @property
+    def reusable(self) -> bool:
+        """Whether it can take another call: alive, silent, and with half of its processor time."""
+        if self._closed or not self._frames.empty or self._process.poll() is not None:
+            return False
+        readable = select.poll()
+        readable.register(self._incoming)
+        if readable.poll(0):
+            return False
+        try:
+            used = time.clock_gettime(self._clock)
+        except OSError:
+            return False
+        return used < self.profile.limits.cpu_s / 2
+
+    async def describe(self) -> tuple[dict[str, Any], ...]:
+        """Return the descriptions of its skills, which are not trusted.
+
+        Raises SkillUnavailable if it dies or takes too long, and SkillError with the reason if the
+        module cannot be loaded.
+        """
+        with anyio.move_on_after(self.profile.limits.wall_s):
+            await self._write(frame(Describe()))
+            answer = await self._answer(NoHost())
+            if isinstance(answer, Described):
+                return answer.skills
+            if isinstance(answer, Failure):
+                raise SkillError(answer.text or "the module needs more memory")
+            raise self._broken("it answers something else than it was asked")
+        raise self._broken(f"loading it takes more than {self.profile.limits.wall_s:g} s")
+
+    async def call(self, wanted: Call, host: CallHost) -> Result | Failure:
+        """Call a skill, and return its outcome; `host` runs host functions.
+
+        Raises SkillUnavailable if the child dies, floods, or takes too long. It must be killed
+        then, and if this is cancelled.
+        """
+        with anyio.move_on_after(self.profile.limits.wall_s):
+            await self._write(frame(wanted))
+            outcome = await self._answer(host)
+            if isinstance(outcome, Described):
+                raise self._broken("it answers something else than it was asked")
+            return outcome
+        raise self._broken(f"it takes more than {self.profile.limits.wall_s:g} s")
+
+    async def cancel(self) -> bool:
+        """Have it end the current call, and return whether it did so in time."""
+        if self._writing:
+            return False  # it has got half of a message
+        with anyio.move_on_after(CANCEL_S):
+            try:
+                await self._write(frame(Cancel()))
+                while not isinstance(await self._answer(NoHost()), Failure | Result):
+                    pass
+            except SkillUnavailable:
+                return False
+            return self.reusable
+        return False
+
+    async def kill(self) -> None:
+        """Kill it and all that it has started, and wait for its end. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        # The leader is not reaped yet, so the number of the group is still its own; and no process
+        # of the group can have left it, because seccomp refuses setsid and setpgid.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        with anyio.CancelScope(shield=True):
+            await self._ended()
+            self._log_printed()
+            self._printed.close()
+            os.close(self._outgoing)
+            os.close(self._incoming)
+            await anyio.to_thread.run_sync(shutil.rmtree, self._work, True)
+
+    async def _ended(self) -> None:
+        if self._process.returncode is not None:
+            return
+        watched = os.pidfd_open(self._process.pid)
+        try:
+            await anyio.wait_readable(watched)
+        finally:
+            os.close(watched)
+        if self._process.returncode is None:
+            _, status, usage = os.wait4(self._process.pid, 0)  # noqa: ASYNC222 - it has ended
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._cpu_s = usage.ru_utime + usage.ru_stime
+
+    async def _answer(self, host: CallHost) -> Described | Result | Failure:
+        asks = lines = 0
+        self._used = 0
+        while True:
+            match read_message(await self._read()):
+                case Described() | Result() | Failure() as outcome:
+                    self._log_printed()
+                    return outcome
+                case LogLine() as line:
+                    lines += 1
+                    if lines <= _MOST_LINES:
+                        host.log(line.level, printable(line.text, _LINE))
+                case ask:
+                    asks += 1
+                    if asks > MOST_ASKS:
+                        raise self._broken(f"it asks the service more than {MOST_ASKS:,} times")
+                    await self._write(frame(await _reply(ask, host)))
+
+    async def _read(self) -> bytes:
+        limit = self.profile.limits.output_bytes
+        while True:
+            try:
+                body = self._frames.next()
+            except FrameError as error:
+                raise self._broken(str(error)) from error
+            if body is not None:
+                return body
+            await anyio.wait_readable(self._incoming)
+            try:
+                data = os.read(self._incoming, _PIECE)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise self._broken(await self._cause())
+            self._used += len(data)
+            if self._used > limit:
+                raise self._broken(f"it writes more than {limit:,} bytes in one call")
+            self._frames.feed(data)
+
+    async def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        self._writing = True
+        try:
+            while left:
+                try:
+                    left = left[os.write(self._outgoing, left) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._outgoing)
+        except BrokenPipeError:
+            raise self._broken(await self._cause()) from None
+        self._writing = False
+
+    async def _cause(self) -> str:
+        """Return why it closed its pipe: it has ended, or it soon will."""
+        with anyio.move_on_after(CANCEL_S):
+            await self._ended()
+        code = self._process.returncode
+        if code is None:
+            return "it has closed its pipe"
+        if code == NOT_CONFINED:
+            return f"it cannot be confined: {self._tail()}"
+        if code >= 0:
+            return f"it ended with status {code}"
+        limits = self.profile.limits
+        processor = f"it used more than {limits.cpu_s} s of processor time"
+        if code == -signal.SIGKILL and self._cpu_s >= limits.cpu_s:
+            return processor
+        causes: dict[int, str] = {
+            signal.SIGXCPU: processor,
+            signal.SIGSYS: "it made a system call that is not allowed",
+            signal.SIGKILL: "it was killed by the system, for its memory, or by an administrator",
+        }
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return causes.get(-code, f"it was ended by {name}")
+
+    def _broken(self, reason: str) -> SkillUnavailable:
+        _log.warning("a confined process failed", module=self.module, reason=reason)
+        return SkillUnavailable(f"The process of the skill failed: {reason}.")
+
+    def _log_printed(self) -> None:
+        """Log what it printed, and remove that from the disk."""
+        with contextlib.suppress(OSError):
+            if os.fstat(self._printed.fileno()).st_size:
+                text = self._tail()
+                self._printed.truncate(0)
+                _log.info("a skill prints", module=self.module, text=text)
+
+    def _tail(self) -> str:
+        descriptor = self._printed.fileno()
+        size = os.fstat(descriptor).st_size
+        data = os.pread(descriptor, _PRINTED, max(0, size - _PRINTED))
+        lines = data.decode(errors="replace").strip().splitlines()
+        return "\n".join(printable(line, _LINE) for line in lines)
+
+
+def read_message(body: bytes) -> Any:
+    """Decode a message of a child. Raises SkillUnavailable."""
+    try:
+        return read_from_child(body)
+    except FrameError as error:
+        raise SkillUnavailable(f"The process of the skill failed: {error}.") from error
+
+
+async def _reply(ask: Ask, host: CallHost) -> Reply:
+    try:
+        value = await host.answer(ask)
+    except (HostError, SkillError, ValueError) as error:
+        return Reply(ask.id, error=printable(str(error), _LINE))
+    return Reply(ask.id, msgspec.Raw(msgspec.msgpack.encode(value)))

@@ -1,0 +1,406 @@
+"""Native skills that are not trusted: a module whose functions run in confined children.
+
+Even the description of the skills is read in a child, since importing a module runs its code.
+Children are kept for the next call, each for one module and one principal, and never used for
+another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.sandbox.host import HostFunctions, LogLevel
+from component.sandbox.messages import (
+    Ask,
+    AskCredential,
+    AskHttp,
+    AskLlm,
+    AskMemory,
+    AskOutput,
+    AskProgress,
+    Call,
+    Failure,
+    Result,
+)
+from component.sandbox.process import Child, Spawner
+from component.sandbox.profile import MIB, Profile
+from component.sandbox.report import log_confinement
+from component.skills.context import Context
+from component.skills.errors import (
+    CapabilityMissing,
+    DeclarationError,
+    InvalidParam,
+    SkillError,
+    SkillFailed,
+    SkillLoadError,
+    SkillTimeout,
+    SkillUnavailable,
+)
+from component.skills.inputs import Arguments
+from component.skills.outputs import SkillResult
+from component.skills.schema_inputs import schema_inputs
+from component.skills.skill import Skill
+from component.skills.spec import SkillSpec
+from component.skills.threads import Threads
+
+_log = structlog.get_logger("component.sandbox")
+
+Functions: TypeAlias = Callable[[Context], HostFunctions]
+"""Makes the host functions of a call."""
+
+
+class _Log:
+    def __init__(self, skill: str) -> None:
+        self._skill = skill
+
+    def __call__(self, level: LogLevel, text: str) -> None:
+        getattr(_log, level)("a skill logs", skill=self._skill, text=text)
+
+
+def plain_functions(context: Context) -> HostFunctions:
+    """Return the host functions that need no capability: progress, and the log."""
+    return HostFunctions(log=_Log(context.skill), progress=context.progress)
+
+
+class Children:
+    """The confined children of a service.
+
+    Args:
+        most: maximum number of children.
+        per_principal: maximum number of those that work for one principal at the same time.
+        idle_s: seconds after which a child without a call ends.
+    """
+
+    def __init__(self, *, most: int = 16, per_principal: int = 4, idle_s: float = 300.0) -> None:
+        self._most = most
+        self._idle_s = idle_s
+        self._busy = Threads(most, per_principal)  # it counts anything that principals share
+        self._idle: dict[Child, tuple[_Key, float]] = {}  # the least recently used first
+        self._alive: set[Child] = set()
+        self._spawner: Spawner | None = None
+        self._group: TaskGroup | None = None
+
+    def __len__(self) -> int:
+        """Return the number of children."""
+        return len(self._alive)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the children until cancelled, which kills them.
+
+        It logs what the kernel does not guarantee about them.
+        """
+        self._spawner = Spawner()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                group.start_soon(log_confinement)
+                task_status.started()
+                while True:
+                    await anyio.sleep(self._idle_s / 4)
+                    await self._end_idle()
+        finally:
+            self._group = None
+            with anyio.CancelScope(shield=True):
+                for child in list(self._alive):
+                    await self._kill(child)
+            self._spawner.close()
+
+    async def describe(self, key: _Key) -> tuple[dict[str, Any], ...]:
+        """Return what a module says of its skills, in a child of its own.
+
+        Raises SkillUnavailable, and SkillError if the module cannot be loaded.
+        """
+        await self._busy.acquire(key.principal)
+        try:
+            child = await self._start(key)
+            try:
+                return await child.describe()
+            finally:
+                await self._kill(child)
+        finally:
+            self._busy.release(key.principal)
+
+    async def call(self, key: _Key, wanted: Call, host: _Host) -> Result | Failure:
+        """Call a skill in a child. Raises SkillUnavailable, and what `host` raises."""
+        await self._busy.acquire(key.principal)
+        child = None
+        try:
+            child = self._take(key) or await self._start(key)
+            outcome = await child.call(wanted, host)
+        except anyio.get_cancelled_exc_class():
+            if child is None or self._group is None:
+                self._busy.release(key.principal)
+            else:
+                self._group.start_soon(self._wind_down, child, key)
+            raise
+        except BaseException:
+            await self._release(child, key, keep=False)
+            raise
+        await self._release(child, key, keep=_intact(outcome))
+        return outcome
+
+    async def _release(self, child: Child | None, key: _Key, *, keep: bool) -> None:
+        """End the use of a child."""
+        if child is not None and keep:
+            self._idle[child] = (key, anyio.current_time())
+        elif child is not None:
+            with anyio.CancelScope(shield=True):
+                await self._kill(child)
+        self._busy.release(key.principal)
+
+    async def end(self, module: str, version: str) -> None:
+        """End the idle children of a version of a module. Those at work end after their call."""
+        for child, (key, _) in list(self._idle.items()):
+            if key.module == module and key.version == version:
+                del self._idle[child]
+                await self._kill(child)
+
+    def _take(self, key: _Key) -> Child | None:
+        """Return an idle child of a key that can be used."""
+        for child, (of, _) in reversed(self._idle.items()):
+            if of == key:
+                del self._idle[child]
+                if child.reusable:
+                    return child
+                assert self._group is not None
+                self._group.start_soon(self._kill, child)
+                return None
+        return None
+
+    async def _start(self, key: _Key) -> Child:
+        if self._spawner is None or self._group is None:
+            raise SkillUnavailable("The processes of skills are not running.", begun=False)
+        while len(self._alive) >= self._most and self._idle:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            await self._kill(oldest)
+        child = await self._spawner.start(key.profile, key.module)
+        self._alive.add(child)
+        return child
+
+    async def _wind_down(self, child: Child, key: _Key) -> None:
+        """Have a child end a call that nobody waits for."""
+        keep = False
+        try:
+            keep = await child.cancel()
+        finally:
+            await self._release(child, key, keep=keep)
+
+    async def _end_idle(self) -> None:
+        before = anyio.current_time() - self._idle_s
+        for child, (_, since) in list(self._idle.items()):
+            if since <= before:
+                self._idle.pop(child, None)
+                await self._kill(child)
+
+    async def _kill(self, child: Child) -> None:
+        await child.kill()
+        self._alive.discard(child)
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """What a child may be used for."""
+
+    module: str
+    version: str
+    profile: Profile
+    principal: str
+
+
+class ProcessSkills:
+    """The skills of a module, each call in a confined child.
+
+    Args:
+        children: the children of the service.
+        profile: what a child may do; it may read the module's files too.
+        module: the `.py` file of the module, or its name.
+        version: says which version of the files this is. Children of one are not used for another.
+        functions: makes the host functions of a call; without it, progress and log.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        profile: Profile,
+        module: str,
+        *,
+        version: str = "",
+        functions: Functions = plain_functions,
+    ) -> None:
+        self._children = children
+        own = (module,) if module.endswith(".py") else ()
+        self._profile = msgspec.structs.replace(profile, read=(*profile.read, *own))
+        self._module = module
+        self._version = version
+        self._functions = functions
+
+    async def describe(self) -> tuple[Skill, ...]:
+        """Return the skills of the module as it describes them. All that it says are claims.
+
+        Raises SkillLoadError if it cannot be loaded, or describes a skill that cannot be offered.
+        """
+        try:
+            found = await self._children.describe(self._key(""))
+        except (SkillError, SkillUnavailable) as error:
+            raise SkillLoadError(str(error)) from error
+        return tuple(self._skill(one) for one in found)
+
+    async def call(self, name: str, arguments: Arguments, context: Context) -> SkillResult:
+        """Call a skill.
+
+        Raises SkillUnavailable when the child dies, floods or hangs, and InvalidParam, SkillFailed,
+        SkillTimeout and CapabilityMissing as any skill.
+        """
+        functions = self._functions(context)
+        remaining = context.remaining()
+        longest = self._profile.limits.wall_s
+        wanted = Call(
+            skill=name,
+            arguments=msgspec.json.encode(arguments),
+            seconds=longest if remaining is None else min(remaining, longest),
+            principal=context.principal,
+            sender=context.sender,
+            agent=context.agent,
+            key=context.key,
+            taints=context.taints,
+            declared=tuple(each for each in _OPTIONAL if getattr(functions, each) is not None),
+        )
+        outcome = await self._children.call(
+            self._key(context.principal), wanted, _Host(name, context, functions)
+        )
+        if isinstance(outcome, Failure):
+            raise self._error(name, outcome, wanted.seconds)
+        return outcome.result()
+
+    async def close(self) -> None:
+        """End the children of this version that have no call."""
+        await self._children.end(self._module, self._version)
+
+    def _key(self, principal: str) -> _Key:
+        return _Key(self._module, self._version, self._profile, principal)
+
+    def _error(self, name: str, failure: Failure, seconds: float) -> Exception:
+        if failure.trace:
+            _log.warning("a skill failed in its process", skill=name, trace=failure.trace)
+        match failure.kind:
+            case "parameter":
+                return InvalidParam(failure.name, failure.text, failure.path)
+            case "capability":
+                return CapabilityMissing(name, failure.name or "")
+            case "memory":
+                most = self._profile.limits.memory // MIB
+                return SkillUnavailable(f"The skill {name} needs more than {most} MiB of memory.")
+            case "timeout":
+                return SkillTimeout(name, seconds)
+            case "load":
+                return SkillUnavailable(failure.text, begun=False)
+        return SkillFailed(name)
+
+    def _skill(self, described: dict[str, Any]) -> Skill:
+        try:
+            description = msgspec.convert(described, _Description)
+        except msgspec.ValidationError as error:
+            raise SkillLoadError(f"The module {self._module} describes no skill: {error}") from None
+        fields = msgspec.structs.asdict(description)
+        name = fields["name"]
+        if fields["durable"]:
+            raise SkillLoadError(
+                f"The skill {name} is durable: its steps cannot be recorded from a process of its"
+                " own. Remove durable=True, or install the module as trusted."
+            )
+        fields["timeout"] = min(fields["timeout"], self._profile.limits.wall_s)
+        fields["source"] = f"process:{self._module}"
+        try:
+            return Skill(
+                **fields,
+                inputs=schema_inputs(fields["input_schema"]),
+                kind="async",
+                wants_context=True,
+                invoke=partial(self.call, name),
+            )
+        except DeclarationError as error:
+            raise SkillLoadError(str(error)) from error
+
+
+_OPTIONAL: Final = ("http", "memory", "credentials", "llm")
+
+
+def _description() -> type[msgspec.Struct]:
+    """Return a type of the fields of a description, to read what a child writes."""
+    hints = typing.get_type_hints(SkillSpec)
+    fields: list[Any] = []
+    for field in dataclasses.fields(SkillSpec):
+        if not field.init:
+            continue
+        if field.default is dataclasses.MISSING:
+            fields.append((field.name, hints[field.name]))
+        else:
+            fields.append((field.name, hints[field.name], field.default))
+    return msgspec.defstruct("Description", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+_Description: Final = _description()
+
+
+class _Host:
+    """The host functions of one call. What is not declared ends the call."""
+
+    def __init__(self, skill: str, context: Context, functions: HostFunctions) -> None:
+        self._skill = skill
+        self._context = context
+        self._functions = functions
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Write a line to the log."""
+        self._functions.log(level, text)
+
+    async def answer(self, ask: Ask) -> Any:
+        """Run a host function, and return its value."""
+        functions = self._functions
+        match ask:
+            case AskProgress():
+                return await functions.progress(ask.fraction, ask.text)
+            case AskOutput():
+                return await self._context.output(ask.name, ask.text, ask.media_type, last=ask.last)
+            case AskHttp():
+                if functions.http is not None:
+                    return await functions.http(ask.request)
+                raise CapabilityMissing(self._skill, "network")
+            case AskMemory():
+                return await self._memory(ask)
+            case AskCredential():
+                if functions.credentials is not None:
+                    return await functions.credentials.available(ask.name)
+                raise CapabilityMissing(self._skill, "credential")
+            case AskLlm():
+                if functions.llm is not None:
+                    return await functions.llm(ask.prompt, ask.schema, ask.max_tokens)
+                raise CapabilityMissing(self._skill, "llm")
+
+    async def _memory(self, ask: AskMemory) -> Any:
+        memory = self._functions.memory
+        if memory is None:
+            raise CapabilityMissing(self._skill, "memory")
+        match ask.what:
+            case "get":
+                return await memory.get(ask.key)
+            case "put":
+                return await memory.put(ask.key, ask.value)
+            case "delete":
+                return await memory.delete(ask.key)
+            case "keys":
+                return await memory.keys(ask.key)
+
+
+def _intact(outcome: Result | Failure) -> bool:
+    """Return whether a child can be used again after an outcome."""
+    return isinstance(outcome, Result) or outcome.kind not in ("memory", "load")

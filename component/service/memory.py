@@ -1,0 +1,190 @@
+"""The memory of a service: its files, and the index over the memories."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from component.audit.protocol import AuditEvent, Recorder
+from component.memory import files, sub_agents
+from component.memory.embedding import Embedder, LocalEmbedder
+from component.memory.index import Index
+from component.memory.knowledge import Knowledge
+from component.memory.lines import SessionKey
+from component.memory.own_personas import OwnPersonas
+from component.memory.paths import Layout
+from component.memory.persona_drafts import Drafts
+from component.memory.personas import Personas
+from component.memory.sessions import Sessions
+from component.memory.sharing import Sharing
+from component.memory.texts import Texts
+from component.memory.workspace import Workspace
+from component.private import make_directory
+from component.settings import Settings
+from component.storage import Storage, StorageError
+
+_log = structlog.get_logger("component.memory")
+_INDEX = ".index.db"
+
+EVERY_S: Final = 3600.0
+
+
+class Memories:
+    """Conversations, personas, memories and the files of agents.
+
+    Args:
+        settings: the settings.
+        index: the index over the memories, open.
+        sharing: which principals share memories.
+        recorder: the audit log; every access is recorded.
+
+    Attributes:
+        sharing: as given.
+        sub_agents_keep_s: seconds for which the directory of a sub-agent is kept; 0 for ever.
+    """
+
+    def __init__(
+        self, settings: Settings, index: Index, sharing: Sharing, recorder: Recorder
+    ) -> None:
+        self._recorder = recorder
+        self.sub_agents_keep_s = settings.session.sub_agents_keep_days * 86400
+        self.layout = Layout(settings.memory_path)
+        self.sharing = sharing
+        texts = Texts(self.layout.root)
+        self.workspace = Workspace(self.layout, texts)
+        defaults = {entry.name: entry.persona for entry in settings.agents if entry.persona}
+        self.personas = Personas(self.layout, texts, settings.personas, defaults=defaults)
+        self.own_personas = OwnPersonas(self.layout, self.personas, settings.personas, recorder)
+        self.drafts = Drafts(self.layout, texts)
+        self.knowledge = Knowledge(index, sharing, settings.memory, recorder)
+        self.sessions = Sessions(self.layout, settings.session, on_forget=self._forgotten)
+
+    async def remove_sub_agent(self, folder: Path) -> None:
+        """Remove the directory of a sub-agent that has ended. Raises StorageError."""
+        owners = await to_thread.run_sync(sub_agents.remove, self.layout, folder)
+        await self.knowledge.tidy(owners)
+        self._recorder.record(
+            AuditEvent(
+                kind="memory",
+                outcome="erased",
+                subject=folder.relative_to(self.layout.root).as_posix(),
+                detail="sub-agent that has ended, its conversation and memories",
+            )
+        )
+
+    async def _forgotten(self, key: SessionKey) -> None:
+        await self.knowledge.erase(key.agent, key.who)
+        self._recorder.record(
+            AuditEvent(
+                kind="memory",
+                outcome="erased",
+                principal=str(key.who),
+                agent=key.agent,
+                detail="conversation, notes and memories",
+            )
+        )
+
+
+@asynccontextmanager
+async def open_memories(settings: Settings, recorder: Recorder) -> AsyncIterator[Memories]:
+    """Yield the open memory.
+
+    Raises StorageError: the directory cannot be used; the message says which setting names it.
+    PolicyError: a member of a scope is not an address.
+    """
+    sharing = Sharing(Layout(settings.memory_path), settings.memory.scopes)
+    try:
+        index = await to_thread.run_sync(_open, settings)
+    except files.MemoryStoreError as error:
+        raise files.MemoryStoreError(f"{error} {location_hint(settings)}") from error
+    try:
+        memories = Memories(settings, index, sharing, recorder)
+        yield memories
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(_close, index)
+
+
+def location_hint(settings: Settings) -> str:
+    """Return a sentence that says which setting names the directory of the memory."""
+    if settings.memory.path is not None:
+        return "The directory is set by path in [memory]."
+    return "The directory is below path in [storage]; path in [memory] sets another one."
+
+
+def _open(settings: Settings) -> Index:
+    root = settings.memory_path
+    with files.explained(root, "made"):
+        make_directory(root)
+    return Index(root / _INDEX, _embedder(settings))
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    """Return the model of the settings; none, with a warning, if the extra is not installed."""
+    if settings.memory.vectors == "off":
+        return None
+    try:
+        return LocalEmbedder()
+    except StorageError as error:
+        _log.warning("memories are found without vectors", why=str(error))
+        return None
+
+
+def _close(index: Index) -> None:
+    index.close()
+    if index.embedder is not None:
+        index.embedder.close()
+
+
+async def tidy(
+    memories: Memories,
+    storage: Storage,
+    home: str,
+    *,
+    every_s: float = EVERY_S,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Remove deleted files from the index once, and the directories of sub-agents that ended long
+    ago every `every_s` seconds, until cancelled. Errors of the disk are logged.
+
+    `storage` has the turns that have not ended, under `home` those of this data directory. `clock`
+    gives seconds since 1970.
+    """
+    try:
+        await memories.knowledge.tidy()
+    except StorageError as error:
+        _log.warning("the index of memories could not be tidied", reason=str(error))
+    while memories.sub_agents_keep_s:
+        try:
+            # The earlier of two clocks: a wall clock that has jumped ahead removes nothing.
+            steady = await storage.read(lambda database: database.steady)
+            await remove_sub_agents(memories, storage, home, min(clock(), steady / 1000))
+        except StorageError as error:
+            _log.warning("sub-agents that have ended could not be removed", reason=str(error))
+        await anyio.sleep(every_s)
+
+
+async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now: float) -> None:
+    """Remove the directories of sub-agents that ended long before `now`, in seconds since 1970.
+
+    Raises StorageError.
+    """
+    before = now - memories.sub_agents_keep_s
+    found = await to_thread.run_sync(sub_agents.left, memories.layout, before)
+    if not found:
+        return
+    # Imported only where there are sub-agents: a service without a model starts faster.
+    from component.agent import turns  # noqa: PLC0415
+
+    # Read after they were found: a turn is stored before it creates sub-agents, so a turn that is
+    # not stored now has ended, and its sub-agents are never used again.
+    unanswered = await storage.read(partial(turns.sessions, home=home))
+    for folder in found:
+        if not await to_thread.run_sync(sub_agents.needed, memories.layout, folder, unanswered):
+            await memories.remove_sub_agent(folder)

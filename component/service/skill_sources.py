@@ -1,0 +1,31 @@
+"""The sources of skills that the settings name."""
+
+from collections.abc import Sequence
+
+from component.service.environment import Environment
+from component.service.subsystems import Subsystems
+from component.skills.sources import SkillSource
+
+
+def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[SkillSource]:
+    """Return the sources of the settings. Each is imported only where it is used."""
+    found: list[SkillSource] = []
+    if environment.settings.mcp:
+        from component.sources.mcp.source import McpSource  # noqa: PLC0415
+
+        found += [McpSource(name, entry) for name, entry in environment.settings.mcp.items()]
+    if environment.settings.rest:
+        from component.sources.rest.source import RestSource  # noqa: PLC0415
+
+        found.append(RestSource(environment.settings.rest))
+    if environment.settings.openapi:
+        from component.sources.openapi.source import OpenApiSource  # noqa: PLC0415
+
+        found += [OpenApiSource(*each) for each in environment.settings.openapi.items()]
+    if environment.settings.xmpp_send is not None:
+        from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
+        from component.service.sending import Sending  # noqa: PLC0415
+
+        sending = Sending(environment, subsystems.stream, subsystems.contacts)
+        found.append(XmppSendSource(environment.settings.xmpp_send, sending))
+    return found

@@ -1,0 +1,201 @@
+"""The sections about webhooks: HTTP requests of other services that start work."""
+
+import base64
+import binascii
+import ipaddress
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
+
+from component.settings.expressions import Expression
+from component.settings.kinds import Count, Port, Seconds, Section, refusal
+from component.settings.work import WorkEntry
+
+WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){1,8}")
+_SHORTEST_SECRET: Final = 16
+_KEY_BYTES: Final = range(24, 65)
+"""The allowed lengths of a secret of Standard Webhooks, in bytes."""
+_PREFIX: Final = "whsec_"
+
+
+def standard_key(secret: str) -> bytes | None:
+    """Return the bytes of a secret of Standard Webhooks: base64, after `whsec_`; None if the text
+    is not one.
+    """
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) in _KEY_BYTES else None
+
+
+def _host(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise refusal("must be an IP address, such as 127.0.0.1, ::1 or 0.0.0.0") from None
+
+
+def _name(value: str) -> str:
+    if not WEBHOOK_NAME.fullmatch(value):
+        raise refusal("must be a word of lower-case letters, digits and -, such as deployments")
+    return value
+
+
+def _path(value: str) -> str:
+    if value and not _PATH.fullmatch(value):
+        raise refusal("must be the path of a URL without a query, such as /hooks/deployments")
+    return value
+
+
+class Webhooks(Section):
+    """The HTTP listener for webhooks. It needs the `webhooks` extra."""
+
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        default="127.0.0.1",
+        description="IP address to listen on. There is no TLS: put a reverse proxy in front of it,"
+        " and leave this as it is if the proxy runs on the same machine.",
+    )
+    port: Port | None = Field(
+        default=None,
+        examples=[8470],
+        description="TCP port to listen on. Nothing listens unless it is set.",
+    )
+    max_body_bytes: Count = Field(
+        default=1_048_576,
+        ge=1024,
+        le=26_214_400,
+        description="Maximum size of a request in bytes, from 1024 to 26214400 (the largest that"
+        " GitHub sends).",
+    )
+    max_depth: Count = Field(
+        default=32, le=200, description="Maximum depth of nested arrays and objects in the JSON."
+    )
+    body_timeout_s: Seconds = Field(
+        default=10, description="Seconds in which the whole of a request has to arrive."
+    )
+    requests_total: Count = Field(
+        default=32, description="Maximum number of requests that are received at the same time."
+    )
+    replay_window_s: Seconds = Field(
+        default=300,
+        description="Maximum number of seconds by which the signed time of a generic delivery may"
+        " differ from the clock of this machine.",
+    )
+    remember_s: Seconds = Field(
+        default=604_800,
+        description="Seconds for which the id of a delivery is stored. A delivery that arrives"
+        " again in this time starts nothing.",
+    )
+
+
+class _Deliveries(Section):
+    # The first fields of a webhook: those of a base class come before its own.
+
+    name: Annotated[str, AfterValidator(_name)] = Field(
+        examples=["deployments"], description="Name of the webhook, in the log and notifications."
+    )
+    path: Annotated[str, AfterValidator(_path)] = Field(
+        default="",
+        examples=["/hooks/deployments"],
+        description="Path of its URL. Default: `/` and the name.",
+    )
+    kind: Literal["github", "generic"] = Field(
+        default="generic",
+        description="How deliveries are signed: github (X-Hub-Signature-256), or generic for any"
+        " sender that follows Standard Webhooks (webhook-id, webhook-timestamp and"
+        " webhook-signature).",
+    )
+    secret: SecretStr = Field(
+        examples=["${DEPLOYMENTS_SECRET}"],
+        description="The secret shared with the sender, of at least 16 characters. For generic:"
+        " `whsec_` and 24 to 64 bytes in base64. Keep it out of this file.",
+    )
+    previous_secret: SecretStr = Field(
+        default=SecretStr(""),
+        examples=["${DEPLOYMENTS_SECRET_OLD}"],
+        description="The secret before the last change. It is accepted, too, until you remove it.",
+    )
+    events: tuple[str, ...] = Field(
+        default=(),
+        examples=[["push", "release"]],
+        description="GitHub events that start work; the others are ignored. Default: all.",
+    )
+    filter: Expression = Field(
+        default="",
+        examples=["ref == 'refs/heads/main'"],
+        description="JMESPath expression on the JSON of a delivery. Only deliveries for which it "
+        "is true start work. False for JMESPath are: false, null, and empty texts, arrays and "
+        "objects.",
+    )
+    select: Expression = Field(
+        default="",
+        examples=["{repository: repository.full_name, by: sender.login}"],
+        description="JMESPath expression that selects the part of the JSON that the agent sees. "
+        "Default: all of it.",
+    )
+
+    @field_validator("secret", "previous_secret")
+    @classmethod
+    def _usable_secret(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+        text = value.get_secret_value()
+        if not text and info.field_name == "previous_secret":
+            return value
+        if info.data.get("kind") == "generic" and standard_key(text) is None:
+            raise refusal(
+                "must be whsec_ and 24 to 64 bytes in base64: make one with"
+                ' `echo "whsec_$(openssl rand -base64 32)"`'
+            )
+        if len(text) < _SHORTEST_SECRET:
+            raise refusal(
+                f"must have at least {_SHORTEST_SECRET} characters: make one with"
+                " `openssl rand -hex 32`"
+            )
+        return value
+
+    @field_validator("events")
+    @classmethod
+    def _only_github(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and info.data.get("kind") == "generic":
+            raise refusal('has no effect unless kind = "github": use filter instead')
+        return value
+
+
+class WebhookEntry(WorkEntry, _Deliveries):
+    """A webhook: a URL to which another service sends events, and what is done about them."""
+
+    params: dict[str, Expression] = Field(
+        default={},
+        examples=[{"repository": "repository.full_name"}],
+        description="Parameters of the skill: for each a JMESPath expression about the JSON. What"
+        " selects nothing is left out.",
+    )
+    per_minute: Count = Field(
+        default=60,
+        description="Maximum number of deliveries per minute that start work. Further ones are"
+        " answered with 429, so the sender delivers them later.",
+    )
+
+    @property
+    def url_path(self) -> str:
+        """The path of its URL."""
+        return self.path or f"/{self.name}"
+
+
+def entries_differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
+    """Return the webhooks, if all names and paths differ. Raises a refusal."""
+    for what, values in (
+        ("called", [entry.name for entry in entries]),
+        ("at the path", [entry.url_path for entry in entries]),
+    ):
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise refusal(f"has two webhooks {what} {twice!r}: change one of them")
+    return entries

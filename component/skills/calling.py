@@ -1,0 +1,162 @@
+"""Runs skills that are Python functions.
+
+`call_inline` is the fastest: no task, no cancel scope, no await. All others need a cancel scope,
+and a plain function also a worker thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from component.skills.errors import (
+    CapabilityMissing,
+    InvalidParam,
+    SkillError,
+    SkillFailed,
+    SkillTimeout,
+    SkillUnavailable,
+)
+from component.skills.outputs import Output, SkillResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from component.skills.context import Context
+    from component.skills.inputs import Arguments
+    from component.skills.skill import Skill
+    from component.skills.threads import ThreadShare
+
+T = TypeVar("T")
+
+
+def call_inline(skill: Skill, arguments: Arguments, context: Context | None = None) -> SkillResult:
+    """Run an inline skill at once. The context is needed only if `skill.wants_context`.
+
+    A SkillError becomes a result with `is_error`. Raises InvalidParam when the skill itself refuses
+    a parameter, and SkillFailed for every other error in it.
+    """
+    started = perf_counter()
+    try:
+        value = skill.invoke(arguments, context)
+        return skill.result(value, perf_counter() - started)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - raised again as another
+        return became(skill, exc, started)
+
+
+def became(skill: Skill, error: BaseException, started: float) -> SkillResult:
+    """Convert an inline skill's exception: return a result, or the exception that `call_inline`
+    raises.
+    """
+    if isinstance(error, SkillError):
+        return _refusal(error, started)
+    if isinstance(error, InvalidParam):
+        raise error
+    raise SkillFailed(skill.name) from error
+
+
+async def call(
+    skill: Skill,
+    arguments: Arguments,
+    context: Context,
+    limiter: ThreadShare,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - narrows the skill's own, and is reported
+) -> SkillResult:
+    """Run a skill of any kind, for at most its own time-out or the shorter `timeout` in seconds.
+
+    A plain function uses one token of `limiter` until its thread has really ended, even if it was
+    abandoned, so that slow skills cannot fill the process with threads; waiting for the token
+    counts.
+
+    Raises SkillTimeout, SkillUnavailable, CapabilityMissing, and the errors of `call_inline`.
+    Cancelling abandons the skill.
+    """
+    if skill.kind == "inline":
+        return call_inline(skill, arguments, context)
+    seconds = skill.timeout if timeout is None else min(skill.timeout, timeout)
+    context.shorten(seconds)
+    started = perf_counter()
+    with anyio.move_on_after(seconds):
+        try:
+            if skill.kind == "async":
+                value = await skill.invoke(arguments, context)
+            else:
+                value = await in_thread(partial(skill.invoke, arguments, context), limiter)
+            return skill.result(value, perf_counter() - started)
+        except SkillError as exc:
+            return _refusal(exc, started)
+        except (InvalidParam, SkillFailed, SkillTimeout, SkillUnavailable, CapabilityMissing):
+            raise
+        except (Exception, SystemExit) as exc:
+            raise SkillFailed(skill.name) from exc
+    raise SkillTimeout(skill.name, seconds)
+
+
+def _refusal(error: SkillError, started: float) -> SkillResult:
+    text = str(error) or "The skill refused and gave no reason."
+    return SkillResult((Output(text),), True, perf_counter() - started)
+
+
+async def in_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
+    """Run in a worker thread that holds its token as long as it runs. Cancelling abandons it.
+
+    anyio on asyncio releases the token as soon as a thread is abandoned, trio when the thread ends.
+    This function does the latter on both.
+    """
+    job = _Job(work, limiter)
+    await limiter.acquire_on_behalf_of(job)
+    try:
+        value: T = await anyio.to_thread.run_sync(
+            job.run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
+        return value
+    finally:
+        job.leave()
+
+
+class _Job:
+    """Work in a thread; the last of waiter and thread releases the token."""
+
+    def __init__(self, work: Callable[[], Any], limiter: ThreadShare) -> None:
+        self._work = work
+        self._limiter = limiter
+        self._lock = threading.Lock()
+        self._running = False
+        self._left = False
+
+    def run(self) -> Any:
+        """Do the work in the thread, unless nobody waits for it any more."""
+        with self._lock:
+            if self._left:
+                return None
+            self._running = True
+        try:
+            return self._work()
+        finally:
+            self._finish()
+
+    def leave(self) -> None:
+        """Stop waiting. Called on the event loop."""
+        with self._lock:
+            self._left = True
+            running = self._running
+        if not running:
+            self._limiter.release_on_behalf_of(self)
+
+    def _finish(self) -> None:
+        with self._lock:
+            self._running = False
+            if not self._left:
+                return
+        try:
+            anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+        except RuntimeError:
+            # The event loop has ended in the meantime, so tokens are no longer counted.
+            return

@@ -1,0 +1,68 @@
+"""A skill: its description, and how it is called. What implements it is invisible to callers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from component.policy.taint import TAINTS, Taint, worst
+from component.skills.inputs import Arguments, Inputs
+from component.skills.outputs import SkillResult, result_of
+from component.skills.spec import TAINT_CHOICES, SkillSpec
+
+if TYPE_CHECKING:
+    from component.skills.context import Context
+
+RunKind = Literal["inline", "thread", "async"]
+Invoke: TypeAlias = Callable[[Arguments, "Context | None"], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Skill(SkillSpec):
+    """A skill that can be called.
+
+    `inputs` converts parameters to validated arguments, with which `invoke` is called, and with the
+    call's context if `wants_context`. `kind` is how that runs: `inline` at once on the event loop,
+    `thread` in a worker thread, `async` as a coroutine function. A skill `at_once` runs inline and
+    may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
+    are approved now; without it the skill is trusted, and has all that it declares.
+    """
+
+    inputs: Inputs
+    kind: RunKind
+    wants_context: bool
+    invoke: Invoke = dataclasses.field(repr=False)
+    granted: Callable[[], Sequence[str]] | None = dataclasses.field(default=None, repr=False)
+    at_once: bool = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the description. Raises DeclarationError."""
+        SkillSpec.__post_init__(self)
+        plain = self.queue is None and self.attempts == 1
+        at_once = self.kind == "inline" and self.annotations.repeatable and plain
+        object.__setattr__(self, "at_once", at_once)
+
+    def result(self, value: Any, duration: float) -> SkillResult:
+        """Convert the value that `invoke` returned to a result.
+
+        Raises as `result_of` does, and ValueError for a result that declares a less trusted author
+        than the skill does: others rely on the skill's declaration.
+        """
+        made = result_of(value, duration)
+        if made.taints is None:
+            return made
+        if not set(made.taints) <= set(TAINTS):
+            raise ValueError(f"a result says taints={made.taints!r}: {TAINT_CHOICES}, in a tuple")
+        if worst((self.taint, *made.taints)) != self.taint:
+            raise ValueError(
+                f"a result says taints={made.taints!r}, and the skill declares taint={self.taint!r}"
+                ": declare the most that its results can hold"
+            )
+        return made
+
+    def taint_of(self, made: SkillResult) -> Taint | None:
+        """Return the possible author of a result: as the result declares, or else as the skill
+        does.
+        """
+        return self.taint if made.taints is None else worst(made.taints)

@@ -1,0 +1,112 @@
+"""Where skills come from, and how those of one source change while calls are under way.
+
+A call keeps the skill that it began with. Later calls get the skill that the source offers then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from component.skills.errors import SkillLoadError
+from component.skills.registry import Registry
+from component.skills.skill import Skill
+
+_log = structlog.get_logger("component.skills")
+
+START_S: Final = 10.0
+"""Seconds for which the start of the service waits for a source."""
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+
+Offer: TypeAlias = Callable[[Sequence[Skill]], None]
+"""Makes these the skills of a source, in place of those that it offered before."""
+
+
+class SkillSource(Protocol):
+    """A source of skills.
+
+    Attributes:
+        name: identifies it among the sources, for admins.
+    """
+
+    name: str
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """Offer skills, and offer them anew when they change, until cancelled.
+
+        It calls `task_status.started` after its first offer. A source that cannot load a skill
+        keeps the version that it offered before, and logs why. Raises SkillLoadError when it cannot
+        work now: its skills stay as they are, and it is run again later.
+        """
+
+
+class SkillSources:
+    """Runs the sources of a service.
+
+    Args:
+        registry: gets their skills.
+        sources: the sources.
+    """
+
+    def __init__(self, registry: Registry, sources: Sequence[SkillSource]) -> None:
+        self._registry = registry
+        self._sources = sources
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run all sources until cancelled. It has started when each has made its first offer, or
+        after `START_S` seconds.
+        """
+        async with anyio.create_task_group() as group:
+            waiting = [anyio.Event() for _ in self._sources]
+            for source, offered in zip(self._sources, waiting, strict=True):
+                group.start_soon(self._keep_running, source, offered)
+            with anyio.move_on_after(START_S) as timeout:
+                for offered in waiting:
+                    await offered.wait()
+            if timeout.cancelled_caught:
+                late = [
+                    source.name
+                    for source, offered in zip(self._sources, waiting, strict=True)
+                    if not offered.is_set()
+                ]
+                _log.warning("sources of skills are not ready yet", sources=late)
+            task_status.started()
+
+    async def _keep_running(self, source: SkillSource, offered: anyio.Event) -> None:
+        wait = _FIRST_WAIT_S
+        while True:
+            began = anyio.current_time()
+            try:
+                await source.run(
+                    lambda skills: self._offer(source.name, skills), task_status=_Started(offered)
+                )
+            except SkillLoadError as error:
+                _log.warning("a source of skills failed", source=source.name, reason=str(error))
+            except Exception:  # noqa: BLE001 - a fault in one source must not end the service
+                _log.exception("a source of skills failed", source=source.name)
+            else:
+                return
+            offered.set()
+            if anyio.current_time() - began > _LONGEST_WAIT_S:
+                wait = _FIRST_WAIT_S
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
+
+    def _offer(self, source: str, skills: Sequence[Skill]) -> None:
+        for refused in self._registry.offer(source, skills):
+            _log.warning("a skill is not offered", source=source, reason=str(refused))
+
+
+class _Started(TaskStatus[None]):
+    """Sets an event when a source has started; it may start several times."""
+
+    def __init__(self, event: anyio.Event) -> None:
+        self._event = event
+
+    def started(self, value: None = None) -> None:
+        self._event.set()

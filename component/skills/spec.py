@@ -1,0 +1,192 @@
+"""The description of a skill: all that callers, policies and models know of it before a call."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from component.policy.taint import TAINTS, Taint
+from component.skills.errors import DeclarationError
+from component.skills.outputs import JSON, TEXT
+from component.skills.schedule import SkillSchedule
+from xep.characters import forbidden
+
+DEFAULT_TIMEOUT: Final = 120.0
+OPTIONAL: Final = "optional"
+"""A tag of skills that are not offered to a model with a small context window."""
+
+Schema = dict[str, Any]
+
+_LONGEST_NAME = 128
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_VERSION = re.compile(r"[!-~]{1,64}")
+_CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*")
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
+TAINT_CHOICES: Final = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
+
+
+class Annotations(msgspec.Struct, frozen=True):
+    """The effects of a skill on the world, with the names and defaults of MCP's tool annotations.
+
+    A skill without marks counts as destructive and open to the world. The annotations are claims of
+    the skill's author.
+    """
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether running twice has the same effect as running once."""
+        return self.read_only or self.idempotent
+
+
+_UNMARKED: Final = Annotations()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SkillSpec:
+    """The description of a skill.
+
+    `input_schema` is the JSON Schema (2020-12) of its parameters, an object, and `output_schema`
+    that of its result, if it declares one. `timeout` and `typical_duration` are seconds, `cost_usd`
+    is US dollars per call. A `hidden` skill is in nobody's view. All effects of a `durable` one are
+    inside its steps, so the code between them may run again. Its tasks use the named `queue`, if it
+    has one. A call that raises or times out is tried `attempts` times, after `backoff_s` seconds,
+    and twice as long each time. `capabilities` are what it accesses, as in
+    `network:api.example.com:443` or `memory:write`; an agent that calls it needs them all. `taint`
+    is the least trusted possible author of its results. `source` names where the skill comes from,
+    for admins. `digest` is a hash over everything that a caller can see, the same in every process.
+
+    Raises DeclarationError for a description that would mislead callers or could not be sent to
+    them.
+    """
+
+    name: str
+    version: str = "1.0.0"
+    title: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    input_media_types: tuple[str, ...] = (TEXT, JSON)
+    output_media_types: tuple[str, ...] = (TEXT, JSON)
+    annotations: Annotations = _UNMARKED
+    typical_duration: float | None = None
+    cost_usd: float | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    hidden: bool = False
+    durable: bool = False
+    queue: str | None = None
+    attempts: int = 1
+    backoff_s: float = 1.0
+    capabilities: tuple[str, ...] = ()
+    taint: Taint | None = None
+    schedule: SkillSchedule | None = None
+    input_schema: Schema
+    output_schema: Schema | None = None
+    source: str = ""
+    digest: bytes = dataclasses.field(init=False, repr=False)
+    searched: str = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the description, and compute the values that discovery needs often."""
+        if not self.title:
+            object.__setattr__(self, "title", _title_of(self.name))
+        _check(self)
+        words = (self.name, self.title, self.description, *self.tags)
+        object.__setattr__(self, "searched", "\n".join(words).casefold())
+        object.__setattr__(self, "digest", hashlib.sha256(_described(self)).digest())
+
+
+def _title_of(name: str) -> str:
+    words = re.sub(r"[._-]+", " ", name).strip()
+    return words[:1].upper() + words[1:]
+
+
+def _check(spec: SkillSpec) -> None:
+    where = f"The skill {spec.name!r}"
+    if len(spec.name) > _LONGEST_NAME or not _NAME.fullmatch(spec.name):
+        raise DeclarationError(
+            f"{where} has no usable name: begin with a letter, go on with letters, digits, '_', "
+            f"'-' and single dots, at most {_LONGEST_NAME} characters of ASCII."
+        )
+    if not _VERSION.fullmatch(spec.version):
+        raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
+    if spec.annotations.read_only and spec.annotations.destructive:
+        raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
+    _check_texts(spec, where)
+    _check_execution(spec, where)
+    if spec.taint is not None and spec.taint not in TAINTS:
+        raise DeclarationError(f"{where} has taint={spec.taint!r}: {TAINT_CHOICES}.")
+    for capability in spec.capabilities:
+        if not _CAPABILITY.fullmatch(capability):
+            raise DeclarationError(
+                f"{where} names the capability {capability!r}: write it like memory:write or "
+                "network:api.example.com:443, without * and ?."
+            )
+    for media_type in (*spec.input_media_types, *spec.output_media_types):
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            raise DeclarationError(f"{where} names {media_type!r}, which is not a media type.")
+
+
+def _check_execution(spec: SkillSpec, where: str) -> None:
+    if not 0 < spec.timeout < float("inf"):
+        raise DeclarationError(f"{where} has a time-out that is not a number of seconds above 0.")
+    for value, what in ((spec.typical_duration, "duration"), (spec.cost_usd, "cost")):
+        if value is not None and not 0 <= value < float("inf"):
+            raise DeclarationError(f"{where} has a {what} that is not a number of at least 0.")
+    if spec.queue is not None and not _NAME.fullmatch(spec.queue):
+        raise DeclarationError(f"{where} has queue={spec.queue!r}: write it like mail.")
+    if spec.attempts < 1 or not 0 < spec.backoff_s < float("inf"):
+        raise DeclarationError(f"{where} needs attempts from 1 up and a backoff_s above 0.")
+    if spec.attempts > 1 and not (spec.durable or spec.annotations.repeatable):
+        raise DeclarationError(
+            f"{where} has attempts and must not run twice: declare it durable=True and put its"
+            " effects into steps, or read_only=True or idempotent=True if that is what it is."
+        )
+
+
+def _check_texts(spec: SkillSpec, where: str) -> None:
+    """Raise DeclarationError for a text that no reply could contain."""
+    properties = spec.input_schema.get("properties", {})
+    described = [
+        each["description"]
+        for each in properties.values()
+        if isinstance(each, Mapping) and isinstance(each.get("description"), str)
+    ]
+    for text in (spec.title, spec.description, *spec.tags, *spec.examples, *described):
+        found = forbidden.search(text)
+        if found is not None:
+            raise DeclarationError(
+                f"{where} is described by a text that cannot be sent: XML"
+                f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
+            )
+
+
+def _described(spec: SkillSpec) -> bytes:
+    """Return everything that a caller can see, in one fixed form."""
+    return msgspec.json.encode(
+        (
+            spec.name,
+            spec.version,
+            spec.title,
+            spec.description,
+            spec.tags,
+            spec.examples,
+            spec.input_media_types,
+            spec.output_media_types,
+            spec.annotations,
+            spec.typical_duration,
+            spec.cost_usd,
+            spec.input_schema,
+            spec.output_schema,
+        ),
+        order="deterministic",
+    )

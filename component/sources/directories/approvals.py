@@ -1,0 +1,142 @@
+"""What admins have approved: which content of which skill, with which capabilities.
+
+An approval also has the description of the skill, so that a start reads rows and no directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from component.skills.capabilities import Capabilities
+from component.skills.manifest import Manifest, read_manifest
+from component.storage.database import Database, Transactions
+
+_SELECT: Final = """
+    SELECT name, digest, directory, manifest, description, trusted, approved_by, approved_at,
+        revoked_by, revoked_at
+    FROM skill_approvals ORDER BY name
+"""
+_INSERT: Final = """
+    INSERT INTO skill_approvals
+        (name, digest, directory, manifest, description, trusted, approved_by, approved_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET
+        digest = excluded.digest, directory = excluded.directory, manifest = excluded.manifest,
+        description = excluded.description, trusted = excluded.trusted,
+        approved_by = excluded.approved_by, approved_at = excluded.approved_at,
+        revoked_by = NULL, revoked_at = NULL
+"""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The latest approval of a skill.
+
+    Attributes:
+        name: the name of the skill.
+        digest: the digest of the approved content.
+        directory: where it was installed then.
+        text: its manifest.
+        description: its description, as JSON.
+        trusted: whether it runs inside the service.
+        approved_by, approved_at: the admin, and milliseconds since 1970.
+        revoked_by, revoked_at: likewise, if the approval was revoked.
+    """
+
+    name: str
+    digest: str
+    directory: str
+    text: str
+    description: str
+    trusted: bool
+    approved_by: str
+    approved_at: int = 0
+    revoked_by: str | None = None
+    revoked_at: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it was not revoked."""
+        return self.revoked_at is None
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The approved manifest. Raises ManifestError if another release wrote it."""
+        return read_manifest(self.text)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The approved capabilities."""
+        return self.manifest.skill.capabilities
+
+
+class Approvals:
+    """The approvals in the database. Methods raise StorageError.
+
+    Args:
+        storage: has the table.
+    """
+
+    def __init__(self, storage: Transactions) -> None:
+        self._storage = storage
+
+    async def all(self) -> Sequence[Approval]:
+        """Return the latest approval of each skill."""
+
+        def op(database: Database) -> Sequence[Approval]:
+            found = database.execute(_SELECT)
+            return [_approval(row) for row in found.fetchall()]
+
+        return await self._storage.read(op)
+
+    async def put(self, approval: Approval) -> None:
+        """Record an approval, in place of an earlier one of the same skill."""
+
+        def op(database: Database) -> None:
+            database.execute(
+                _INSERT,
+                (
+                    approval.name,
+                    approval.digest,
+                    approval.directory,
+                    approval.text,
+                    approval.description,
+                    int(approval.trusted),
+                    approval.approved_by,
+                    database.now,
+                ),
+            )
+
+        await self._storage.write(op)
+
+    async def revoke(self, name: str, by: str) -> bool:
+        """Record that an approval no longer counts; False if there is none that does."""
+
+        def op(database: Database) -> bool:
+            done = database.execute(
+                "UPDATE skill_approvals SET revoked_by = ?, revoked_at = ?"
+                " WHERE name = ? AND revoked_at IS NULL",
+                (by, database.now, name),
+            )
+            return done.rowcount > 0
+
+        return await self._storage.write(op)
+
+
+def _approval(row: tuple[Any, ...]) -> Approval:
+    name, digest, directory, text, description, trusted, *rest = row
+    return Approval(
+        name=name,
+        digest=digest,
+        directory=directory,
+        text=text,
+        description=description,
+        trusted=bool(trusted),
+        approved_by=rest[0],
+        approved_at=rest[1],
+        revoked_by=rest[2],
+        revoked_at=rest[3],
+    )

@@ -1,0 +1,116 @@
+"""Tests of a skill as data: parameters, and the results that they should give.
+
+They are in `tests/cases.toml` of its directory, which is not part of what is approved. So they work
+for skills of every kind, and run where the skill runs.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from component.skills.errors import CALL_ERRORS, SkillLoadError
+from component.skills.fake_context import FakeContext, called
+from component.skills.outputs import File, Link, Part
+from component.skills.skill import Skill
+
+FILE: Final = "tests/cases.toml"
+_MOST_BYTES: Final = 1_048_576
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One case. What it does not name is not compared.
+
+    Attributes:
+        name: what it shows.
+        params: the parameters.
+        text: the text of the only output.
+        contains: a part of it.
+        json: the value of the only output.
+        error: a part of the error that the skill reports.
+        answers: what a person answers to its questions, in order.
+        model: what the model answers, in order.
+    """
+
+    name: str
+    params: dict[str, Any] = {}
+    text: str | None = None
+    contains: str | None = None
+    json: Any = msgspec.UNSET
+    error: str | None = None
+    answers: tuple[Any, ...] = ()
+    model: tuple[Any, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome of a case; `problem` is empty if it is as it should be."""
+
+    name: str
+    problem: str = ""
+
+
+class _Cases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    case: tuple[Case, ...] = ()
+
+
+def read_cases(directory: Path) -> Sequence[Case]:
+    """Return the cases of a skill; none without a file. Blocks. Raises SkillLoadError."""
+    path = directory / FILE
+    try:
+        text = path.read_bytes()
+        if len(text) > _MOST_BYTES:
+            raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
+        return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, RecursionError) as error:
+        raise SkillLoadError(f"{FILE} cannot be used: {error}") from error
+
+
+async def run_case(skill: Skill, case: Case) -> Outcome:
+    """Call a skill as a case says."""
+    context = FakeContext(answers=case.answers, model=case.model)
+    try:
+        result = await called(skill, case.params, context)
+    except CALL_ERRORS as error:
+        cause = error.__cause__
+        text = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+        if case.error is not None and case.error in text:
+            return Outcome(case.name)
+        return Outcome(case.name, text)
+    texts = [_text(part) for part in result.outputs]
+    shown = "\n".join(texts)
+    if result.is_error != (case.error is not None):
+        return Outcome(case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}")
+    for expected, right, what in (
+        (case.error, case.error is None or case.error in shown, "an error with"),
+        (case.text, case.text is None or texts == [case.text], "the text"),
+        (case.contains, case.contains is None or case.contains in shown, "a text with"),
+        (case.json, case.json is msgspec.UNSET or _value(texts) == case.json, "the value"),
+    ):
+        if not right:
+            return Outcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
+    if context.unused:
+        return Outcome(case.name, "it asked fewer questions than the case answers")
+    return Outcome(case.name)
+
+
+def _text(part: Part) -> str:
+    """Return the text of a part: of a link its URL, of a file its type and size."""
+    if isinstance(part, File):
+        return f"{part.media_type}, {len(part.data)} bytes"
+    return part.url if isinstance(part, Link) else part.text
+
+
+def _value(texts: Sequence[str]) -> object:
+    """Return the JSON of the only output, or the output if it is not JSON."""
+    if len(texts) != 1:
+        return texts
+    try:
+        return msgspec.json.decode(texts[0])
+    except (ValueError, RecursionError):
+        return texts[0]

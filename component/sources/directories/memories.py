@@ -1,0 +1,120 @@
+"""What skills remember: texts by keys, of each skill and each of its callers by themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from component.sandbox.host import HostError
+from component.skills.capabilities import Capabilities
+from component.skills.errors import CapabilityMissing
+from component.storage.database import Database, Transactions
+from component.storage.errors import StorageError
+
+MOST_KEYS: Final = 1_000
+LONGEST_KEY: Final = 200
+LONGEST_VALUE: Final = 65_536
+
+
+class SkillMemory:
+    """Implements `component.sandbox.host.Memory` for one skill and one caller.
+
+    Args:
+        storage: has the table.
+        skill: the name of the skill.
+        principal: the bare JID of its caller.
+        capabilities: what it may do.
+    """
+
+    def __init__(
+        self, storage: Transactions, skill: str, principal: str, capabilities: Capabilities
+    ) -> None:
+        self._storage = storage
+        self._skill = skill
+        self._principal = principal
+        self._reads = bool(capabilities.memory_read or capabilities.memory_write)
+        self._writes = bool(capabilities.memory_write)
+
+    async def get(self, key: str) -> str | None:
+        """See `Memory`."""
+        self._check("read", self._reads)
+
+        def op(database: Database) -> str | None:
+            found = database.execute(
+                "SELECT value FROM skill_memories WHERE skill = ? AND principal = ? AND name = ?",
+                (self._skill, self._principal, key),
+            ).fetchone()
+            return None if found is None else str(found[0])
+
+        try:
+            return await self._storage.read(op)
+        except StorageError as error:
+            raise _failed() from error
+
+    async def put(self, key: str, value: str) -> None:
+        """See `Memory`."""
+        self._check("write", self._writes)
+        if not 1 <= len(key) <= LONGEST_KEY or "\0" in key:
+            raise HostError(f"A key has 1 to {LONGEST_KEY} characters.")
+        if len(value.encode(errors="replace")) > LONGEST_VALUE or "\0" in value:
+            raise HostError(f"A value has at most {LONGEST_VALUE} bytes, none of them 0.")
+
+        def op(database: Database) -> bool:
+            (number,) = database.execute(
+                "SELECT count(*) FROM skill_memories"
+                " WHERE skill = ? AND principal = ? AND name <> ?",
+                (self._skill, self._principal, key),
+            ).fetchone() or (0,)
+            if number >= MOST_KEYS:
+                return False
+            database.execute(
+                "INSERT INTO skill_memories (skill, principal, name, value) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (skill, principal, name) DO UPDATE SET value = excluded.value",
+                (self._skill, self._principal, key, value),
+            )
+            return True
+
+        try:
+            if not await self._storage.write(op):
+                raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
+        except StorageError as error:
+            raise _failed() from error
+
+    async def delete(self, key: str) -> None:
+        """See `Memory`."""
+        self._check("write", self._writes)
+
+        def op(database: Database) -> None:
+            database.execute(
+                "DELETE FROM skill_memories WHERE skill = ? AND principal = ? AND name = ?",
+                (self._skill, self._principal, key),
+            )
+
+        try:
+            await self._storage.write(op)
+        except StorageError as error:
+            raise _failed() from error
+
+    async def keys(self, prefix: str) -> list[str]:
+        """See `Memory`."""
+        self._check("read", self._reads)
+
+        def op(database: Database) -> list[str]:
+            found = database.execute(
+                "SELECT name FROM skill_memories WHERE skill = ? AND principal = ? ORDER BY name",
+                (self._skill, self._principal),
+            )
+            return [str(name) for (name,) in found.fetchall()]
+
+        try:
+            names = await self._storage.read(op)
+        except StorageError as error:
+            raise _failed() from error
+        return [name for name in names if name.startswith(prefix)]
+
+    def _check(self, what: str, allowed: bool) -> None:
+        if not allowed:
+            raise CapabilityMissing(self._skill, f"memory:{what}:skill")
+
+
+def _failed() -> HostError:
+    return HostError("The memory is not available now.")

@@ -1,0 +1,132 @@
+"""What runs the skills of directories: one runner for each kind, imported when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.skills.context import Context
+from component.skills.errors import SkillLoadError
+from component.skills.manifest import Manifest
+
+
+class Artefact(msgspec.Struct, frozen=True, kw_only=True):
+    """Content that runs.
+
+    Attributes:
+        directory: a copy that nobody changes, which belongs to the service.
+        digest: identifies the content; another content has another digest and another directory.
+        manifest: its manifest, whose capabilities are approved.
+    """
+
+    directory: Path
+    digest: str
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        """The name of the skill."""
+        return self.manifest.skill.name
+
+    @property
+    def entry(self) -> Path:
+        """The file that runs."""
+        return self.directory / self.manifest.skill.execution.entry
+
+
+class Runner(Protocol):
+    """Runs skills of one kind. It serves several calls at a time."""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep what the calls need until cancelled."""
+        ...
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """Load a skill, and return what its code says of it: fields of `SkillSpec`, with its
+        schemas if the manifest has none. Raises SkillLoadError.
+        """
+        ...
+
+    async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
+        """Run a skill, and return what a skill returns.
+
+        It uses nothing that the capabilities of the manifest do not name. Cancelling stops the
+        skill. Raises the errors of `component.skills.calling.call`, which also limits the time.
+        """
+        ...
+
+    def forget(self, digest: str) -> None:
+        """Release what is kept of a content that runs no longer, when its calls have ended."""
+
+
+Makers: TypeAlias = Mapping[str, Callable[[], Runner]]
+"""Makes the runner of each kind of `[skill.execution]`. Raises SkillLoadError if that kind cannot
+run here."""
+
+TRUSTED = "trusted python"
+"""The kind of a Python skill that runs inside the service."""
+
+
+class Runners:
+    """The runners of all kinds, each made when it is first used.
+
+    Args:
+        makers: makes them.
+    """
+
+    def __init__(self, makers: Makers) -> None:
+        self._makers = makers
+        self._made: dict[str, Runner] = {}
+        self._making = anyio.Lock()
+        self._group: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Let runners run until the block ends."""
+        failed: Exception | None = None
+        async with anyio.create_task_group() as group:
+            self._group = group
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - raised again outside the group
+                failed = error
+            finally:
+                self._group = None
+                self._made.clear()
+                group.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+    async def of(self, manifest: Manifest, *, trusted: bool) -> Runner:
+        """Return what runs a skill. Raises SkillLoadError if nothing can."""
+        kind = manifest.skill.execution.kind
+        if trusted and kind != "python":
+            raise SkillLoadError(f"Only Python skills can be trusted; this one is of kind {kind}.")
+        wanted = TRUSTED if trusted else str(kind)
+        found = self._made.get(wanted)
+        if found is None:
+            async with self._making:
+                found = self._made.get(wanted) or await self._make(wanted)
+        return found
+
+    async def _make(self, kind: str) -> Runner:
+        make = self._makers.get(kind)
+        if make is None:
+            raise SkillLoadError(f"This release cannot run skills of the kind {kind!r}.")
+        if self._group is None:
+            raise SkillLoadError("The service is stopping.")
+        runner = make()
+        await self._group.start(runner.run)
+        self._made[kind] = runner
+        return runner
+
+    def forget(self, digest: str) -> None:
+        """Tell the runners that a content runs no longer."""
+        for runner in self._made.values():
+            runner.forget(digest)

@@ -1,0 +1,166 @@
+"""Makes skills of the tools that a server lists.
+
+What a server says about a tool is a claim. Its words are shown to people and models, bounded and
+without invisible characters. Its annotations are not believed unless the admin says so: a tool
+counts as destructive and open to the world until the settings say something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from component.policy.globs import pattern
+from component.skills.errors import DeclarationError
+from component.skills.model_answers import CAPABILITY as LLM
+from component.skills.schema_inputs import schema_inputs
+from component.skills.skill import Skill
+from component.skills.spec import Annotations
+from component.skills.validation import SchemaValidator
+from component.sources.mcp.errors import reason_of
+from component.sources.mcp.texts import clean, clean_schema, line
+
+if TYPE_CHECKING:
+    from component.settings.mcp import McpServer
+    from component.skills.skill import Invoke
+    from component.sources.mcp.connection import ToolDescription
+
+_log = structlog.get_logger("component.sources.mcp")
+
+_LONGEST_TITLE: Final = 100
+_LONGEST_DESCRIPTION: Final = 4000
+_LONGEST_IN_SCHEMA: Final = 1000
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_MARGIN_S: Final = 5.0
+_SAMPLING_S: Final = 300.0
+
+
+def skills_of(
+    name: str,
+    entry: McpServer,
+    tools: Sequence[ToolDescription],
+    invoke_of: Callable[[ToolDescription], Invoke],
+) -> list[Skill]:
+    """Return the skills of the tools that the settings select, in their order.
+
+    A tool that cannot be a skill is left out, and the log says why. Of tools that get the same name
+    the first one is offered.
+    """
+    wanted = pattern(entry.tools)
+    made: dict[str, Skill] = {}
+    for tool in tools:
+        if not wanted.fullmatch(tool.name):
+            continue
+        try:
+            one = skill_of(name, entry, tool, invoke_of(tool))
+        except (DeclarationError, ValueError, RecursionError) as error:
+            _log.warning(
+                "a tool of an MCP server is left out",
+                server=name,
+                tool=line(tool.name, _LONGEST_TITLE),
+                reason=reason_of(error),
+            )
+        else:
+            made.setdefault(one.name, one)
+    return list(made.values())
+
+
+def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke) -> Skill:
+    """Return the skill of a tool. Raises DeclarationError, ValueError and RecursionError."""
+    schema = clean_schema(tool.input_schema, _LONGEST_IN_SCHEMA)
+    capabilities: tuple[str, ...] = (f"mcp:{name}",)
+    seconds = entry.start_timeout_s + entry.timeout_s + _MARGIN_S
+    if entry.sampling:
+        capabilities += (LLM,)
+        seconds += _SAMPLING_S
+    return Skill(
+        name=skill_name(name if entry.prefix is None else entry.prefix, tool.name),
+        title=line(tool.title, _LONGEST_TITLE),
+        description=clean(tool.description, _LONGEST_DESCRIPTION),
+        tags=("mcp",),
+        annotations=annotations_of(name, entry, tool),
+        timeout=seconds,
+        # The call is a step, so that a question of the server can be answered while it runs.
+        durable=True,
+        capabilities=capabilities,
+        taint=entry.taint,
+        input_schema=schema,
+        output_schema=_output_schema(name, tool),
+        source=f"the MCP server {name}",
+        inputs=schema_inputs(schema),
+        kind="async",
+        wants_context=True,
+        invoke=invoke,
+    )
+
+
+def skill_name(prefix: str, tool: str) -> str:
+    """Return the name of a tool's skill. Characters that such a name cannot have become `_`."""
+    parts = [part for part in _OTHER.sub("_", tool).split(".") if part]
+    return ".".join([prefix, *parts] if prefix else parts)
+
+
+def annotations_of(name: str, entry: McpServer, tool: ToolDescription) -> Annotations:
+    """Return the effects of a tool, by the settings."""
+    for glob, given in entry.annotations.items():
+        if pattern([glob]).fullmatch(tool.name):
+            read_only = bool(given.read_only)
+            return Annotations(
+                read_only=read_only,
+                destructive=not read_only if given.destructive is None else given.destructive,
+                idempotent=bool(given.idempotent),
+                open_world=given.open_world is not False,
+            )
+    claimed = tool.annotations
+    if entry.trusted_annotations:
+        read_only = claimed.get("readOnlyHint") is True
+        return Annotations(
+            read_only=read_only,
+            destructive=not read_only and claimed.get("destructiveHint") is not False,
+            idempotent=claimed.get("idempotentHint") is True,
+            open_world=claimed.get("openWorldHint") is not False,
+        )
+    if not pattern(entry.read_only).fullmatch(tool.name):
+        return Annotations()
+    if claimed.get("readOnlyHint") is False or claimed.get("destructiveHint") is True:
+        _log.warning(
+            "a tool that the settings call read_only says that it is not; it counts as destructive",
+            server=name,
+            tool=line(tool.name, _LONGEST_TITLE),
+        )
+        return Annotations()
+    return Annotations(read_only=True, destructive=False)
+
+
+def _output_schema(name: str, tool: ToolDescription) -> dict[str, Any] | None:
+    if tool.output_schema is None:
+        return None
+    try:
+        schema: dict[str, Any] = clean_schema(tool.output_schema, _LONGEST_IN_SCHEMA)
+        SchemaValidator(schema)
+    except (DeclarationError, ValueError, RecursionError) as error:
+        _log.warning(
+            "the output schema of a tool is ignored",
+            server=name,
+            tool=line(tool.name, _LONGEST_TITLE),
+            reason=reason_of(error),
+        )
+        return None
+    return schema
+
+
+def misfit(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
+    """Return why a result does not fit the output schema of its tool, None if it does."""
+    if schema is None or result.get("isError") is True:
+        return None
+    structured = result.get("structuredContent")
+    if structured is None:
+        return "it has no structured content"
+    try:
+        found = SchemaValidator(schema).mismatch(structured)
+    except DeclarationError:
+        return None  # the schema is ignored, as the log says
+    return None if found is None else f"{found.place or 'it'}: {found.reason}"

@@ -1,0 +1,131 @@
+"""Reads an OpenAPI document: JSON or YAML, and the references in it.
+
+Documents come from others. References lead nowhere but into the document, and what is read from it
+has a bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+
+from component.skills.errors import SkillLoadError
+from xep.characters import without_forbidden
+
+Node: TypeAlias = Mapping[str, Any]
+
+_DEEPEST: Final = 200
+_LONGEST_CHAIN: Final = 16
+_LONGEST_REFERENCE: Final = 1_000
+
+
+class Unusable(Exception):  # noqa: N818 - says what the operation is
+    """An operation cannot be a skill. The message completes "is not offered: it "."""
+
+
+class Document:
+    """An OpenAPI document.
+
+    Attributes:
+        root: the document.
+    """
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+
+    @classmethod
+    def parse(cls, data: bytes) -> Document:
+        """Read a document. Raises SkillLoadError."""
+        root = _json(data) if data.lstrip()[:1] == b"{" else _yaml(data)
+        version = root.get("openapi") if isinstance(root, dict) else None
+        if not isinstance(version, str) or not version.startswith(("3.0", "3.1", "3.2")):
+            raise SkillLoadError("It is not a description in OpenAPI 3.")
+        if not isinstance(root.get("paths"), dict):
+            raise SkillLoadError("It has no paths.")
+        return cls(root)
+
+    def node(self, node: object) -> Node:
+        """Return an object, or the one that it refers to. Raises Unusable."""
+        for _ in range(_LONGEST_CHAIN):
+            if not isinstance(node, Mapping):
+                raise Unusable("has a part that is not an object")
+            reference = node.get("$ref")
+            if not isinstance(reference, str):
+                return node
+            node = self.target(reference)
+        raise Unusable("has references that lead to each other")
+
+    def target(self, reference: str) -> object:
+        """Return what a reference points to (RFC 6901 §6). Raises Unusable."""
+        shown = ascii(reference[:100])
+        if not reference.startswith("#/"):
+            raise Unusable(f"refers to {shown}, which is outside the document")
+        found: object = self.root
+        if len(reference) > _LONGEST_REFERENCE:
+            raise Unusable(f"refers to {shown}, which is too long")
+        for part in reference[2:].split("/"):
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                raise Unusable(f"refers to {shown}, which does not exist")
+        return found
+
+
+def mapping(value: object) -> Node:
+    """Return an object, or an empty one instead of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(value: object) -> list[Any]:
+    """Return an array, or an empty one instead of anything else."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: object, longest: int) -> str:
+    """Return a text of at most so many characters, which XML allows; empty instead of anything
+    else.
+    """
+    if not isinstance(value, str):
+        return ""
+    value = value.strip()
+    return without_forbidden(value if len(value) <= longest else value[: longest - 1] + "…")
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise SkillLoadError(f"It is not JSON: {error}.") from None
+
+
+def _yaml(data: bytes) -> Any:
+    try:
+        import yaml  # noqa: PLC0415 - of an extra
+    except ImportError:
+        raise SkillLoadError(
+            "It is not JSON, and reading YAML needs the extra:"
+            " pip install 'xmpp-agent-component[openapi]'."
+        ) from None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        depth = 0
+        for event in yaml.parse(data, loader):
+            # Aliases can make a short document a huge one, and parsing takes time that is quadratic
+            # in the depth.
+            if isinstance(event, yaml.AliasEvent):
+                raise SkillLoadError("It has aliases (*name): write it without them.")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise SkillLoadError(f"It is nested more than {_DEEPEST} levels deep.")
+        # Dates become texts, and numbers as keys, such as those of responses, too.
+        return msgspec.to_builtins(yaml.load(data, loader), str_keys=True)  # noqa: S506 - a safe one
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise SkillLoadError(f"It is neither JSON nor YAML: {reason}.") from None

@@ -1,0 +1,1 @@
+"""Skills that are HTTP requests which an admin has written into the settings."""

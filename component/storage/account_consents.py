@@ -1,0 +1,51 @@
+"""Stores which people let an agent keep its memories in their account on their behalf."""
+
+from component.storage.database import Database, Transactions
+from xep.jid import JID
+
+
+class AccountConsentStore:
+    """The consents in the database, by agent and person. Methods raise StorageError.
+
+    Args:
+        storage: has the table.
+    """
+
+    def __init__(self, storage: Transactions) -> None:
+        self._storage = storage
+
+    async def has(self, agent: JID, person: JID) -> bool:
+        """Whether the person has consented, and has not withdrawn it."""
+
+        def op(database: Database) -> bool:
+            found = database.execute(
+                "SELECT 1 FROM account_consents WHERE agent = ? AND person = ?",
+                (str(agent.bare), str(person.bare)),
+            )
+            return found.fetchone() is not None
+
+        return await self._storage.read(op)
+
+    async def put(self, agent: JID, person: JID) -> None:
+        """Record that the person consents."""
+
+        def op(database: Database) -> None:
+            database.execute(
+                "INSERT INTO account_consents (agent, person, at) VALUES (?, ?, ?)"
+                " ON CONFLICT (agent, person) DO NOTHING",
+                (str(agent.bare), str(person.bare), database.now),
+            )
+
+        await self._storage.write(op)
+
+    async def remove(self, agent: JID, person: JID) -> bool:
+        """Record that the person withdraws the consent; False if there was none."""
+
+        def op(database: Database) -> bool:
+            done = database.execute(
+                "DELETE FROM account_consents WHERE agent = ? AND person = ?",
+                (str(agent.bare), str(person.bare)),
+            )
+            return done.rowcount > 0
+
+        return await self._storage.write(op)

@@ -1,0 +1,361 @@
+"""The journal of a task: which steps have begun, how they ended, and how a step is identified.
+
+A step of a skill and a question to a person are both steps here. Each is recorded under an identity
+that is the same in every execution of the task, so that an execution which resumes the task gets
+the recorded result of exactly that step:
+
+- in the task of the event loop that runs the skill, steps follow one another, so the name and the
+  number of its uses identify a step;
+- in branches that run side by side their order means nothing. There a `key` identifies the step,
+  or a digest of its `input`. Without either the step is refused.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from component.skills.context import ChildResult
+from component.skills.errors import Denied, SkillError, StepFailed, UsageError
+from component.storage.database import Database
+from component.tasks.files import text_of
+from component.tasks.rows import Row, load
+from component.tasks.states import TERMINAL
+from xep.binding import read
+from xep.fluux_agent.execute import Result
+from xep.fluux_agent.task import Failure
+
+T = TypeVar("T")
+
+ATOMIC: Final = ""
+"""The only step of a skill that has no steps of its own and must not run twice."""
+_START: Final = "~start "
+_WAIT: Final = "~wait"
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """How a step ended: the JSON of its result, and a digest of its input, if it had one."""
+
+    result: str
+    input: str | None = None
+
+
+class Journal(msgspec.Struct):
+    """The steps of a task: those that ended, and the identities of those that have only begun."""
+
+    done: dict[str, Recorded] = {}
+    begun: set[str] = set()
+
+
+class StepId(msgspec.Struct, frozen=True):
+    """What identifies a step in the journal, and a digest of its input, if it has one."""
+
+    name: str
+    input: str | None = None
+
+
+class Steps:
+    """Identifies the steps of one execution, and looks up their records.
+
+    Args:
+        origin: the id of the task that the idempotency keys are derived from: the task's own, or
+            that of the task that it retries.
+        journal: the records of earlier executions.
+
+    Attributes:
+        done: how steps ended, by identity.
+        under_way: identities of steps with effects that have begun in this execution.
+        unbegun: identities of steps whose beginning is committed, and that were stopped before
+            they began.
+    """
+
+    def __init__(self, origin: str, journal: Journal | None) -> None:
+        self._origin = origin
+        self._uses: Counter[str] = Counter()
+        self._explicit: set[str] = set()
+        self.done: dict[str, Recorded] = {} if journal is None else journal.done
+        self.under_way: set[str] = set()
+        self.unbegun: list[str] = []
+
+    def step(self, name: str, key: str | int | None, value: object, *, branch: bool) -> StepId:
+        """Identify a step of the skill; `value` is its input, `branch` says that it runs in a
+        parallel branch.
+
+        Raises UsageError: the identity is ambiguous, or the input differs from the recorded one.
+        """
+        return self._identify(f".{name}", f"step {name!r}", key, value, branch=branch)
+
+    def question(self, text: str, key: str | int | None, *, branch: bool) -> StepId:
+        """Identify a question of the skill. Raises UsageError: the identity is ambiguous."""
+        name = f"?{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return self._identify(name, f"question {text[:80]!r}", key, None, branch=branch)
+
+    def sleep(self, key: str | int | None, *, branch: bool) -> StepId:
+        """Identify a sleep. Raises UsageError: the identity is ambiguous."""
+        return self._identify("~sleep", "sleep", key, None, branch=branch)
+
+    def start(self, skill: str, key: str | int | None, params: object, *, branch: bool) -> StepId:
+        """Identify the start of a child task. Raises UsageError as `step`."""
+        return self._identify(f"{_START}{skill}", f"start {skill}", key, params, branch=branch)
+
+    def wait(self, tasks: Sequence[str], key: str | int | None, *, branch: bool) -> StepId:
+        """Identify a wait for child tasks. Raises UsageError as `step`."""
+        return self._identify(_WAIT, "wait", key, list(tasks), branch=branch)
+
+    def _identify(
+        self, name: str, what: str, key: str | int | None, value: object, *, branch: bool
+    ) -> StepId:
+        digest = None if value is None else _digest(value, what)
+        if key is not None:
+            identity = self._claim(name, f"={key!r}", what)
+        elif not branch:
+            self._uses[name] += 1
+            count = self._uses[name]
+            identity = name if count == 1 else f"{name}#{count}"
+        elif digest is not None:
+            identity = self._claim(name, f"@{digest[:16]}", what)
+        else:
+            raise UsageError(
+                f"The {what} runs in a branch beside others, where its order does not identify it:"
+                " pass key=…, the same whenever the skill runs again and another in each branch"
+                " (or, for a step, input=… if its input tells the branches apart)."
+            )
+        recorded = self.done.get(identity)
+        if recorded is not None and recorded.input and digest and recorded.input != digest:
+            raise UsageError(
+                f"The {what} was recorded with a different input. Code between the"
+                " steps must lead to the same steps whenever the skill runs again; what can change"
+                " from run to run belongs into a step of its own."
+            )
+        return StepId(identity, digest)
+
+    def _claim(self, name: str, suffix: str, what: str) -> str:
+        identity = name + suffix
+        if identity in self._explicit:
+            raise UsageError(
+                f"The {what} was used twice with the same key or input, so the two could not be "
+                "distinguished when the skill runs again: pass a different key=… for each."
+            )
+        self._explicit.add(identity)
+        return identity
+
+    def key_of(self, identity: str) -> str:
+        """Return the idempotency key of a step: the same in every execution, and in a retry."""
+        return hashlib.sha256(f"{self._origin}/{identity}".encode()).hexdigest()[:32]
+
+
+def _digest(value: object, what: str) -> str:
+    try:
+        encoded = msgspec.json.encode(value, order="deterministic")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"The input of the {what} cannot be written as JSON, so it cannot be compared when the"
+            f" skill runs again: {error}."
+        ) from error
+    return hashlib.sha256(encoded).hexdigest()
+
+
+# How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.answers`.
+
+
+def succeeded(value: object) -> str:
+    """Return the record of a step that returned a value."""
+    return msgspec.json.encode({"value": value}).decode()
+
+
+def waited(results: Sequence[ChildResult], *, eager: bool) -> str:
+    """Return the record of a wait for child tasks. The record says if the wait raised because a
+    child did not complete: a retry then waits again.
+    """
+    if eager and any(map(_unsuccessful, results)):
+        return msgspec.json.encode({"value": results, "children_failed": True}).decode()
+    return succeeded(results)
+
+
+def refused(error: SkillError) -> str:
+    """Return the record of a step that raised an error meant for the caller."""
+    return msgspec.json.encode({"refused": str(error)}).decode()
+
+
+def failed(error: Exception, *, effects: bool) -> str:
+    """Return the record of a step that failed in any other way, and whether it may have had
+    effects.
+    """
+    return msgspec.json.encode({"failed": described(error), "effects": effects}).decode()
+
+
+def described(error: Exception) -> str:
+    """Return a description of an exception for people."""
+    return f"{type(error).__name__}: {error}"
+
+
+def result_of(recorded: Recorded, wanted: type[T]) -> T:
+    """Return the value that a step returned, as `wanted`.
+
+    Raises the error that the step raised: Denied, SkillError or StepFailed.
+    """
+    record: dict[str, Any] = msgspec.json.decode(recorded.result)
+    if "value" in record:
+        return msgspec.convert(record["value"], wanted)
+    if "declined" in record:
+        raise Denied(record["declined"])
+    if "refused" in record:
+        raise SkillError(record["refused"])
+    raise StepFailed(f"The step failed: {record.get('failed', 'for an unknown reason')}")
+
+
+# Rows.
+
+
+def read_journal(database: Database, task: str) -> Journal:
+    """Return the journal of a task."""
+    journal = Journal()
+    for step, done, result, value in database.execute(
+        "SELECT step, done, result, input FROM journal WHERE task = ?", (task,)
+    ).fetchall():
+        if done:
+            journal.done[step] = Recorded(result, value)
+        else:
+            journal.begun.add(step)
+    return journal
+
+
+def begin_step(database: Database, task: str, token: int, step: StepId) -> None:
+    """Record that a step with effects begins; a step that had begun before begins again."""
+    database.execute(
+        "INSERT INTO journal (task, step, token, done, input) VALUES (?, ?, ?, 0, ?)"
+        " ON CONFLICT (task, step) DO UPDATE SET token = excluded.token",
+        (task, step.name, token, step.input),
+    )
+
+
+def end_step(database: Database, task: str, token: int, step: str, recorded: Recorded) -> None:
+    """Record how a step ended; the record is final (RPL-018)."""
+    database.execute(
+        "INSERT INTO journal (task, step, token, done, result, input) VALUES (?, ?, ?, 1, ?, ?)"
+        " ON CONFLICT (task, step) DO UPDATE SET done = 1, token = excluded.token,"
+        " result = excluded.result, input = excluded.input",
+        (task, step, token, recorded.result, recorded.input),
+    )
+
+
+def forget_begun(database: Database, task: str, step: str) -> None:
+    """Remove a step that was recorded as begun and did not begin."""
+    database.execute("DELETE FROM journal WHERE task = ? AND step = ? AND done = 0", (task, step))
+
+
+def forget_failed(database: Database, task: str) -> None:
+    """Remove the steps that failed or only began, so that they run again."""
+    journal = read_journal(database, task)
+    for step, recorded in journal.done.items():
+        if "failed" in msgspec.json.decode(recorded.result):
+            database.execute("DELETE FROM journal WHERE task = ? AND step = ?", (task, step))
+    for step in journal.begun:
+        forget_begun(database, task, step)
+
+
+def has_begun_steps(database: Database, task: str) -> bool:
+    """Return whether a step of the task has begun without a record of its end."""
+    found = database.execute("SELECT 1 FROM journal WHERE task = ? AND done = 0 LIMIT 1", (task,))
+    return found.fetchone() is not None
+
+
+def has_unfinished_steps(journal: Journal) -> bool:
+    """Return whether a step with effects has begun and neither returned a value nor was refused."""
+    return bool(journal.begun) or any(
+        msgspec.json.decode(recorded.result).get("effects") for recorded in journal.done.values()
+    )
+
+
+def nothing_ran(database: Database, task: str) -> bool:
+    """Return whether no step of the task has begun, so that a new request repeats nothing."""
+    return (
+        database.execute("SELECT 1 FROM journal WHERE task = ? LIMIT 1", (task,)).fetchone() is None
+    )
+
+
+def children_in(journal: Journal) -> tuple[set[str], set[str]]:
+    """Return the child tasks that a task has started, and those whose results it has
+    already used.
+    """
+    started: set[str] = set()
+    settled: set[str] = set()
+    for step, recorded in journal.done.items():
+        if step.startswith(_START):
+            started.add(result_of(recorded, str))
+        elif step.startswith(_WAIT) and _is_kept(recorded):
+            settled.update(one.task for one in result_of(recorded, list[ChildResult]))
+    return started, settled
+
+
+def copy_results(
+    database: Database, journal: Journal, target: str, token: int, retried: Mapping[str, str | None]
+) -> None:
+    """Give the task `target` the steps of a journal that returned a value, for a retry.
+
+    Steps that failed run again, questions that were declined are asked again, and children that
+    failed are waited for again. `retried` has the ids of new child tasks by those they replace;
+    None says that the task is to be started again.
+    """
+    for step, recorded in journal.done.items():
+        if not _is_kept(recorded):
+            continue
+        kept: Recorded | None = recorded
+        if step.startswith(_START) and (child := result_of(recorded, str)) in retried:
+            made = retried[child]
+            kept = None if made is None else Recorded(succeeded(made), recorded.input)
+        if kept is not None:
+            end_step(database, target, token, step, kept)
+
+
+def _is_kept(recorded: Recorded) -> bool:
+    """Return whether a retry reuses the result of a step instead of running it again."""
+    record: dict[str, Any] = msgspec.json.decode(recorded.result)
+    return "value" in record and "children_failed" not in record
+
+
+def results_of(
+    database: Database, parent: str, tasks: Sequence[str], *, eager: bool
+) -> list[ChildResult] | None:
+    """Return the results of child tasks, in their order; None while they have to be waited for.
+
+    With `eager` one child that ended without success is enough. Tasks of another parent are
+    unknown.
+    """
+    results = []
+    for task in tasks:
+        # not locked: rows are locked in a fixed order, and these come in any order
+        row = load(database, task, lock=False)
+        results.append(_result(task, None if row is None or row.parent != parent else row))
+    ended = [one.state in TERMINAL or one.state == "unknown" for one in results]
+    if all(ended) or (eager and any(map(_unsuccessful, results))):
+        return results
+    return None
+
+
+def has_failed(database: Database, tasks: Sequence[str]) -> bool:
+    """Return whether one of the tasks has ended without a result, or with one that reports an
+    error.
+    """
+    return any(_unsuccessful(_result(task, load(database, task, lock=False))) for task in tasks)
+
+
+def _unsuccessful(result: ChildResult) -> bool:
+    return result.state in (*TERMINAL, "unknown") and not result.success
+
+
+def _result(task: str, row: Row | None) -> ChildResult:
+    if row is None:
+        return ChildResult(task=task, state="unknown", reason="This child task does not exist.")
+    if row.result is not None:
+        result = read(row.result, Result)
+        text = "\n\n".join(map(text_of, result.outputs))
+        return ChildResult(task=task, state=row.state, text=text, is_error=result.is_error)
+    reason = ""
+    if row.failure is not None:
+        failure = read(row.failure, Failure)
+        conditions = ", ".join(one.xml.local for one in failure.conditions)
+        reason = failure.texts[0].text if failure.texts else conditions
+    return ChildResult(task=task, state=row.state, reason=reason)

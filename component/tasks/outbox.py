@@ -1,0 +1,196 @@
+"""Sends task events to callers in order; an event that must not be lost is sent until it was
+written to the stream.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+
+from component.messages.delivery import Delivery, nothing_to_send
+from component.storage.database import Database
+from component.tasks.protocol import Listener
+from component.tasks.questions import question_with
+from component.tasks.request import notice_of
+from component.tasks.rows import COLUMNS, Change, Row, decoded
+from component.tasks.store import Storage
+
+_PAGE: Final = 200
+_log = structlog.get_logger("component.tasks")
+_GATHER_S: Final = 0.1
+"""Seconds for which sent events are collected before they are recorded in one write."""
+_LAST_WORDS_S: Final = 2.0
+"""Seconds that the server has to receive the last messages when this instance stops."""
+
+UNSENT: Final = "untold"
+"""The channel on which an instance without a stream announces that there are unsent events."""
+
+_Revision: TypeAlias = tuple[str, int]
+
+
+class EventSender:
+    """Sends the events of tasks, and records on disk which of them were sent.
+
+    A revision that must be sent stays marked in its row until its message has been written. If the
+    message was dropped, the next `send_unsent` sends it again.
+
+    Args:
+        storage: reads and writes the rows.
+        listener: sends the messages.
+    """
+
+    def __init__(self, storage: Storage, listener: Listener) -> None:
+        self._storage = storage
+        self._listener = listener
+        self._outgoing: list[Change] = []
+        self._work = anyio.Event()
+        self._sent: dict[_Revision, Delivery] = {}  # sent, and still marked in its row
+        self._any_sent = anyio.Event()
+        self._for_others = anyio.Event()
+        self._sending = anyio.Lock()
+
+    def send(self, changes: Sequence[Change]) -> None:
+        """Send changes soon, after the answer to the request that made them (EVT-008)."""
+        if changes:
+            self._outgoing += changes
+            self._work.set()
+
+    async def run(self) -> None:
+        """Send events until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._clear)
+            group.start_soon(self._ask_others)
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                # Changes that were committed together are processed in any order: wait until all
+                # have arrived.
+                for _ in range(2):
+                    await anyio.lowlevel.checkpoint()
+                self._send_now()
+
+    def _send_now(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        for made in sorted(outgoing, key=lambda one: one.row.revision):
+            if not self._send(made) and made.row.untold == made.row.revision:
+                self._for_others.set()
+
+    def _send(self, made: Change) -> bool:
+        row = made.row
+        if not row.visible:
+            return True
+        delivery: Delivery | None
+        try:
+            notice = notice_of(made)
+        except Exception:  # noqa: BLE001 - the other events must still be sent
+            _log.exception("cannot send an event", task=row.id)
+            delivery = nothing_to_send()
+        else:
+            delivery = self._listener.changed(notice)
+        if delivery is None:
+            return False
+        if row.untold == row.revision:
+            self._sent[row.id, row.revision] = delivery
+            self._any_sent.set()
+        return True
+
+    async def _clear(self) -> None:
+        while True:
+            await self._any_sent.wait()
+            self._any_sent = anyio.Event()
+            await anyio.sleep(_GATHER_S)
+            sent = dict(self._sent)
+            for delivery in sent.values():
+                await delivery.settled()
+            await self._listener.acknowledged()
+            await self._write(sent, keep_trying=True)
+
+    async def _ask_others(self) -> None:
+        """Announce unsent events, in case another instance has a stream."""
+        while True:
+            await self._for_others.wait()
+            self._for_others = anyio.Event()
+            await self._storage.write(lambda database: database.notify(UNSENT), keep_trying=True)
+            await anyio.sleep(_GATHER_S)
+
+    async def _write(self, sent: Mapping[_Revision, Delivery], *, keep_trying: bool) -> None:
+        """Clear the mark of revisions that were written; dropped ones stay marked."""
+        written = sorted(one for one, delivery in sent.items() if delivery.is_sent)
+
+        def op(database: Database) -> None:
+            for task, revision in written:  # sorted, because all instances lock rows in this order
+                database.execute(
+                    "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
+                )
+
+        if written:
+            await self._storage.write(
+                op, keep_trying=keep_trying, tasks=[one for one, _ in written]
+            )
+        for one, delivery in sent.items():
+            if delivery.state != "queued" and self._sent.get(one) is delivery:
+                del self._sent[one]
+
+    async def flush(self) -> None:
+        """Send all waiting events, and record those that the server receives in time.
+
+        Raises StorageError.
+        """
+        self._send_now()
+        sent = dict(self._sent)
+        if self._for_others.is_set():
+            await self._storage.write(lambda database: database.notify(UNSENT))
+        with anyio.move_on_after(_LAST_WORDS_S):
+            for delivery in sent.values():
+                await delivery.settled()
+        with anyio.move_on_after(_LAST_WORDS_S) as waiting:
+            await self._listener.acknowledged()
+        if not waiting.cancelled_caught:
+            await self._write(sent, keep_trying=False)
+
+    async def send_unsent(self) -> None:
+        """Send every marked event, the oldest first. Raises StorageError."""
+        async with self._sending:  # otherwise two callers would send the same event
+            self._send_now()
+            after = (-1, "")
+            while True:
+                # An event that is being sent is not sent again, even if it is recorded in the
+                # meantime.
+                before = self._on_its_way()
+                page = await self._storage.read(partial(_unsent, after=after))
+                for made in page:
+                    one = (made.row.id, made.row.revision)
+                    sent = one in before or one in self._on_its_way()
+                    if not sent and not self._send(made):
+                        return
+                if len(page) < _PAGE:
+                    return
+                last = page[-1].row
+                after = (last.updated, last.id)
+
+    def _on_its_way(self) -> set[_Revision]:
+        return {one for one, delivery in self._sent.items() if delivery.state != "dropped"}
+
+
+def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
+    found = database.execute(
+        f"SELECT {COLUMNS} FROM tasks WHERE untold IS NOT NULL"  # noqa: S608 - constant columns
+        f" AND (updated > ? OR (updated = ? AND id > ?)) ORDER BY updated, id LIMIT {_PAGE}",
+        (after[0], after[0], after[1]),
+    ).fetchall()
+    page: list[Change] = []
+    for row in [Row(*row) for row in found]:
+        event = database.execute(
+            "SELECT state, at, retain, detail FROM events WHERE task = ? AND revision = ?",
+            (row.id, row.untold),
+        ).fetchone()
+        if event is None or row.untold is None:
+            continue
+        state, _, retain, detail = event
+        then = msgspec.structs.replace(row, state=state, revision=row.untold, promised=retain)
+        question = question_with(database, row) if row.revision == row.untold else None
+        page.append(Change(then, decoded(detail), question=question))
+    return page

@@ -1,0 +1,347 @@
+"""Judges the requests to webhooks and answers them, as an ASGI application.
+
+A delivery is answered with 202 when its task is on disk; the work itself comes later. Whatever a
+sender does, a request takes bounded memory and time: its size is checked before and while it is
+received, it has to be complete in some seconds, and only so many are received at the same time.
+"""
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+
+from component.proactive.starter import Starter
+from component.proactive.work import Trigger, Work
+from component.router.rare_log import RareLog
+from component.storage import StorageError
+from component.storage.deliveries import DeliveryStore
+from component.webhooks.errors import WebhookError
+from component.webhooks.payload import is_readable, read_json
+from component.webhooks.signatures import Signed
+from component.webhooks.webhook import Webhook
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.webhooks")
+
+Message: TypeAlias = dict[str, Any]
+"""An event of ASGI (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+ANSWER_S: Final = 10.0
+"""Seconds for recording a task, after which the sender is asked to try again."""
+_DRAIN_S: Final = 2.0
+_DRAINED_BODIES: Final = 4
+"""So much more than the largest body is received after a refusal, so that the sender reads the
+answer: a connection that is closed while it sends loses it."""
+_RETRY_S: Final = 30.0
+_LONGEST_SHOWN: Final = 100
+_MOST_DIGITS: Final = 20
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds requests.
+
+    Attributes:
+        body_bytes: the largest body.
+        depth: how deep its JSON may be nested.
+        body_s: seconds in which it has to be complete.
+        requests: how many requests are received at the same time.
+    """
+
+    body_bytes: int = 1_048_576
+    depth: int = 32
+    body_s: float = 10.0
+    requests: int = 32
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    """The body of an answer, as JSON.
+
+    `status` is accepted, duplicate, ignored or refused; `id` is the sender's id of the delivery.
+    """
+
+    status: str
+    id: str | None = None
+    task: str | None = None
+    reason: str | None = None
+
+
+class _GoneError(Exception):
+    """The sender has closed the connection."""
+
+
+class WebhookApp:
+    """The ASGI application.
+
+    Args:
+        webhooks: the webhooks; no two have one path.
+        starter: starts the work.
+        deliveries: remembers deliveries.
+        bounds: what bounds requests.
+        clock: the time in seconds since 1970, with which signed times are compared.
+    """
+
+    def __init__(
+        self,
+        webhooks: Iterable[Webhook],
+        starter: Starter,
+        deliveries: DeliveryStore,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._by_path = {webhook.path: webhook for webhook in webhooks}
+        self._starter = starter
+        self._deliveries = deliveries
+        self._bounds = bounds
+        self._clock = clock
+        self._receiving = 0
+        self._rare = RareLog(_log)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request. See the ASGI specification for the arguments."""
+        kind = scope["type"]
+        if kind == "http":
+            with contextlib.suppress(_GoneError):
+                await self._http(scope, receive, send)
+        elif kind == "lifespan":
+            await _live(receive, send)
+        elif kind == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        body = _Body(receive, self._bounds)
+        headers: tuple[tuple[bytes, bytes], ...] = ()
+        try:
+            answer = await self._judged(scope, body)
+            status = 200 if answer.status == "ignored" else 202
+        except WebhookError as fault:
+            self._refused(scope, fault)
+            status, headers = fault.status, fault.headers
+            if fault.retry_after_s is not None:
+                headers = (*headers, (b"retry-after", b"%d" % max(1, round(fault.retry_after_s))))
+            answer = _Answer("refused", reason=fault.reason)
+        content = msgspec.json.encode(answer) + b"\n"
+        rest = () if body.complete else ((b"connection", b"close"),)
+        if scope["http_version"] not in ("1.0", "1.1"):
+            rest = ()  # HTTP/2 has no such header (RFC 9113 §8.2.2)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [
+                    (b"content-type", b"application/json"),
+                    (b"content-length", b"%d" % len(content)),
+                    (b"cache-control", b"no-store"),
+                    *headers,
+                    *rest,
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+        await body.drain()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _refused(self, scope: Mapping[str, Any], fault: WebhookError) -> None:
+        client = scope.get("client")
+        self._rare.warning(
+            f"a webhook request was refused with {fault.status}",
+            path=str(scope["path"])[:_LONGEST_SHOWN],
+            sender=client[0] if client else "",
+            reason=fault.reason,
+            hint=fault.hint,
+        )
+
+    async def _judged(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
+        """The answer to a request. Raises WebhookError, _GoneError."""
+        webhook = self._by_path.get(scope["path"])
+        if webhook is None:
+            raise WebhookError(
+                404, "There is no webhook here.", "compare the URL at the sender with [[webhook]]"
+            )
+        if scope["method"] != "POST":
+            raise WebhookError(
+                405,
+                "Deliveries are sent with POST.",
+                "set the method at the sender to POST",
+                headers=((b"allow", b"POST"),),
+            )
+        headers = _single_headers(scope["headers"])
+        _check_type(webhook, headers)
+        if self._receiving >= self._bounds.requests:
+            raise WebhookError(
+                503,
+                "Too many requests are being received.",
+                "increase webhooks.requests_total if this happens often",
+                retry_after_s=1,
+            )
+        self._receiving += 1
+        try:
+            content = await body.read(headers.get("content-length"))
+        finally:
+            self._receiving -= 1
+        signed = webhook.verifier.verify(headers, content, self._clock())
+        value = read_json(headers.get("content-type", ""), content, self._bounds.depth)
+        reason = webhook.why_ignored(signed, value)
+        if reason is not None:
+            _log.info("a delivery was ignored", webhook=webhook.name, id=signed.id, reason=reason)
+            return _Answer("ignored", signed.id, reason=reason)
+        return await self._accepted(webhook, signed, value)
+
+    async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
+        """Record the work of a delivery, unless that was done before. Raises WebhookError."""
+        trigger, work = webhook.started_by(signed, value)
+        try:
+            with anyio.fail_after(ANSWER_S):
+                known = await self._deliveries.find(webhook.name, signed.key)
+                if known is not None:
+                    return _Answer("duplicate", signed.id, known or None)
+                task = await self._start(webhook, trigger, work)
+        except TimeoutError:
+            raise _away("the database takes long to answer") from None
+        except StorageError as error:
+            raise _away(f"the database refuses: {error}") from None
+        if task is None:
+            return _Answer("duplicate", signed.id)
+        _log.info("a delivery has started work", webhook=webhook.name, id=signed.id, task=task)
+        return _Answer("accepted", signed.id, task)
+
+    async def _start(self, webhook: Webhook, trigger: Trigger, work: Work) -> str | None:
+        wait_s = webhook.rate.take(anyio.current_time())
+        if wait_s:
+            raise WebhookError(
+                429,
+                "There are too many deliveries.",
+                f"increase per_minute of the webhook {webhook.name}, or filter at the sender",
+                retry_after_s=wait_s,
+            )
+        try:
+            task = await self._starter.start(trigger, work)
+        except StanzaError as error:
+            webhook.rate.give_back()
+            raise WebhookError(
+                503,
+                "The work cannot be started at the moment.",
+                f"{error.text or error.condition}: see principal, skill and budget_usd of the"
+                f" webhook {webhook.name}",
+                retry_after_s=_RETRY_S if error.type == "wait" else None,
+            ) from None
+        except BaseException:
+            webhook.rate.give_back()
+            raise
+        await self._deliveries.remember(webhook.name, trigger.key, task or "")
+        return task
+
+
+class _Body:
+    """The body of one request, received within bounds.
+
+    Attributes:
+        complete: whether all of it was received.
+    """
+
+    def __init__(self, receive: Receive, bounds: Bounds) -> None:
+        self._receive = receive
+        self._bounds = bounds
+        self.complete = False
+        self._gone = False
+
+    async def read(self, content_length: str | None) -> bytes:
+        """All of it. Raises WebhookError (408, 413), _GoneError."""
+        most = self._bounds.body_bytes
+        if content_length is not None:
+            if not (content_length.isascii() and content_length.isdecimal()):
+                raise WebhookError(400, "The Content-Length is no number.", "correct the sender")
+            if len(content_length) > _MOST_DIGITS or int(content_length) > most:
+                raise self._too_large()
+        content = bytearray()
+        try:
+            with anyio.fail_after(self._bounds.body_s):
+                while not self.complete:
+                    content += await self._part()
+                    if len(content) > most:
+                        raise self._too_large()
+        except TimeoutError:
+            raise WebhookError(
+                408,
+                f"The request was not complete after {self._bounds.body_s:g} s.",
+                "increase webhooks.body_timeout_s if the network to the sender is slow",
+            ) from None
+        return bytes(content)
+
+    async def drain(self) -> None:
+        """Receive some of what is still being sent, and forget it."""
+        left = _DRAINED_BODIES * self._bounds.body_bytes
+        with anyio.move_on_after(_DRAIN_S):
+            try:
+                while left > 0 and not self.complete:
+                    left -= len(await self._part())
+            except _GoneError:
+                pass
+
+    async def _part(self) -> bytes:
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise _GoneError
+        self.complete = not message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part
+
+    def _too_large(self) -> WebhookError:
+        return WebhookError(
+            413,
+            f"The body has more than {self._bounds.body_bytes} bytes.",
+            "increase webhooks.max_body_bytes, or send less",
+        )
+
+
+def _single_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by their names in lower case. Raises WebhookError (400) if one of those that
+    are looked at comes twice: the sender and a proxy could read different ones.
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key = name.decode("latin-1").lower()
+        if key in found and (key.startswith(("webhook-", "x-hub-", "x-github-", "content-"))):
+            raise WebhookError(
+                400, f"The header {key[:40]} comes twice.", "have the sender send it once"
+            )
+        found[key] = value.decode("latin-1").strip()
+    return found
+
+
+def _check_type(webhook: Webhook, headers: Mapping[str, str]) -> None:
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise WebhookError(
+            415,
+            "The body must not be compressed.",
+            "turn compression off at the sender",
+            headers=((b"accept-encoding", b"identity"),),
+        )
+    if not is_readable(headers.get("content-type", ""), forms=webhook.forms):
+        raise WebhookError(
+            415,
+            "The Content-Type must be application/json.",
+            "set the content type at the sender to application/json",
+            headers=((b"accept", b"application/json"),),
+        )
+
+
+def _away(hint: str) -> WebhookError:
+    return WebhookError(
+        503, "The delivery cannot be recorded at the moment.", hint, retry_after_s=_RETRY_S
+    )
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Answer the events of the server's start and end (ASGI lifespan)."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

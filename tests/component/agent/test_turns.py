@@ -1,0 +1,103 @@
+"""The rows of the table `turns`, including those of earlier releases."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.agent.requests import MessageStarter, OperatorStarter, TurnRequest
+from component.agent.turns import decoded, encoded
+from component.budget.protocol import Payer
+from component.messages.inbound import Conversation, ReplyAddress
+from xep.jid import JID
+
+TEXT = st.text(max_size=20)
+BARE = st.builds(JID, st.sampled_from(["ann", "bob"]), st.just("example.org"))
+FULL = st.builds(JID, st.just("ann"), st.just("example.org"), st.sampled_from(["a", "b c", "d/e"]))
+TAINT = st.sampled_from([None, "person", "peer", "web", "file"])
+
+REQUESTS = st.builds(
+    TurnRequest,
+    id=TEXT,
+    starter=st.one_of(
+        st.builds(MessageStarter, FULL, st.none() | TEXT), st.builds(OperatorStarter, TEXT)
+    ),
+    conversation=st.builds(Conversation, BARE, BARE, st.booleans(), st.none() | TEXT),
+    principal=BARE,
+    reply_to=st.none()
+    | st.builds(
+        ReplyAddress,
+        TEXT,
+        FULL,
+        st.sampled_from(["chat", "normal", "groupchat"]),
+        st.none() | TEXT,
+        st.booleans(),
+    ),
+    text=TEXT,
+    taint=TAINT,
+    language=st.none() | TEXT,
+    payer=st.none() | st.builds(Payer, st.sampled_from(["agent", "principal", "day"]), TEXT),
+)
+
+
+@given(REQUESTS)
+def test_a_request_is_read_as_it_was_written(request: TurnRequest) -> None:
+    assert decoded(encoded(request)) == request
+
+
+def jid(value: JID) -> dict[str, str | None]:
+    return {"local": value.local, "domain": value.domain, "resource": value.resource}
+
+
+# What an earlier release leaves out is left out, and what it writes is there, `null` as well.
+EARLIER = st.fixed_dictionaries(
+    {
+        "id": TEXT,
+        "agent": st.sampled_from(["assistant", "reader"]),
+        "principal": BARE,
+        "requester": FULL,
+        "target": st.sampled_from(
+            [JID(None, "agent.example"), JID("assistant", "agent.example", "x")]
+        ),
+        "body": TEXT,
+        "taint": TAINT,
+        "msg_id": st.none() | TEXT,
+        "type": st.sampled_from(["chat", "normal"]),
+        "thread": st.none() | TEXT,
+        "lang": st.none() | TEXT,
+        "chat_states": st.booleans(),
+    }
+)
+
+
+@given(EARLIER)
+def test_a_row_of_an_earlier_release_is_read(row: dict[str, Any]) -> None:
+    text = msgspec.json.encode(
+        {key: jid(value) if isinstance(value, JID) else value for key, value in row.items()}
+    ).decode()
+    found = decoded(text)
+    assert (found.id, found.agent, found.principal) == (row["id"], row["agent"], row["principal"])
+    assert (found.session.agent, found.session.who) == (row["agent"], row["principal"])
+    assert (found.requester, found.target) == (row["requester"], row["target"])
+    assert (found.text, found.taint, found.msg_id) == (row["body"], row["taint"], row["msg_id"])
+    assert found.language == row["lang"]
+    assert found.operator is None
+    assert found.payer is None
+    assert found.reply_to == ReplyAddress(
+        str(row["requester"]), row["target"], row["type"], row["thread"], row["chat_states"]
+    )
+    assert found.conversation.agent == JID(row["agent"], "agent.example")
+    assert decoded(encoded(found)) == found
+
+
+def test_the_literal_text_of_a_row_of_an_earlier_release_is_read() -> None:
+    found = decoded(
+        '{"id":"t1","agent":"assistant","principal":{"local":"ann","domain":"a.example",'
+        '"resource":null},"requester":{"local":"ann","domain":"a.example","resource":"phone"},'
+        '"target":{"local":"assistant","domain":"agent.example","resource":null},"body":"Hello",'
+        '"taint":null,"msg_id":"m1","type":"chat","thread":null,"lang":"de","chat_states":true}'
+    )
+    assert found.starter == MessageStarter(JID("ann", "a.example", "phone"), "m1")
+    assert found.text == "Hello"
+    assert found.needs_label

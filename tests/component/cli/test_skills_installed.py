@@ -1,0 +1,75 @@
+"""`xmpp-agent skills list|show|approve|revoke` without a running service, and what doctor says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from component.cli.exit_codes import ExitCode
+from tests.component.cli.conftest import RunCommand
+from tests.component.sources.directories.world import install
+
+HERE = {"skills__directories": ["./skills"]}
+
+
+def listed(command: RunCommand) -> dict[str, dict[str, Any]]:
+    result = command("skills", "list", "--json", "greet", **HERE)
+    assert result.exit_code == ExitCode.OK, result.output
+    return {one["name"]: one for one in json.loads(result.stdout)}
+
+
+def test_a_skill_is_shown_approved_changed_and_revoked(command: RunCommand) -> None:
+    install(Path("skills"), capabilities='network = ["https://api.example.com"]')
+    assert listed(command)["greet"]["state"] == "waiting"
+    shown = command("skills", "show", "greet", **HERE)
+    assert "+ connect to https://api.example.com:443" in shown.stdout
+    asks = command("skills", "approve", "greet", **HERE)
+    assert asks.exit_code == ExitCode.USAGE
+    assert "add --yes" in asks.stderr
+    approved = command("skills", "approve", "--yes", "greet", **HERE)
+    assert approved.exit_code == ExitCode.OK, approved.output
+    assert "greet is offered." in approved.stdout
+    assert listed(command)["greet"]["state"] == "offered"
+    table = command("skills", "list", **HERE).stdout
+    assert "Installed in directories" in table
+    digest = json.loads(command("skills", "show", "--json", "greet", **HERE).stdout)["digest"]
+    install(Path("skills"), capabilities="clock = true")
+    assert listed(command)["greet"]["state"] == "changed"
+    shown = command("skills", "show", "greet", **HERE).stdout
+    assert "+ read the time" in shown
+    assert "- connect to https://api.example.com:443" in shown
+    late = command("skills", "approve", "--yes", "--digest", digest[:12], "greet", **HERE)
+    assert late.exit_code == ExitCode.FAILURE
+    assert "has changed" in late.stderr
+    revoked = command("skills", "revoke", "greet", **HERE)
+    assert revoked.exit_code == ExitCode.OK
+    assert listed(command)["greet"]["state"] == "revoked"
+    again = command("skills", "revoke", "greet", **HERE)
+    assert "No skill called 'greet' is approved" in again.stderr
+
+
+def test_a_broken_skill_says_why(command: RunCommand) -> None:
+    directory = install(Path("skills"))
+    (directory / "skill.toml").write_text("[skill]\nnam = 1\n")
+    (found,) = listed(command).values()
+    assert found["state"] == "failed"
+    assert "did you mean name?" in found["reason"]
+    refused = command("skills", "approve", "--yes", "greet", **HERE)
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "did you mean name?" in refused.stderr
+
+
+def test_without_directories_there_is_nothing_to_approve(command: RunCommand) -> None:
+    refused = command("skills", "approve", "--yes", "greet")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "[skills] directories" in refused.stderr
+
+
+def test_doctor_says_what_cannot_be_loaded(command: RunCommand) -> None:
+    install(Path("skills"), "one")
+    directory = install(Path("skills"), "two")
+    found = command("doctor", **HERE).output
+    assert "2 skills are installed" in found
+    (directory / "skill.toml").write_text("[skill]\nnam = 1\n")
+    assert "two cannot be loaded: skill.toml: " in command("doctor", **HERE).output
+    missing = command("doctor", skills__directories=["./nowhere"]).output
+    assert "nowhere cannot be read" in " ".join(missing.split())

@@ -1,0 +1,26 @@
+"""The messages that a handler sends."""
+
+from component.messages.delivery import Delivery, nothing_to_send
+from component.messages.inbound import InboundMessage
+from component.messages.outbound import OutboundMessage
+from component.messages.rendering import render
+from xep.stanza import Message, Presence
+
+
+class Sent:
+    """Adds the stanzas of each message to a list."""
+
+    def __init__(self, stanzas: list[Message | Presence]) -> None:
+        self.stanzas = stanzas
+
+    def send(self, message: OutboundMessage, /) -> Delivery:
+        self.stanzas += render(message, 262_144)
+        return nothing_to_send()
+
+    def presence(self, stanza: Presence, /) -> Delivery:
+        """As the service sends presence."""
+        self.stanzas.append(stanza)
+        return nothing_to_send()
+
+    def receive(self, message: InboundMessage, /) -> InboundMessage:
+        return message

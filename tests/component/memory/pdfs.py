@@ -1,0 +1,57 @@
+"""PDF files that are damaged or hostile."""
+
+import zlib
+
+from benchmarks.pdfs import made, page, stream
+
+
+def bomb(size: int) -> bytes:
+    """A page whose contents are small and become `size` bytes."""
+    packer = zlib.compressobj(9)
+    data = bytearray()
+    for _ in range(size >> 20):
+        data += packer.compress(b"(all of it) Tj " * 69906)
+    data += packer.flush()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[4 0 R]/Count 1>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        page(5),
+        stream(bytes(data), b"/Filter/FlateDecode"),
+    ]
+    return made(objects)
+
+
+def loop() -> bytes:
+    """A tree of pages that contains itself."""
+    return made(
+        [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R 2 0 R]/Count 9999999>>"]
+    )
+
+
+def nested(depth: int) -> bytes:
+    """A page with arrays in arrays."""
+    return made(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox " + b"[" * depth + b"]" * depth + b">>",
+        ]
+    )
+
+
+def form_loop() -> bytes:
+    """A page that shows a form that shows itself."""
+    form = b"/Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</X 4 0 R>>>>"
+    return made(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            (
+                b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Resources<</XObject<</X 4 0 R>>>>"
+                b"/Contents 5 0 R>>"
+            ),
+            stream(b"/X Do /X Do", form),
+            stream(b"/X Do"),
+        ]
+    )

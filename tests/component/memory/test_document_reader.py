@@ -1,0 +1,132 @@
+"""Documents are split with their sources, and a hostile one costs itself."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pypdf import PdfReader, PdfWriter
+
+from benchmarks.pdfs import with_pages
+from component.memory.document_reader import DocumentError, Limits, Part, Piece, read, split
+from tests.component.memory import pdfs
+
+pytestmark = pytest.mark.anyio
+
+SMALL = Limits(size=4 << 20, memory=512 << 20, output=1 << 20, cpu_s=4, wait_s=120)
+
+
+async def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
+    path = tmp_path / "handbook.PDF"
+    path.write_bytes(with_pages(["Holidays: thirty days.", "Größe\nSick leave"]))
+    assert await read(path) == [
+        Part("page 1", "Holidays: thirty days."),
+        Part("page 2", "Größe\nSick leave"),
+    ]
+
+
+async def test_markdown_has_its_headings(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text(
+        "Intro\n\n# One #\n## Two\ntext\n```\n# code\n```\n## Three\nmore\n# Four\nend\n"
+    )
+    assert await read(path) == [
+        Part("", "Intro"),
+        Part("One > Two", "text\n```\n# code\n```"),
+        Part("One > Three", "more"),
+        Part("Four", "end"),
+    ]
+
+
+async def test_html_has_its_headings_and_no_scripts(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_bytes(
+        '<html><head><meta charset="latin-1"><title>no</title></head><body>Vorwort'
+        "<h1>Über <b>uns</b></h1><p>Wir sind <i>drei</i>.</p><ul><li>Änne<li>Ben</ul>"
+        "<script>evil()</script><h2>Kontakt</h2>Telefon 123<style>no</style>".encode("latin-1")
+    )
+    assert await read(path) == [
+        Part("", "Vorwort"),
+        Part("Über uns", "Wir sind drei.\nÄnne\nBen"),
+        Part("Kontakt", "Telefon 123"),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+async def test_text_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("Größe\n\nÄnderung".encode(encoding))
+    assert await read(path) == [Part("", "Größe\nÄnderung")]
+
+
+HOSTILE = {
+    "bomb.pdf": (lambda: pdfs.bomb(600 << 20), "memory|processor time|damaged"),
+    "loop.pdf": (pdfs.loop, "damaged|nested|processor time|no text"),
+    "nested.pdf": (lambda: pdfs.nested(200_000), "nested|damaged|processor time|parser has failed"),
+    "form_loop.pdf": (pdfs.form_loop, "no text|nested|damaged|processor time"),
+    "nonsense.pdf": (lambda: b"%PDF-1.4 nonsense", "damaged"),
+    "none.pdf": (lambda: b"", "damaged"),
+    "scan.pdf": (lambda: with_pages(["", ""]), "no text"),
+    "deep.html": (lambda: b"<div>" * 400_000, "processor time|memory|no text|parser has failed"),
+    "long.txt": (lambda: b"words and words\n" * 100_000, "more than 1 MiB of text"),
+    "large.txt": (lambda: b"a" * (5 << 20), "5,242,880 bytes"),
+    "book.docx": (lambda: b"PK", "only files that end in .pdf"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_document_costs_itself(tmp_path: Path, name: str) -> None:
+    make, why = HOSTILE[name]
+    (tmp_path / name).write_bytes(make())
+    with pytest.raises(DocumentError, match=why):
+        await read(tmp_path / name, SMALL)
+
+
+async def test_an_encrypted_pdf_says_so(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.pdf"
+    plain.write_bytes(with_pages(["secret"]))
+    writer = PdfWriter(clone_from=PdfReader(plain))
+    writer.encrypt("password", algorithm="RC4-128")
+    writer.write(tmp_path / "locked.pdf")
+    with pytest.raises(DocumentError, match="encrypted"):
+        await read(tmp_path / "locked.pdf")
+
+
+async def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "secret.txt")
+    os.mkfifo(tmp_path / "b.txt")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        with pytest.raises(DocumentError):
+            await read(tmp_path / name)
+
+
+async def test_a_parser_that_waits_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text("import time\ntime.sleep(3600)\n")
+    monkeypatch.setattr("component.memory.document_reader._WORKER", worker)
+    (tmp_path / "a.txt").write_text("text")
+    before = time.monotonic()
+    with pytest.raises(DocumentError, match=r"more than 0\.5 s"):
+        await read(tmp_path / "a.txt", Limits(wait_s=0.5))
+    assert time.monotonic() - before < 600
+
+
+@given(
+    st.lists(
+        st.builds(
+            Piece,
+            text=st.text(alphabet="ab. \n€", max_size=400).map(lambda text: text * 9),
+            page=st.integers(0, 3),
+        )
+    )
+)
+def test_parts_are_short_and_nothing_is_lost(pieces: list[Piece]) -> None:
+    parts = list(split(pieces))
+    assert all(part.text.strip() and len(part.text) <= 1201 for part in parts)
+    kept = "".join("".join(part.text.split()) for part in parts)
+    assert kept == "".join("".join(piece.text.split()) for piece in pieces)

@@ -1,0 +1,61 @@
+"""A server of llama.cpp with the small model, on a Unix socket."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import httpx2
+import msgspec
+
+from component.models import local
+from component.models.catalog import Target, resolve
+from component.models.http_client import Client
+from component.models.local_process import ServerProcess
+from component.settings.llm import Dialect, ModelChoice
+
+
+@contextlib.asynccontextmanager
+async def serving_llama(
+    path: Path | None = None, *, context_tokens: int = 2048
+) -> AsyncIterator[ServerProcess]:
+    """A running server with the model of a file, or the small bundled one."""
+    process = ServerProcess(
+        {
+            "model": str(path or local._bundled()),
+            "context_tokens": context_tokens,
+            "cache_mib": 128,
+            "threads": 2,
+            "verbose": False,
+        }
+    )
+    try:
+        assert await process.ready(), process.output()
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(process.end)
+
+
+def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> Target:
+    """How a HostedModel reaches the server by a dialect."""
+    settings = {
+        "provider": "llamacpp",
+        "model": "small",
+        "dialect": dialect,
+        "retries": 0,
+        "temperature": 0,
+    } | choice
+    target = resolve(ModelChoice(**settings), "llm")
+    return msgspec.structs.replace(target, socket=process.socket)
+
+
+async def slot(process: ServerProcess, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until the state of the server's only slot fits, and give it."""
+    async with Client(socket=process.socket) as client:
+        while True:
+            response: httpx2.Response = await client.get("http://localhost/slots", timeout=60)
+            found = cast("dict[str, Any]", response.json()[0])
+            if fits(found):
+                return found

@@ -1,0 +1,208 @@
+"""Memories at our own PubSub service, with its tables in a real database."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from component.memory.file_store import PrivateFiles
+from component.memory.files import open_root
+from component.memory.index import Index
+from component.memory.index_database import FILE_NAME
+from component.memory.knowledge import Knowledge, Memo
+from component.memory.lines import SessionKey
+from component.memory.paths import Layout
+from component.memory.replica import Replica, ReplicaOptions
+from component.memory.sharing import Sharing
+from component.memory.sync_state import SyncStates
+from component.pep_memory.agent_nodes import AgentNodes, node_of
+from component.pep_memory.store import PepStore
+from component.pubsub.notifier import Notifier
+from component.pubsub.publishing import NewItem, Wanted
+from component.pubsub.service import PubSubService
+from component.router.addresses import ComponentAddresses
+from component.settings.memory import Memory
+from component.storage import Storage
+from tests.component.memory.remembering import ANN, BOB, Recording
+from tests.waiting import eventually
+from xep.fluux_agent.memory import NAMESPACE
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+DOMAIN = JID.parse("agent.example")
+ASSISTANT = JID.parse("assistant@agent.example")
+HELPER = JID.parse("helper@agent.example")
+NODE = f"{NAMESPACE}/{ANN}"
+
+
+class Nobody:
+    """Sends nothing to nobody."""
+
+    def send(self, message: Any) -> Any:
+        raise AssertionError("nobody is subscribed")
+
+    async def ready(self) -> None:
+        pass
+
+    def resources(self, *_asked: Any) -> Any:
+        return ()
+
+
+class Home:
+    """Knowledge of two agents, kept alike with the nodes."""
+
+    def __init__(self, storage: Storage, root: Path, index: Index) -> None:
+        nobody: Any = Nobody()
+        notifier = Notifier(storage, nobody, nobody, lambda _agent, _contact: True)
+        self.service = PubSubService(storage, notifier, lambda _who: False)
+        addresses = ComponentAddresses(DOMAIN, frozenset(("assistant", "helper")))
+        self.nodes = AgentNodes(self.service, addresses, ("assistant", "helper"), Memory())
+        sharing = Sharing(Layout(root))
+        self.knowledge = Knowledge(index, sharing, Memory(), Recording())
+        self.replica = Replica(
+            PrivateFiles(self.knowledge.files, sharing),
+            PepStore(self.nodes, addresses.address_of),
+            SyncStates(Layout(root)),
+            ReplicaOptions(),
+            Recording(),
+            lambda _whose, _sentence: None,
+        )
+        self.knowledge.mirror = self.replica
+
+    async def publish(self, key: str, text: str, who: JID = ANN, at: JID = ASSISTANT) -> None:
+        address = await self.service.locate(at, NODE, who)
+        payload = (
+            f"<memory xmlns='{NAMESPACE}' key='{key}' version='5'><content>{text}</content>"
+            "</memory>"
+        )
+        asker = self.service.requester(address, who)
+        item = NewItem(id=key, payloads=(payload,))
+        await self.service.verbs.publish_items(asker, NODE, [item], {})
+
+    async def read(self, who: JID = ANN, at: JID = ASSISTANT) -> dict[str, str]:
+        address = await self.service.locate(at, NODE, who)
+        asker = self.service.requester(address, who)
+        found, _ = await self.service.verbs.retrieve(asker, NODE, Wanted())
+        return {each.id: each.payload for each in found}
+
+    async def get(self, key: str, agent: str = "assistant", who: JID = ANN) -> str | None:
+        found = await self.knowledge.get(agent, who, key)
+        return found[0].item.body if found else None
+
+
+@asynccontextmanager
+async def home(storage: Storage, path: Path) -> AsyncIterator[Home]:
+    root = await anyio.to_thread.run_sync(open_root, path / "memory")
+    index = await anyio.to_thread.run_sync(Index, root / FILE_NAME, None)
+    async with anyio.create_task_group() as group:
+        try:
+            made = Home(storage, root, index)
+            await group.start(made.service.run)
+            yield made
+        finally:
+            group.cancel_scope.cancel()
+            index.close()
+
+
+async def test_the_person_s_item_counts_before_anything_was_remembered(
+    storage: Storage, tmp_path: Path
+) -> None:
+    async with home(storage, tmp_path) as here:
+        assert await here.read() == {}
+        await here.publish("tea", "I like tea")
+        assert await here.get("tea") == "I like tea"
+        await here.publish("tea", "I like coffee", at=DOMAIN)
+        assert await here.get("tea") == "I like coffee"
+        await here.knowledge.store("assistant", ANN, Memo("tea", "both"))
+        assert "version='6'" in (await here.read())["tea"]
+
+
+async def test_each_agent_has_a_node_of_its_own(storage: Storage, tmp_path: Path) -> None:
+    async with home(storage, tmp_path) as here:
+        await here.publish("tea", "for the helper", at=HELPER)
+        assert await here.get("tea") is None
+        assert await here.get("tea", "helper") == "for the helper"
+
+
+async def test_nobody_else_knows_of_the_node(storage: Storage, tmp_path: Path) -> None:
+    async with home(storage, tmp_path) as here:
+        for _ in range(2):
+            with pytest.raises(StanzaError) as there:
+                await here.read(BOB)
+            with pytest.raises(StanzaError) as published:
+                await here.publish("tea", "of Bob", BOB)
+            assert (there.value.condition, published.value.condition) == ("item-not-found",) * 2
+            await here.publish("tea", "of Ann")
+        assert await here.get("tea", who=BOB) is None
+        assert node_of(ANN) == NODE
+
+
+async def test_an_edit_between_reading_and_writing_is_not_overwritten(
+    storage: Storage, tmp_path: Path
+) -> None:
+    async with home(storage, tmp_path) as here:
+        await here.publish("tea", "one")
+        await here.get("tea")
+        whose = SessionKey("assistant", ANN)
+        (read,) = await here.nodes.items(whose)
+        real = here.nodes.items
+
+        async def items(whose: Any, ids: Any = ()) -> Any:
+            found = await real(whose, ids)
+            if here.nodes.items is items:
+                here.nodes.items = real  # type: ignore[method-assign] - it interferes once
+                await here.publish("tea", "two")
+            return found
+
+        here.nodes.items = items  # type: ignore[method-assign]
+        await here.knowledge.store("assistant", ANN, Memo("tea", "three"))
+        texts = await here.read()
+        assert "two" in texts["tea"]
+        assert "three" in texts["tea (conflict)"]
+        assert read.id == "tea"
+
+
+async def test_a_configuration_that_shows_the_node_to_others_is_undone(
+    storage: Storage, tmp_path: Path
+) -> None:
+    from xep.data_forms import Field, Form
+
+    async with home(storage, tmp_path) as here:
+        await here.publish("tea", "one")
+        asker = here.service.requester(ASSISTANT, ANN)
+        form = Form(
+            type="submit",
+            fields=(
+                Field(
+                    var="FORM_TYPE",
+                    type="hidden",
+                    values=("http://jabber.org/protocol/pubsub#node_config",),
+                ),
+                Field(var="pubsub#access_model", values=("open",)),
+            ),
+        )
+        await here.service.verbs.configure(asker, NODE, form)
+
+        async def is_hidden() -> bool:
+            try:
+                await here.read(BOB)
+            except StanzaError:
+                return True
+            return False
+
+        await eventually(is_hidden)
+
+
+async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_path: Path) -> None:
+    async with home(storage, tmp_path) as here:
+        await here.publish("tea", "one")
+        assert await here.get("tea") == "one"
+        await here.service.verbs.delete_node(here.service.requester(ASSISTANT, ANN), NODE)
+        assert await here.get("tea") is None
+        await here.knowledge.store("assistant", ANN, Memo("hat", "blue"))
+        assert list(await here.read()) == ["hat"]

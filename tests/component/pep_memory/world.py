@@ -1,0 +1,203 @@
+"""Nodes in memory that a person edits, and a replica between them and files on a real disk."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from component.memory.file_store import PrivateFiles
+from component.memory.files import open_root
+from component.memory.index import Index
+from component.memory.index_database import FILE_NAME
+from component.memory.knowledge import Knowledge, Memo
+from component.memory.lines import SessionKey
+from component.memory.paths import Layout
+from component.memory.replica import Replica, ReplicaOptions
+from component.memory.sharing import Sharing
+from component.memory.store import StoreUnavailableError, Watcher, Whose
+from component.memory.sync_state import SyncStates
+from component.pep_memory.encryption import Cipher
+from component.pep_memory.nodes import ItemChangedError, NodeItem
+from component.pep_memory.store import PepStore
+from component.settings.memory import Memory
+from tests.component.memory.remembering import AGENT, ANN, Recording
+from xep.binding import RawXML, read
+from xep.binding.escaping import escape_text
+from xep.fluux_agent.memory import NAMESPACE
+from xep.fluux_agent.memory import Memory as Payload
+from xep.jid import JID
+
+ADDRESS = JID.parse("assistant@agent.example")
+ANNS = SessionKey(AGENT, ANN)
+
+
+class MemoryNodes:
+    """PubSub nodes in memory.
+
+    Attributes:
+        published: what the agent has published, in order: the id and the text.
+        down: whether the service does not answer.
+        loses_answer: whether the next change is made but its answer is lost.
+        silent: whether deletions send no notification.
+        hangs: whether no request is ever answered.
+        gate: what every request waits for.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[Whose, dict[str, str]] = {}
+        self.published: list[tuple[str, str]] = []
+        self.retracted: list[str] = []
+        self.down = False
+        self.loses_answer = False
+        self.silent = False
+        self.hangs = False
+        self.gate: anyio.Event | None = None
+        self._watchers: list[Watcher] = []
+
+    def is_reachable(self, whose: Whose) -> bool:
+        return not self.down
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
+
+    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+        await self._ask()
+        node = self.nodes.get(whose, {})
+        return [NodeItem(id_, node[id_]) for id_ in ids or node if id_ in node]
+
+    async def publish(
+        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+    ) -> None:
+        await self._ask()
+        if self.nodes.get(whose, {}).get(id_) != (replaces and replaces.payload):
+            raise ItemChangedError
+        self._put(whose, id_, payload.text)
+        self.published.append((id_, read(payload.text, Payload).contents[0].text))
+        self._lose()
+
+    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+        await self._ask()
+        for item in items:
+            self.nodes.get(whose, {}).pop(item.id, None)
+            self.retracted.append(item.id)
+        self._lose()
+
+    # What the person does with a client of their own.
+
+    def edit(self, key: str, text: str, version: int = 1, more: str = "", tags: str = "") -> None:
+        xml = (
+            f"<memory xmlns='{NAMESPACE}' key='{key}' version='{version}'{more}>{tags}"
+            f"<content>{escape_text(text)}</content></memory>"
+        )
+        self.write(key, xml)
+
+    def write(self, key: str, xml: str) -> None:
+        self._put(ANNS, key, xml)
+        self._tell(key)
+
+    def delete(self, key: str) -> None:
+        self.nodes.get(ANNS, {}).pop(key, None)
+        if not self.silent:
+            self._tell(key)
+
+    def texts(self) -> dict[str, str]:
+        return {
+            key: read(xml, Payload).contents[0].text
+            for key, xml in self.nodes.get(ANNS, {}).items()
+        }
+
+    def payload(self, key: str) -> Payload:
+        return read(self.nodes[ANNS][key], Payload)
+
+    def _put(self, whose: Whose, id_: str, xml: str) -> None:
+        self.nodes.setdefault(whose, {}).pop(id_, None)
+        self.nodes[whose][id_] = xml
+
+    def _tell(self, key: str) -> None:
+        for watcher in () if self.down else self._watchers:
+            watcher(ANNS, (key,))
+
+    async def _ask(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.hangs:
+            await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+        if self.down:
+            raise StoreUnavailableError("the service does not answer")
+
+    def _lose(self) -> None:
+        if self.loses_answer:
+            self.loses_answer = False
+            raise StoreUnavailableError("the answer was lost")
+
+
+class World:
+    """An agent that remembers things of Ann, who has a node."""
+
+    def __init__(self, root: Path, index: Index, cipher: Cipher | None, **options: Any) -> None:
+        self.root = root
+        self.layout = Layout(root)
+        self.sharing = Sharing(self.layout)
+        self.nodes = MemoryNodes()
+        self.record = Recording()
+        self.told: list[str] = []
+        self.now = 1_800_000_000.0
+        self._index = index
+        self._cipher = cipher
+        self._options = ReplicaOptions(**options)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again with what is on the disk."""
+        self.nodes._watchers.clear()
+        self.knowledge = Knowledge(self._index, self.sharing, Memory(), self.record)
+        self.files = PrivateFiles(self.knowledge.files, self.sharing)
+        self.store = PepStore(self.nodes, lambda _agent: ADDRESS, self._cipher)
+        self.states = SyncStates(self.layout)
+        self.replica = Replica(
+            self.files,
+            self.store,
+            self.states,
+            self._options,
+            self.record,
+            lambda _whose, sentence: self.told.append(sentence),
+            lambda: self.now,
+        )
+        self.knowledge.mirror = self.replica
+
+    @property
+    def file(self) -> Path:
+        return self.root / str(ANN) / "knowledge.jsonl"
+
+    async def remember(self, key: str, text: str, **more: Any) -> None:
+        await self.knowledge.store(AGENT, ANN, Memo(key, text, **more))
+
+    async def forget(self, key: str) -> bool:
+        return await self.knowledge.forget(AGENT, ANN, key)
+
+    async def get(self, key: str) -> str | None:
+        found = await self.knowledge.get(AGENT, ANN, key)
+        return found[0].item.body if found else None
+
+    async def texts(self) -> dict[str, str]:
+        """What the files say."""
+        return {item.key: item.body for item in await self.files.items(ANNS)}
+
+    async def reconcile(self) -> None:
+        """Compare everything, as after a connection was made."""
+        self.replica.connected()
+        self.replica.noticed(ANNS, None)
+        await self.replica.before_use(ANNS)
+
+
+@asynccontextmanager
+async def world(path: Path, cipher: Cipher | None = None, **options: Any) -> AsyncIterator[World]:
+    root = await anyio.to_thread.run_sync(open_root, path)
+    index = await anyio.to_thread.run_sync(Index, root / FILE_NAME, None)
+    try:
+        yield World(root, index, cipher, **options)
+    finally:
+        index.close()

@@ -1,0 +1,160 @@
+"""Whose words the values of a call are."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.policy.provenance import Texts, chosen_by_model
+
+SAID = (
+    "Read https://www.example.com/Report and tell Bob (bob@example.org) about 'Q3 plans.pdf'."
+    " Pay 1,050.00 on 2026-05-10 at 12:30; the channel is General,\nplease."
+)
+WORDS = st.text(alphabet="ab ./:@-?1", max_size=12)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://www.example.com/Report",
+        "www.example.com/Report",
+        "http://www.example.com/Report/",
+        "bob@example.org",
+        "Bob",
+        "bob",
+        "general",
+        "www.example.com/report",
+        "Q3 plans.pdf",
+        "General, please",
+        "2026-05-10",
+        "12:30",
+        1050,
+        1050.0,
+    ],
+)
+def test_a_value_that_was_said_is_found(value: Any) -> None:
+    assert Texts([SAID]).contain(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://www.example.com/Report?secret",
+        "www.example.com/https://Report",
+        "https://evil.example/",
+        "example.com",
+        "WWW.example.com/Report",  # capitals could carry data
+        "BOB",
+        "ob",
+        "b@example.org",
+        "example.org",
+        "mallory@example.org",
+        "plans  pdf",
+        "10",
+        10,
+        12,
+        5,
+        1050.5,
+        True,
+        None,
+        "",
+        "https://",
+    ],
+)
+def test_another_value_is_not(value: Any) -> None:
+    assert not Texts([SAID]).contain(value)
+
+
+@given(WORDS, WORDS)
+def test_what_is_found_is_a_part_of_the_text(text: str, value: str) -> None:
+    """So that a model cannot hide data in a value that counts as the person's."""
+    if Texts([text]).contain(value):
+        assert value.removeprefix("https://").removesuffix("/") in " ".join(text.split()) or (
+            value.removesuffix("/") in text
+        )
+
+
+@given(st.from_regex(r"[a-z]{3,9}(\.[a-z]{2,5}){1,2}", fullmatch=True), st.sampled_from(".,;!?) '"))
+def test_a_word_is_found_whatever_follows_it(word: str, mark: str) -> None:
+    assert Texts([f"See {word}{mark}"]).contain(word)
+    assert Texts([f"See {word}{mark} and more"]).contain(f"https://{word}/")
+    assert not Texts([f"See x{word}{mark}"]).contain(word)
+    assert not Texts([f"See {word}/x{mark}"]).contain(word)
+
+
+@given(st.integers() | st.floats(-1e9, 1e9).map(lambda each: round(each, 3)))
+def test_a_number_is_found_if_it_was_said(number: float) -> None:
+    text = f"{number:.3f}" if isinstance(number, float) else str(number)
+    assert Texts([f"Take {text} of it."]).contain(float(text) if "." in text else int(text))
+    assert not Texts([f"Take 7{text.removeprefix('-')} of it."]).contain(number)
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "url": {"type": "string"},
+        "method": {"enum": ["get", "head"]},
+        "page": {"type": "integer", "default": 1},
+        "exact": {"type": "boolean"},
+        "code": {"enum": [f"c{number}" for number in range(100)]},
+        "headers": {"type": "object"},
+        "range": {"$ref": "#/$defs/Range"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "$defs": {"Range": {"type": "object", "properties": {"first": {"type": "integer"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ({}, ()),
+        ({"url": "www.example.com"}, ()),
+        ({"url": "www.evil.example"}, ("url",)),
+        ({"url": None, "tags": [], "headers": {}}, ()),
+        ({"page": 1, "method": "head", "exact": True}, ()),
+        ({"page": 2}, ("page",)),
+        ({"page": True}, ()),
+        ({"code": "c7"}, ("code",)),
+        ({"tags": ["www.example.com", "secret"]}, ("tags",)),
+        ({"headers": {"secret": ""}}, ("headers",)),
+        ({"range": {"first": 3}}, ()),
+        ({"range": {"first": 4}}, ("range",)),
+        ({"undeclared": "www.example.com"}, ("undeclared",)),
+    ],
+)
+def test_what_a_model_has_chosen(arguments: dict[str, Any], chosen: tuple[str, ...]) -> None:
+    said = [Texts(["Read the first 3 lines of www.example.com."])]
+    assert chosen_by_model(arguments, SCHEMA, said, few_are_free=True) == chosen
+
+
+@pytest.mark.parametrize("value", [None, "", [], True, "get", 1])
+def test_harmless_values_are_few(value: Any) -> None:
+    """A schema may declare so many parameters that which of them are given is a text."""
+    declared = {f"p{number}": {"enum": ["get"], "default": 1} for number in range(9)}
+    schema = {"type": "object", "properties": declared}
+    most = dict.fromkeys(list(declared)[:8], value)
+    assert chosen_by_model(most, schema, [], few_are_free=True) == ()
+    more = dict.fromkeys(declared, value)
+    assert chosen_by_model(more, schema, [], few_are_free=True) == ("p8",)
+
+
+def test_even_a_choice_of_two_matters_where_something_changes() -> None:
+    arguments = {"method": "head", "exact": True, "page": 1}
+    assert chosen_by_model(arguments, SCHEMA, [], few_are_free=False) == ("method", "exact")
+
+
+def lists_and_objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text()
+ANY_JSON = st.recursive(SCALARS, lists_and_objects, max_leaves=8)
+
+
+@given(ANY_JSON)
+def test_any_json_is_judged(value: Any) -> None:
+    arguments = {"headers": value}
+    assert chosen_by_model(arguments, SCHEMA, [Texts([])], few_are_free=True) in ((), ("headers",))

@@ -1,0 +1,63 @@
+"""A database in memory that is used at once, on clocks that the test sets."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from component.storage.database import Database
+from component.storage.migrations import migrate
+
+T = TypeVar("T")
+
+
+class DirectDatabase:
+    """A `Database` whose transaction is each operation."""
+
+    dialect = "sqlite"
+
+    def __init__(self, start: int) -> None:
+        self.now = self.settled = self.steady = start
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        migrate(self.connection, Path("memory"))
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        return self.connection.execute(sql, parameters)
+
+    def notify(self, _channel: str) -> None:
+        pass
+
+    def passes(self, ms: int) -> None:
+        self.now += ms
+        self.settled += ms
+        self.steady += ms
+
+    def jumps(self, ms: int) -> None:
+        self.now += ms
+        self.settled += ms
+
+    # As `component.storage.database.Transactions`.
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        return op(self)  # type: ignore[arg-type]
+
+    async def write(
+        self,
+        op: Callable[[Database], T],
+        *,
+        keep_trying: bool = False,
+        tasks: Collection[str] = (),
+    ) -> T:
+        self.connection.execute("BEGIN")
+        result = op(self)  # type: ignore[arg-type]
+        self.connection.execute("COMMIT")
+        return result
+
+
+def done(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    raise AssertionError("it waits")

@@ -1,0 +1,130 @@
+"""/forget deletes all that work which starts by itself has left of a person."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from component.proactive import schedule as schedule_rows
+from component.proactive import started, watch_rows
+from component.proactive.forgetting import FORGOTTEN, KEPT, forget
+from component.proactive.schedule import Definition, Origin, Schedule
+from component.proactive.started import Started
+from component.proactive.timing import Once
+from component.proactive.watch import Observed, Watch
+from component.proactive.watch_events import Offered, accept
+from component.proactive.work import Trigger, Work
+from component.storage import Storage
+from component.storage.database import Database
+from component.storage.migrations import MIGRATIONS
+from component.storage.notifications import Notification, NotificationStore
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+AGENT = JID.parse("assistant@agent.example")
+JULIET = JID.parse("juliet@example.com")
+ROMEO = JID.parse("romeo@example.com")
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def tables() -> set[str]:
+    """The tables that the migrations make."""
+    made: set[str] = set()
+    for step in MIGRATIONS:
+        for text in (*step.statements, *step.sqlite):
+            made |= set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", text))
+            made -= set(re.findall(r"DROP TABLE (?:IF EXISTS )?(\w+)", text))
+    return made
+
+
+def test_each_table_is_forgotten_or_kept_for_a_reason() -> None:
+    """A new table belongs to `FORGOTTEN`, or to `KEPT` with the reason."""
+    assert tables() == FORGOTTEN | KEPT.keys()
+    assert not FORGOTTEN & KEPT.keys()
+
+
+def work(person: JID, agent: str = "assistant") -> Work:
+    return Work(agent=agent, principal=person, goal=f"secret of {person.local}")
+
+
+def schedule(person: JID, name: str, origin: Origin, agent: str = "assistant") -> Schedule:
+    definition = Definition(
+        when="2030-01-01 00:00", zone="UTC", timing=Once(AT), work=work(person, agent)
+    )
+    id_ = f"{origin} {name} of {person.local}"
+    return Schedule(id=id_, owner=person, name=name, origin=origin, definition=definition, due=AT)
+
+
+def fill(database: Database, person: JID) -> None:
+    for each in (
+        schedule(person, "own", "person"),
+        schedule(person, "proposed", "agent"),
+        schedule(person, "declared", "settings"),
+        schedule(person, "other", "person", "other"),
+    ):
+        assert schedule_rows.insert(database, each)
+    watch = Watch(
+        name="news",
+        owner=str(person),
+        agent="assistant",
+        principal=person,
+        service=JID.parse("pubsub.example"),
+        node="news",
+        goal=f"secret of {person.local}",
+    )
+    watch_rows.put(database, watch)
+    database.execute(
+        "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
+        (str(person), f"secret of {person.local}"),
+    )
+    event = Offered(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
+    assert accept(database, f"source of {person}", [event], {watch.id: watch}, 5).starts == 1
+    for told in ("told", "untold"):
+        trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")
+        started.record(database, Started(trigger=trigger, work=work(person), task="t"))
+        if told == "told":
+            started.mark_passed_on(database, trigger, f"failure, secret of {person.local}")
+
+
+def content(database: Database, table: str) -> list[Any]:
+    return database.execute(f"SELECT * FROM {table}").fetchall()
+
+
+async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
+    storage: Storage,
+) -> None:
+    for person in (JULIET, ROMEO):
+        await storage.write(lambda db, person=person: fill(db, person))
+        held = Notification(
+            id=f"{person.local}",
+            agent=AGENT,
+            person=person,
+            title="t",
+            text=f"secret of {person.local}",
+        )
+        await NotificationStore(storage).add([held], 10)
+    before = {
+        table: await storage.read(lambda db, table=table: content(db, table)) for table in FORGOTTEN
+    }
+    assert all(before.values()), "each table has rows of both"
+    removed = await storage.write(lambda db: forget(db, "assistant", AGENT, JULIET))
+    assert sorted(each.name for each in removed) == ["own", "proposed"]
+    kept: list[Any] = []
+    for table in FORGOTTEN:
+        rows = await storage.read(lambda db, table=table: content(db, table))
+        assert [row for row in rows if "romeo" in str(row)] == [
+            row for row in before[table] if "romeo" in str(row)
+        ]
+        kept += [row for row in rows if "secret of juliet" in str(row)]
+    # What the settings declare, another agent's, and what is still to be told.
+    assert len(kept) == 3
+    assert all(any(what in str(row) for what in ("declared", "other", "untold")) for row in kept)
+    again = Trigger(source="schedule", name="s", key="told juliet")
+    assert await storage.read(lambda db: started.is_recorded(db, again))
+    assert await storage.write(started.ended)  # the others can still be read
+
+
+async def test_a_person_of_whom_nothing_is_held(storage: Storage) -> None:
+    assert not await storage.write(lambda db: forget(db, "assistant", AGENT, JULIET))

@@ -1,0 +1,19 @@
+"""Fixtures of the tests of the sandbox."""
+
+from pathlib import Path
+
+import pytest
+
+from component.sandbox.wasm import WasmRuntime
+from tests.component.sandbox.running import runtime
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of compiled code, so that each guest is compiled once in a run."""
+    return tmp_path_factory.mktemp("wasm") / "compiled"
+
+
+@pytest.fixture
+def wasm(compiled: Path) -> WasmRuntime:
+    return runtime(compiled)

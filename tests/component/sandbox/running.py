@@ -1,0 +1,57 @@
+"""Runs skills in WebAssembly for tests, with a host that a test describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from component.sandbox.host import HostFunctions, LogLevel
+from component.sandbox.wasm import IMPORTS, Import, WasmLimits, WasmRuntime, WasmSkill
+from component.skills.context import Context
+from component.skills.threads import Threads
+
+ALL: frozenset[Import] = frozenset(IMPORTS)
+
+
+class Told:
+    """What a skill logs and reports."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[LogLevel, str]] = []
+        self.progress: list[tuple[float, str]] = []
+
+    def log(self, level: LogLevel, text: str) -> None:
+        self.lines.append((level, text))
+
+    async def report(self, fraction: float, text: str) -> None:
+        self.progress.append((fraction, text))
+
+
+def runtime(directory: Path | None = None, threads: int = 8) -> WasmRuntime:
+    return WasmRuntime(Threads(threads, threads), directory)
+
+
+def skill(
+    where: WasmRuntime,
+    wasm: bytes,
+    *,
+    granted: Iterable[Import] = (),
+    limits: WasmLimits | None = None,
+    told: Told | None = None,
+    name: str = "guest",
+    **functions: Any,
+) -> WasmSkill:
+    """A skill; `functions` are those of its host besides `log` and `progress`."""
+    heard = told or Told()
+    host = HostFunctions(log=heard.log, progress=heard.report, **functions)
+    return WasmSkill(
+        where, name, wasm, granted=frozenset(granted), host=lambda _: host, limits=limits
+    )
+
+
+def context(seconds: float | None = None, principal: str = "romeo@example.com") -> Context:
+    made = Context(principal=principal, sender=f"{principal}/a", skill="guest")
+    if seconds is not None:
+        made.shorten(seconds)
+    return made

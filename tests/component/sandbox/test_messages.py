@@ -1,0 +1,133 @@
+"""Messages to and from children survive pipes, and nothing else is taken for one."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.sandbox.host import LOG_LEVELS, HttpRequest
+from component.sandbox.messages import (
+    AskHttp,
+    AskMemory,
+    Call,
+    Cancel,
+    Describe,
+    Described,
+    Failure,
+    FrameError,
+    Frames,
+    LogLine,
+    Result,
+    frame,
+    read_from_child,
+    read_to_child,
+)
+from component.skills.outputs import File, Link, Output, SkillResult
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
+REQUESTS = st.builds(
+    HttpRequest,
+    method=TEXT,
+    url=TEXT,
+    headers=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
+    body=st.binary(max_size=20),
+)
+PARTS = st.one_of(
+    st.builds(Output, text=TEXT, name=st.none() | TEXT),
+    st.builds(File, data=st.binary(max_size=20), media_type=TEXT, name=st.none() | TEXT),
+    st.builds(Link, url=TEXT, media_type=st.none() | TEXT),
+)
+RESULTS = st.builds(
+    SkillResult,
+    st.lists(PARTS, max_size=3).map(tuple),
+    is_error=st.booleans(),
+    taints=st.none() | st.just(("web",)),
+)
+FROM_CHILD = st.one_of(
+    st.builds(Described, st.just(({"name": "a", "tags": ["b"]},))),
+    st.builds(Result.of, RESULTS),
+    st.builds(Failure, st.sampled_from(["load", "memory", "failed"]), TEXT, st.none() | TEXT),
+    st.builds(LogLine, st.sampled_from(LOG_LEVELS), TEXT),
+    st.builds(AskHttp, st.integers(0, 1 << 40), REQUESTS),
+    st.builds(AskMemory, st.integers(0, 9), st.just("get"), TEXT),
+)
+CALLS = st.builds(
+    Call,
+    skill=TEXT,
+    arguments=st.binary(),
+    seconds=st.floats(0, 1e6),
+    principal=TEXT,
+    sender=TEXT,
+    agent=TEXT,
+    key=TEXT,
+)
+TO_CHILD = st.one_of(st.builds(Describe), st.builds(Cancel), CALLS)
+
+
+def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
+    found, at = [], 0
+    for size in sizes:
+        found.append(data[at : at + size])
+        at += size
+    return [*found, data[at:]]
+
+
+@given(st.lists(FROM_CHILD, max_size=5), st.lists(st.integers(0, 40), max_size=20))
+def test_messages_of_a_child_are_read_however_they_are_split(
+    messages: list[Any], sizes: list[int]
+) -> None:
+    frames, found = Frames(1 << 20), []
+    for piece in pieces(b"".join(map(frame, messages)), sizes):
+        frames.feed(piece)
+        while (body := frames.next()) is not None:
+            found.append(read_from_child(body))
+    assert found == messages
+    assert frames.empty
+
+
+@given(RESULTS)
+def test_results_have_every_kind_of_part(result: SkillResult) -> None:
+    sent = read_from_child(msgspec.msgpack.encode(Result.of(result)))
+    assert isinstance(sent, Result)
+    assert sent.result() == result
+
+
+@given(TO_CHILD)
+def test_messages_to_a_child_are_read(message: Any) -> None:
+    frames = Frames(1 << 20)
+    frames.feed(frame(message))
+    body = frames.next()
+    assert body is not None
+    assert read_to_child(body) == message
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_refused(data: bytes) -> None:
+    for read in (read_from_child, read_to_child):
+        try:
+            read(data)
+        except FrameError:
+            continue
+        frames = Frames(1000)
+        frames.feed(len(data).to_bytes(4, "big") + data)
+        assert frames.next() == data
+
+
+@given(st.binary(max_size=300))
+def test_frames_never_fail_otherwise(data: bytes) -> None:
+    frames = Frames(64)
+    frames.feed(data)
+    try:
+        while (body := frames.next()) is not None:
+            assert len(body) <= 64
+    except FrameError:
+        pass
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_there() -> None:
+    frames = Frames(10)
+    frames.feed((11).to_bytes(4, "big"))
+    with pytest.raises(FrameError, match="11 bytes"):
+        frames.next()

@@ -1,0 +1,288 @@
+"""Skills of a module that is not trusted: what crosses to the child, and what a child costs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from component.sandbox.host import HostError, HostFunctions, HttpRequest, HttpResponse
+from component.sandbox.process_skills import Children, Functions, ProcessSkills, plain_functions
+from component.sandbox.profile import Limits, Profile
+from component.skills import (
+    CapabilityMissing,
+    Context,
+    InvalidParam,
+    SkillFailed,
+    SkillLoadError,
+    SkillResult,
+    SkillTimeout,
+    SkillUnavailable,
+    call,
+)
+from component.skills.threads import Threads
+from tests.component.sandbox import module_of_skills
+
+pytestmark = pytest.mark.anyio
+
+MODULE = module_of_skills.__file__
+ANN, BEN = "ann@test", "ben@test"
+
+
+class Service:
+    """A service with children, and calls of its skills."""
+
+    def __init__(self, children: Children) -> None:
+        self.children = children
+        self.progress: list[tuple[float, str]] = []
+        self.begun = anyio.Event()
+        self.skills = self.of(MODULE)
+
+    def of(
+        self, module: str, functions: Functions = plain_functions, **limits: Any
+    ) -> ProcessSkills:
+        profile = Profile(limits=Limits(**limits))
+        return ProcessSkills(self.children, profile, module, functions=functions)
+
+    async def report(self, fraction: float, text: str) -> None:
+        self.progress.append((fraction, text))
+        self.begun.set()
+
+    def context(self, name: str, principal: str = ANN) -> Context:
+        return Context(
+            principal=principal,
+            sender=f"{principal}/phone",
+            skill=name,
+            agent="helper",
+            report=self.report,
+        )
+
+    async def call(
+        self, name: str, principal: str = ANN, skills: ProcessSkills | None = None, **arguments: Any
+    ) -> SkillResult:
+        context = self.context(name, principal)
+        return await (skills or self.skills).call(name, arguments, context)
+
+    async def texts(self, name: str, principal: str = ANN, **more: Any) -> list[str]:
+        return [output.text for output in (await self.call(name, principal, **more)).outputs]
+
+    async def counted(self, principal: str = ANN) -> tuple[int, int]:
+        (text,) = await self.texts("counted", principal)
+        count, process = msgspec.json.decode(text)
+        return count, process
+
+
+@asynccontextmanager
+async def service(**settings: Any) -> AsyncIterator[Service]:
+    children = Children(**settings)
+    async with anyio.create_task_group() as group:
+        await group.start(children.run)
+        yield Service(children)
+        group.cancel_scope.cancel()
+    assert not len(children)
+
+
+async def test_describes_and_calls() -> None:
+    async with service() as one:
+        skills = {each.name: each for each in await one.skills.describe()}
+        shout = skills["shout"]
+        assert shout.description == "Return the text in capitals."
+        assert shout.tags == ("text",)
+        assert shout.timeout == 30
+        assert shout.annotations.read_only
+        assert shout.inputs.params[0].description == "What to say."
+        assert shout.source == f"process:{MODULE}"
+        share = Threads(1, 1).share(ANN)
+        result = await call(shout, {"text": "hi"}, one.context("shout"), share)
+        assert [output.text for output in result.outputs] == ["HI"]
+
+
+async def test_a_child_is_kept_and_never_used_for_another_principal() -> None:
+    async with service() as one:
+        first = await one.counted(ANN)
+        assert await one.counted(ANN) == (2, first[1])
+        other = await one.counted(BEN)
+        assert other[0] == 1
+        assert other[1] != first[1]
+        assert await one.counted(ANN) == (3, first[1])
+
+
+async def test_errors_are_those_of_any_skill() -> None:
+    async with service() as one:
+        refused = await one.call("refuse")
+        assert refused.is_error
+        assert refused.outputs[0].text == "not today"
+        with pytest.raises(InvalidParam, match="number: must be even"):
+            await one.call("picky", number=3)
+        with pytest.raises(InvalidParam, match="number: expected an integer"):
+            await one.call("picky", number="x")
+        with pytest.raises(SkillFailed):
+            await one.call("broken")
+
+
+async def test_a_child_that_dies_costs_one_call() -> None:
+    async with service() as one:
+        await one.counted(BEN)
+        with pytest.raises(SkillUnavailable, match="status 3") as failed:
+            await one.call("dies")
+        assert failed.value.begun
+        assert await one.texts("shout", text="hi") == ["HI"]
+        assert (await one.counted(BEN))[0] == 2
+
+
+async def test_cancelling_reaches_the_skill_and_keeps_the_child() -> None:
+    async with service(most=2, per_principal=1) as one:
+        _, process = await one.counted()
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.call, "waits")
+            await one.begun.wait()
+            group.cancel_scope.cancel()
+        assert one.progress == [(0.5, "waiting")]
+        # The only slot of this principal is free when the skill has ended.
+        assert await one.counted() == (2, process)
+
+
+async def test_a_deadline_ends_the_call() -> None:
+    async with service() as one:
+        (waits,) = [each for each in await one.skills.describe() if each.name == "waits"]
+        share = Threads(1, 1).share(ANN)
+        with pytest.raises(SkillTimeout):
+            await call(waits, {}, one.context("waits"), share, timeout=0.5)
+
+
+async def test_progress_outputs_and_the_caller_cross() -> None:
+    async with service() as one:
+        texts = await one.texts("reports")
+        assert texts[0] == f"{ANN} helper {ANN}/phone"
+        assert len(texts[1]) == 32
+        assert one.progress == [(0.25, "begun")]
+        with pytest.raises(SkillFailed):
+            await one.call("waits", fraction=7.0)  # Context.progress refuses it
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def get(self, key: str) -> str | None:
+        return self.values.get(key)
+
+    async def put(self, key: str, value: str) -> None:
+        self.values[key] = value
+
+    async def delete(self, key: str) -> None:
+        del self.values[key]
+
+    async def keys(self, prefix: str) -> list[str]:
+        return [key for key in self.values if key.startswith(prefix)]
+
+
+async def test_host_functions_are_those_that_are_declared() -> None:
+    async def http(request: HttpRequest) -> HttpResponse:
+        if "down" in request.url:
+            raise HostError("the host is down")
+        if "other" in request.url:
+            raise CapabilityMissing("asks", "network:other")
+        return HttpResponse(200, body=f"{request.method} {request.credential}".encode())
+
+    async def llm(prompt: str, schema: str, max_tokens: int) -> str:
+        assert msgspec.json.decode(schema)["type"] == "object"
+        return msgspec.json.encode({"a": prompt}).decode()
+
+    def functions(context: Context) -> HostFunctions:
+        plain = plain_functions(context)
+        return msgspec.structs.replace(plain, http=http, memory=_Memory(), llm=llm)
+
+    async with service() as one:
+        declared = one.of(MODULE, functions)
+        assert await one.texts("asks", skills=declared, url="http://a") == ["200 GET token"]
+        failed = await one.texts("asks", skills=declared, url="http://down")
+        assert failed == ["failed: the host is down"]
+        with pytest.raises(CapabilityMissing, match="network:other"):
+            await one.call("asks", skills=declared, url="http://other")
+        remembered = await one.texts("remembers", skills=declared, key="k", value="v")
+        assert msgspec.json.decode(remembered[0]) == ["v", "k", "None"]
+        assert await one.texts("asks_model", skills=declared) == ["How?"]
+        assert await one.texts("asks", url="http://a") == ["none"]
+        with pytest.raises(SkillFailed):
+            await one.call("asks_model")
+
+
+async def test_the_working_directory_is_empty_at_each_call() -> None:
+    async with service() as one:
+        assert await one.texts("leaves") == ["[]"]
+        assert await one.texts("leaves") == ["[]"]
+
+
+async def test_children_are_bounded_and_idle_ones_make_place() -> None:
+    async with service(most=2, per_principal=1) as one:
+        for number in range(5):
+            await one.counted(f"user{number}@test")
+        assert len(one.children) <= 2
+
+
+async def test_calls_at_the_same_time_have_a_child_each() -> None:
+    async with service(most=3, per_principal=2) as one:
+        found: list[tuple[int, int]] = []
+
+        async def count() -> None:
+            found.append(await one.counted())
+
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(count)
+        assert len(found) == 6
+        assert len({process for _, process in found}) <= 2
+
+
+async def test_an_idle_child_ends() -> None:
+    async with service(idle_s=0.2) as one:
+        await one.counted()
+        with anyio.fail_after(60):
+            while len(one.children):  # noqa: ASYNC110 - nobody is told of it
+                await anyio.sleep(0.05)
+        assert (await one.counted())[0] == 1
+
+
+async def test_a_new_version_has_children_of_its_own() -> None:
+    async with service() as one:
+        _, process = await one.counted()
+        newer = ProcessSkills(one.children, Profile(), MODULE, version="2")
+        await one.skills.close()
+        (text,) = await one.texts("counted", skills=newer)
+        assert msgspec.json.decode(text)[1] != process
+
+
+DURABLE = (
+    "from component.skills import skill, Context\n"
+    "@skill(durable=True)\nasync def lasting(context: Context) -> None: ..."
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("x = 1", "declares no skills"),
+        ("import nothing_of_that_name", "nothing_of_that_name"),
+        ("def f(:", "SyntaxError"),
+        (DURABLE, "is durable"),
+    ],
+)
+async def test_a_module_that_cannot_be_used_says_why(
+    tmp_path: Path, source: str, reason: str
+) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(source)
+    async with service() as one:
+        with pytest.raises(SkillLoadError, match=reason):
+            await one.of(str(module)).describe()
+
+
+async def test_without_children_running_there_is_an_error() -> None:
+    one = Service(Children())
+    with pytest.raises(SkillUnavailable) as failed:
+        await one.call("shout", text="hi")
+    assert not failed.value.begun

@@ -1,0 +1,141 @@
+"""Sources: they change their skills while calls are under way, and one that fails is run again."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.skills import Registry, Skill, skill, sources
+from component.skills.errors import SkillLoadError
+from component.skills.sources import Offer, SkillSources
+
+pytestmark = pytest.mark.anyio
+
+
+def made(name: str, version: str = "1.0.0") -> Skill:
+    @skill(name=name, version=version, read_only=True)
+    def each() -> str:
+        """Do something."""
+        return version
+
+    return each
+
+
+class Scripted:
+    """A source that does what a test says."""
+
+    name = "scripted"
+
+    def __init__(self, *runs: Callable[[Offer, TaskStatus[None]], Any]) -> None:
+        self.runs = list(runs)
+        self.offers: list[Offer] = []
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        self.offers.append(offer)
+        await self.runs.pop(0)(offer, task_status)
+
+
+async def offers_one(offer: Offer, started: TaskStatus[None]) -> None:
+    offer([made("one")])
+    started.started()
+    await anyio.sleep_forever()
+
+
+async def fails(offer: Offer, started: TaskStatus[None]) -> None:
+    raise SkillLoadError("The server cannot be reached.")
+
+
+async def breaks(offer: Offer, started: TaskStatus[None]) -> None:
+    raise RuntimeError("a fault")
+
+
+async def test_skills_of_a_source_are_there_when_it_has_started() -> None:
+    registry = Registry([made("own")])
+    async with anyio.create_task_group() as group:
+        await group.start(SkillSources(registry, [Scripted(offers_one)]).run)
+        assert registry.names() == ("one", "own")
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("first", [fails, breaks])
+async def test_a_source_that_fails_is_run_again(
+    first: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_FIRST_WAIT_S", 0.001)
+    registry = Registry()
+    source = Scripted(first, first, offers_one)
+    there = anyio.Event()
+    registry.listen(there.set)
+    async with anyio.create_task_group() as group:
+        await group.start(SkillSources(registry, [source]).run)
+        with anyio.fail_after(20):
+            await there.wait()
+        group.cancel_scope.cancel()
+    assert registry.names() == ("one",)
+
+
+async def test_the_service_does_not_wait_for_a_slow_source_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hangs(offer: Offer, started: TaskStatus[None]) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(sources, "START_S", 0.01)
+    registry = Registry()
+    async with anyio.create_task_group() as group:
+        with anyio.fail_after(20):
+            await group.start(SkillSources(registry, [Scripted(hangs), Scripted(offers_one)]).run)
+        group.cancel_scope.cancel()
+    assert registry.names() == ("one",)
+
+
+def test_a_new_version_replaces_the_old_one_and_a_call_keeps_its_own() -> None:
+    registry = Registry()
+    registry.offer("a", [made("one", "1.0.0")])
+    view = registry.view("all", lambda _: True)
+    under_way = view.get("one")
+    registry.offer("a", [made("one", "2.0.0")])
+    now = registry.view("all", lambda _: True).get("one")
+    assert under_way is not None
+    assert under_way.version == "1.0.0"
+    assert now is not None
+    assert now.version == "2.0.0"
+
+
+def test_who_discovers_is_told_only_of_changes() -> None:
+    registry = Registry()
+    changes: list[int] = []
+    registry.listen(lambda: changes.append(len(registry)))
+    one = made("one")
+    registry.offer("a", [one])
+    registry.offer("a", [one])
+    registry.offer("a", [])
+    assert changes == [1, 0]
+
+
+_NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(_NAMES, max_size=4)), max_size=12))
+def test_a_name_stays_with_the_source_that_had_it_first(
+    offers: Sequence[tuple[str, list[str]]],
+) -> None:
+    registry = Registry([made("a")])
+    owners: dict[str, str] = {"a": ""}
+    for source, names in offers:
+        refused = registry.offer(source, [made(name) for name in names])
+        owners = {name: owner for name, owner in owners.items() if owner != source}
+        taken = 0
+        for name in names:
+            if name in owners:
+                taken += 1
+            else:
+                owners[name] = source
+        assert len(refused) == taken
+        assert registry.names() == tuple(sorted(owners))
+        for each in registry:
+            assert registry.get(each.name) is each

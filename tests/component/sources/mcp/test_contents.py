@@ -1,0 +1,124 @@
+"""Results of tools become results of skills, whatever a server sends."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.skills import Output
+from component.skills.outputs import JSON, File, Link
+from component.sources.mcp.contents import part_of, result_of
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+BLOCKS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image", "audio", "resource_link", "resource", "new", 5])},
+    optional={
+        "text": st.text() | st.integers(),
+        "data": st.text() | st.binary().map(lambda data: base64.b64encode(data).decode()),
+        "mimeType": st.sampled_from(["image/png", JSON, "", "x", "a/b; c=d", "\0/\n"]) | st.none(),
+        "uri": st.sampled_from(["https://a.example/b", "file:///c", "javascript:x", ""]),
+        "name": st.text(),
+        "title": st.text(),
+        "resource": st.fixed_dictionaries({}, optional={"text": st.text(), "blob": st.text()}),
+    },
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "content": st.lists(BLOCKS | JSON_VALUES, max_size=5) | JSON_VALUES,
+            "structuredContent": JSON_VALUES,
+            "isError": JSON_VALUES,
+        },
+    )
+)
+def test_any_result_can_be_sent(result: dict[str, Any]) -> None:
+    made = result_of(result)
+    for part in made.outputs:
+        assert isinstance(part, Output | File | Link)
+        if isinstance(part, Output) and part.media_type == JSON:
+            json.loads(part.text)
+    if result.get("structuredContent") is not None:
+        first = made.outputs[0]
+        assert isinstance(first, Output)
+        assert first.media_type == JSON
+
+
+@given(st.binary(), st.sampled_from(["image/png", "audio/wav"]))
+def test_files_keep_their_bytes(data: bytes, media_type: str) -> None:
+    block = {
+        "type": "image",
+        "data": base64.b64encode(data).decode(),
+        "mimeType": f"{media_type}; q=1",
+    }
+    assert part_of(block) == File(data, media_type)
+
+
+@given(JSON_VALUES.filter(lambda value: value is not None))
+def test_a_text_that_repeats_the_structured_content_is_left_out(value: Any) -> None:
+    for structured in (value, {"result": value}):
+        block = {"type": "text", "text": json.dumps(value)}
+        made = result_of({"content": [block], "structuredContent": structured})
+        assert len(made.outputs) == 1
+
+
+def test_other_texts_stay() -> None:
+    block = {"type": "text", "text": "Two of them."}
+    made = result_of({"content": [block], "structuredContent": {"n": 2}})
+    assert made.outputs == (Output('{"n":2}', JSON), Output("Two of them."))
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (
+            {"type": "resource", "resource": {"uri": "file:///a/b.bin", "blob": "AAAA"}},
+            File(b"\0\0\0", "application/octet-stream", "b.bin"),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "x:y", "text": "{}", "mimeType": JSON}},
+            Output("{}", JSON),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "x:y", "text": "{", "mimeType": JSON}},
+            Output("{"),
+        ),
+        (
+            {"type": "resource_link", "uri": "https://a.example/x", "name": "x"},
+            Link("https://a.example/x", None, "x"),
+        ),
+        (
+            {"type": "resource_link", "uri": "file:///x", "name": "x", "description": "An x."},
+            Output("x <file:///x>: An x."),
+        ),
+        (
+            {"type": "image", "data": "%"},
+            Output("A file that is not base64, so it cannot be read."),
+        ),
+        ({"type": "video"}, Output("A part of an unknown type, video.")),
+    ],
+)
+def test_each_kind_of_content(block: dict[str, Any], part: object) -> None:
+    assert part_of(block) == part
+
+
+def test_the_number_of_parts_is_bounded() -> None:
+    made = result_of({"content": [{"type": "text", "text": "x"}] * 1000})
+    assert len(made.outputs) == 101
+
+
+def test_an_error_has_a_text() -> None:
+    made = result_of({"content": [], "isError": True})
+    assert made.is_error
+    assert made.outputs

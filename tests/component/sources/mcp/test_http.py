@@ -1,0 +1,157 @@
+"""Servers over HTTP: header fields, and responses that must not be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from component.settings.mcp import McpServer
+from component.skills import SkillUnavailable
+from tests.component.sources.mcp.serving import serving
+
+pytestmark = [
+    pytest.mark.anyio,
+    # The HTTP client of the SDK leaves generators unfinished on trio when it is cancelled.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TOOL = {
+    "name": "echo",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
+
+
+@contextmanager
+def endpoint(
+    answer: Callable[[BaseHTTPRequestHandler, Any], None],
+) -> Iterator[tuple[str, list[Any]]]:
+    """A server that lists one tool; `answer` writes the response to a call of it."""
+    seen: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append((dict(self.headers), asked))
+            match asked["method"]:
+                case "initialize":
+                    version = asked["params"]["protocolVersion"]
+                    info = {"name": "web", "version": "1"}
+                    made = {"protocolVersion": version, "serverInfo": info}
+                    result = {**made, "capabilities": {"tools": {}}}
+                    self.result(asked, result, Mcp_Session_Id="abc")
+                case "tools/list":
+                    self.result(asked, {"tools": [TOOL]})
+                case "tools/call":
+                    answer(self, asked)
+                case method if method.startswith("notifications/"):
+                    self.send_response(202)
+                    self.end_headers()
+                case _:
+                    self.send_error(400)
+
+        def result(self, asked: Any, result: Any, **headers: str) -> None:
+            body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+            respond(self, body, **headers)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp", seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def respond(handler: BaseHTTPRequestHandler, body: str | bytes, **headers: str) -> None:
+    data = body.encode() if isinstance(body, str) else body
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(data)))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def echo(asked: Any, text: str) -> str:
+    result = {"content": [{"type": "text", "text": text}]}
+    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+
+async def test_header_fields_are_sent() -> None:
+    with endpoint(lambda handler, asked: respond(handler, echo(asked, "hello"))) as (url, seen):
+        entry = McpServer(url=url, headers={"Authorization": SecretStr("Bearer abc")})
+        async with serving(web=entry) as served:
+            assert await served.text("web.echo") == "hello"
+    assert all(headers["Authorization"] == "Bearer abc" for headers, _ in seen)
+
+
+async def test_a_response_that_is_too_large() -> None:
+    with endpoint(lambda handler, asked: respond(handler, echo(asked, "x" * 50_000))) as (url, _):
+        async with serving(web=McpServer(url=url, max_message_bytes=10_000)) as served:
+            with pytest.raises(SkillUnavailable, match="more than 10000 bytes") as caught:
+                await served.text("web.echo")
+            assert caught.value.begun
+
+
+async def test_a_response_that_hides_its_size() -> None:
+    def bomb(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        respond(handler, gzip.compress(b" " * 10**7), Content_Encoding="gzip")
+
+    with endpoint(bomb) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable, match="compressed"):
+                await served.text("web.echo")
+
+
+async def test_a_redirect_to_another_place_is_not_followed() -> None:
+    def redirect(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        handler.send_response(307)
+        handler.send_header("Location", "http://169.254.169.254/latest/meta-data")
+        handler.end_headers()
+
+    with endpoint(redirect) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable, match="not followed"):
+                await served.text("web.echo")
+
+
+async def test_a_session_that_has_ended_is_replaced() -> None:
+    def gone(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        if len([1 for _, each in seen if each["method"] == "tools/call"]) == 1:
+            handler.send_error(404)
+        else:
+            respond(handler, echo(asked, "again"))
+
+    with endpoint(gone) as (url, seen):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable):
+                await served.text("web.echo")
+            assert await served.success("web.echo") == "again"
+
+
+async def test_a_server_that_cannot_be_reached_has_done_nothing() -> None:
+    with endpoint(lambda handler, asked: respond(handler, echo(asked, "x"))) as (url, _):
+        entry = McpServer(url=url, shared=True)
+        stack = serving(web=entry)
+        served = await stack.__aenter__()
+    try:
+        with pytest.raises(SkillUnavailable) as caught:
+            await served.text("web.echo")
+        assert not caught.value.begun
+    finally:
+        await stack.__aexit__(None, None, None)

@@ -1,0 +1,258 @@
+"""A source of an MCP server: its tools are skills, and its failures cost no more than a call."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from component.settings.mcp import McpServer
+from component.skills import Denied, SkillUnavailable, UsageError
+from component.skills.outputs import JSON, File, Output
+from component.skills.spec import Annotations
+from component.sources.mcp import pool
+from tests.component.sources.mcp.serving import (
+    BOB,
+    Answering,
+    context_of,
+    scripted,
+    serving,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_tool_is_a_skill() -> None:
+    async with serving(s=scripted()) as served:
+        skill = served.skill("s.echo")
+        assert skill.title == "Echo"
+        assert skill.description == "Do echo."
+        assert skill.source == "the MCP server s"
+        assert skill.capabilities == ("mcp:s",)
+        assert skill.taint == "web"
+        assert skill.annotations == Annotations()  # destructive, and open to the world
+        assert await served.text("s.echo", "hello") == "hello"
+
+
+async def test_the_settings_select_and_name_the_tools() -> None:
+    async with serving(
+        a=scripted(tools=["e*"], prefix="clock"), b=scripted(tools=["pid"], prefix="")
+    ) as served:
+        assert served.registry.names() == ("clock.echo", "clock.env", "pid")
+
+
+async def test_results_have_all_their_parts() -> None:
+    async with serving(s=scripted()) as served:
+        result = await served.call("s.parts")
+    assert result.outputs == (
+        Output('{"n":1}', JSON),
+        Output("one"),
+        File(b"\0\0\0", "image/png"),
+        File(b"\0\0", "audio/wav"),
+        Output("a <file:///a>"),
+        Output("two"),
+        File(b"\0\0\0", "application/octet-stream", "c"),
+    )
+
+
+async def test_errors_of_a_tool_are_for_the_caller() -> None:
+    async with serving(s=scripted()) as served:
+        result = await served.call("s.fail")
+        assert result.is_error
+        assert result.outputs[0].text == "It is broken."
+        result = await served.call("s.refuse")
+        assert result.is_error
+        assert result.outputs[0].text == "Such a text cannot be used."
+
+
+async def test_progress_is_reported() -> None:
+    host = Answering()
+    async with serving(s=scripted()) as served:
+        await served.call("s.progress", context=context_of("s.progress", host=host))
+    fractions = [fraction for fraction, _ in host.progressed]
+    assert fractions == sorted(fractions)
+    assert set(host.progressed) <= {(0.25, "part 1"), (0.5, "part 2"), (0.75, "part 3")}
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
+    async with serving(s=scripted(shared=True)) as served:
+        async with anyio.create_task_group() as group:
+            group.start_soon(served.call, "s.hang")
+            await served.text("s.echo")
+            group.cancel_scope.cancel()
+        while not json.loads(await served.text("s.cancelled")):
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_call_without_an_answer_times_out() -> None:
+    async with serving(s=scripted(timeout_s=0.2)) as served:
+        with pytest.raises(SkillUnavailable, match=r"did not answer within 0\.2 seconds") as caught:
+            await served.call("s.hang")
+        assert caught.value.begun
+        while not json.loads(await served.text("s.cancelled")):
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_server_that_is_killed_costs_one_call() -> None:
+    async with serving(s=scripted()) as served:
+        bobs = await served.text("s.pid", who=BOB)
+        before = await served.text("s.pid")
+        with pytest.raises(SkillUnavailable, match="SIGKILL") as caught:
+            await served.call("s.die")
+        assert caught.value.begun
+        assert await served.text("s.pid", who=BOB) == bobs
+        with pytest.raises(SkillUnavailable) as caught:
+            await served.call("s.pid")  # it is not started again at once
+        assert not caught.value.begun
+        assert await served.success("s.pid") != before
+
+
+async def test_a_server_that_is_down_refuses_calls_at_once_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.05)
+    broken = tmp_path / "broken"
+    async with serving(s=scripted("once", str(broken), shared=True, readable=[tmp_path])) as served:
+        pid = int(await served.text("s.pid"))
+        broken.touch()
+        os.kill(pid, signal.SIGKILL)
+        assert not (await served.failure("s.pid", "exit code 4")).begun
+        assert "s.echo" in served.registry.names()
+        broken.unlink()
+        assert int(await served.success("s.pid")) != pid
+
+
+async def test_a_server_that_does_not_start_is_named_with_the_reason() -> None:
+    with capture_logs() as logs:
+        async with serving(s=scripted("exit"), none=McpServer(command=("no-such-program",))):
+            pass
+    reasons = {log["server"]: log["reason"] for log in logs if "reason" in log}
+    assert reasons["s"] == "it ended with exit code 3: no configuration"
+    assert "cannot be started" in reasons["none"]
+
+
+async def test_new_tools_are_offered() -> None:
+    async with serving(s=scripted(shared=True)) as served:
+        kept = served.skill("s.echo")
+        await served.call("s.add")
+        await served.until(lambda: "s.new" in served.registry.names())
+        assert served.skill("s.echo") is kept
+
+
+async def test_people_have_processes_of_their_own_unless_they_share() -> None:
+    async with serving(own=scripted(), all=scripted(shared=True)) as served:
+        assert await served.text("own.pid") == await served.text("own.pid")
+        assert await served.text("own.pid") != await served.text("own.pid", who=BOB)
+        assert await served.text("all.pid") == await served.text("all.pid", who=BOB)
+
+
+async def test_connections_are_bounded_and_the_oldest_is_closed() -> None:
+    async with serving(s=scripted(max_connections=1)) as served:
+        first = await served.text("s.pid")
+        await served.text("s.pid", who=BOB)
+        async with anyio.create_task_group() as group:
+            host = Answering()
+            context = context_of("s.hang", BOB, host=host)
+            group.start_soon(partial(served.call, "s.hang", context=context))
+            await host.under_way.wait()
+            await served.failure("s.pid", "all of its connections are in use")
+            group.cancel_scope.cancel()
+        assert await served.success("s.pid") != first
+
+
+async def test_a_process_without_calls_is_ended() -> None:
+    async with serving(s=scripted(idle_s=0.1)) as served:
+        pid = int(await served.text("s.pid"))
+        with anyio.fail_after(30):
+            while _runs(pid):
+                await anyio.lowlevel.checkpoint()
+        assert int(await served.text("s.pid")) != pid
+
+
+async def test_the_program_gets_no_environment_but_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENT_SECRET", "do not tell")
+    async with serving(s=scripted(env={"TOKEN": "its own"})) as served:
+        env = json.loads(await served.text("s.env"))
+    assert env.keys() - {"LC_CTYPE"} <= {"PATH", "LANG", "HOME", "TMPDIR", "TOKEN"}
+    assert env["TOKEN"] == "its own"
+    assert env["HOME"] != os.environ.get("HOME")
+
+
+async def test_log_messages_cannot_be_forged() -> None:
+    with capture_logs() as logs:
+        async with serving(s=scripted()) as served:
+            await served.call("s.log")
+    (log,) = [log for log in logs if log["event"] == "an MCP server writes to the log"]
+    assert log["server"] == "s"
+    assert log["text"] == "forged line"
+    assert log["log_level"] == "info"
+
+
+async def test_a_result_that_does_not_fit_its_schema_is_no_result() -> None:
+    async with serving(s=scripted()) as served:
+        with pytest.raises(SkillUnavailable, match="does not fit the schema") as caught:
+            await served.call("s.measured")
+        assert caught.value.begun
+
+
+class TestQuestions:
+    async def reply(self, tool: str, answer: Any, **settings: Any) -> tuple[Answering, Any]:
+        host = Answering(answer, model='{"text": "2"}')
+        async with serving(s=scripted(**settings)) as served:
+            made = await served.call(f"s.{tool}", context=context_of(f"s.{tool}", host=host))
+        return host, json.loads(made.outputs[0].text)
+
+    async def test_the_person_is_asked_with_a_form(self) -> None:
+        def choose(form: type[msgspec.Struct]) -> Any:
+            return msgspec.convert({"colour": "red", "count": 2}, form)
+
+        host, reply = await self.reply("choose", choose)
+        assert reply == {"action": "accept", "content": {"colour": "red", "count": 2}}
+        ((question, form),) = host.asked
+        assert question == "The MCP server s asks: Which one?"
+        schema = msgspec.json.schema(form)["$defs"]["Answer"]
+        assert schema["properties"]["colour"]["enum"] == ["red", "blue"]
+        assert schema["required"] == ["colour"]
+
+    async def test_a_question_without_fields_is_about_consent(self) -> None:
+        _, reply = await self.reply("agree", lambda form: form(agree=True))
+        assert reply == {"action": "accept", "content": {}}
+        _, reply = await self.reply("agree", lambda form: form(agree=False))
+        assert reply == {"action": "decline"}
+
+    async def test_a_person_may_decline(self) -> None:
+        assert (await self.reply("choose", Denied))[1] == {"action": "decline"}
+
+    async def test_nobody_can_be_asked(self) -> None:
+        assert (await self.reply("choose", UsageError))[1] == {"action": "cancel"}
+
+    async def test_people_are_not_sent_to_web_pages(self) -> None:
+        host, reply = await self.reply("secretive", None)
+        assert reply == {"action": "decline"}
+        assert host.asked == []
+
+    async def test_a_model_answers_only_if_the_settings_say_so(self) -> None:
+        host, reply = await self.reply("think", None)
+        assert "error" in reply
+        assert host.prompts == []
+        host, reply = await self.reply("think", None, sampling=True)
+        assert reply["content"] == {"type": "text", "text": "2"}
+        assert host.prompts == ["User: What is 1 + 1?"]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

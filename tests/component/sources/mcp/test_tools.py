@@ -1,0 +1,149 @@
+"""What a server says of its tools is a claim: no claim makes a rule less strict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.settings.mcp import McpServer, ToolAnnotations
+from component.skills.spec import Annotations
+from component.sources.mcp.connection import ToolDescription
+from component.sources.mcp.elicitation import form_of
+from component.sources.mcp.listing import cleaned
+from component.sources.mcp.texts import clean, clean_schema
+from component.sources.mcp.tools import annotations_of, skill_name
+
+READS = Annotations(read_only=True, destructive=False)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+HINTS = st.dictionaries(
+    st.sampled_from(["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]),
+    st.booleans(),
+)
+
+
+def tool(name: str = "get", **claims: bool) -> ToolDescription:
+    return ToolDescription(name, "", "", {"type": "object"}, None, claims)
+
+
+def entry(**settings: Any) -> McpServer:
+    return McpServer(command=("x",), **settings)
+
+
+def strictness(found: Annotations) -> tuple[bool, ...]:
+    return (not found.read_only, found.destructive, not found.idempotent, found.open_world)
+
+
+@given(HINTS)
+def test_without_trust_claims_change_nothing(claims: dict[str, bool]) -> None:
+    assert annotations_of("s", entry(), tool(**claims)) == Annotations()
+
+
+@given(HINTS, st.sampled_from([(), ("get",), ("*",), ("other",)]))
+def test_a_claim_never_makes_a_tool_less_strict(
+    claims: dict[str, bool], read_only: tuple[str, ...]
+) -> None:
+    found = annotations_of("s", entry(read_only=read_only), tool(**claims))
+    silent = annotations_of("s", entry(read_only=read_only), tool())
+    pairs = zip(strictness(found), strictness(silent), strict=True)
+    assert all(here >= there for here, there in pairs)
+
+
+@given(HINTS)
+def test_annotations_of_the_settings_come_first(claims: dict[str, bool]) -> None:
+    given = {"g*": ToolAnnotations(read_only=True), "*": ToolAnnotations(destructive=True)}
+    found = annotations_of("s", entry(annotations=given, trusted_annotations=True), tool(**claims))
+    assert found == READS
+
+
+@pytest.mark.parametrize(
+    ("claims", "found"),
+    [
+        ({}, Annotations()),
+        ({"readOnlyHint": True}, READS),
+        ({"readOnlyHint": True, "destructiveHint": True}, READS),
+        ({"destructiveHint": False, "openWorldHint": False, "idempotentHint": True},
+         Annotations(destructive=False, open_world=False, idempotent=True)),
+    ],
+)  # fmt: skip
+def test_trusted_claims_count(claims: dict[str, bool], found: Annotations) -> None:
+    assert annotations_of("s", entry(trusted_annotations=True), tool(**claims)) == found
+
+
+@given(st.text(max_size=300), st.integers(1, 200))
+def test_texts_are_bounded_and_visible(text: str, longest: int) -> None:
+    made = clean(text, longest)
+    assert len(made) <= longest
+    assert all(char.isprintable() or char.isspace() for char in made)
+    assert clean(made, longest) == made
+
+
+@given(JSON_VALUES)
+def test_a_cleaned_schema_has_the_same_shape(schema: Any) -> None:
+    made = clean_schema(schema, 1000)
+    assert type(made) is type(schema)
+    if isinstance(schema, dict):
+        assert made.keys() == schema.keys()
+
+
+@given(
+    st.lists(
+        JSON_VALUES
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "name": st.text() | st.integers(),
+                "title": JSON_VALUES,
+                "inputSchema": st.just({"type": "object"}) | JSON_VALUES,
+                "outputSchema": JSON_VALUES,
+                "annotations": JSON_VALUES | HINTS,
+                "icons": JSON_VALUES,
+            },
+        )
+    )
+)
+def test_any_list_of_tools_can_be_read(tools: list[Any]) -> None:
+    from mcp_types import Tool
+
+    left_out: list[str] = []
+    found = cleaned(tools, lambda name, reason: left_out.append(reason))
+    assert len(found) + len(left_out) == len(tools)
+    for each in found:
+        Tool.model_validate(each)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "tool", "name"),
+    [("s", "a", "s.a"), ("", "a.b", "a.b"), ("s", "a b/c", "s.a_b_c"), ("s", "..x..", "s.x")],
+)
+def test_names(prefix: str, tool: str, name: str) -> None:
+    assert skill_name(prefix, tool) == name
+
+
+@given(JSON_VALUES)
+def test_any_question_becomes_a_form_or_is_refused(schema: Any) -> None:
+    try:
+        form_of({"requestedSchema": schema})
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"type": "object"},
+        {"type": ["string", "null"]},
+        {"type": {}},
+        "string",
+        None,
+    ],
+)
+def test_fields_that_no_form_has_are_refused(described: Any) -> None:
+    with pytest.raises(ValueError, match="a field of a question"):
+        form_of({"requestedSchema": {"properties": {"a": described}}})

@@ -1,0 +1,46 @@
+"""A look into the database beside the service, of this release or an earlier one."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from component.storage.migrations import MIGRATIONS, migrate, migrate_postgres
+from component.storage.peek import peek
+from tests.component.storage.clocks import DAY, Life, Machine, life, machine
+
+__all__ = ["life", "machine"]  # fixtures
+
+pytestmark = pytest.mark.anyio
+
+
+def tasks(database: Any) -> Any:
+    return database.execute("SELECT count(*) FROM tasks").fetchone()
+
+
+def test_a_database_of_an_earlier_release(tmp_path: Path, postgres_url: str) -> None:
+    assert peek(tmp_path, "", tasks) is None
+    path = tmp_path / "agent.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, path, MIGRATIONS[:5])
+    assert peek(tmp_path, "", tasks) == (0,)
+    assert peek(tmp_path, postgres_url, tasks) is None
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        migrate_postgres(other, "The database", MIGRATIONS[:5])
+    assert peek(tmp_path, postgres_url, tasks) == (0,)
+
+
+async def test_it_knows_of_jumps(
+    life: Life, machine: Machine, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The clock of the machine is that of the storage, and not that of whoever looks."""
+    async with life() as storage:
+        shared = await storage.read(lambda database: database.dialect) == "postgresql"
+        url = request.getfixturevalue("postgres_url") if shared else ""
+        machine.jumps(-DAY)
+        await storage.write(lambda _: None)
+        ahead = peek(tmp_path / "data", url, lambda database: database.steady - database.now)
+        assert ahead == DAY

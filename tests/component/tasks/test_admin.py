@@ -1,0 +1,117 @@
+"""The numbers of tasks are those of the rows, whoever changes them and on whichever connection."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.storage.database import Database
+from component.storage.migrations import MIGRATIONS, migrate
+from component.storage.postgres import PostgreSQL
+from component.storage.writes import Write
+from component.tasks import admin, retention
+from component.tasks.admin import Counts
+from component.tasks.states import TERMINAL, TRANSITIONS
+from tests.component.tasks.ledger import InMemory, Ledger
+
+_STATES = st.sampled_from(sorted(TRANSITIONS))
+_NUMBERS = st.integers(0, 4)
+_CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), _NUMBERS, _STATES, st.booleans()),
+        st.tuples(st.just("change"), _NUMBERS, _STATES, st.booleans()),
+        st.tuples(st.just("touch"), _NUMBERS, _STATES, st.booleans()),
+        st.tuples(st.just("delete"), _NUMBERS, _STATES, st.booleans()),
+        st.tuples(st.just("delete all"), _NUMBERS, _STATES, st.booleans()),
+    ),
+    max_size=20,
+)
+
+
+def by_looking(database: Database) -> Counts:
+    """What is counted row by row."""
+    found = database.execute("SELECT state, owner FROM tasks").fetchall()
+    states = [state for state, _ in found]
+    return Counts(
+        **{state.replace("-", "_"): states.count(state) for state in TRANSITIONS},
+        owned=sum(owner is not None for _, owner in found),
+        queued=sum(owner is None and state in ("accepted", "running") for state, owner in found),
+    )
+
+
+@given(_CHANGES)
+def test_the_numbers_follow_every_change(
+    new_ledger: Callable[[], Ledger], changes: Sequence[tuple[str, int, str, bool]]
+) -> None:
+    ledger = new_ledger()
+    for what, number, state, owned in changes:
+        task, owner = f"t-{number}", "me" if owned and state not in TERMINAL else None
+        match what:
+            case "add" if not ledger.execute(
+                "SELECT 1 FROM tasks WHERE id = ?", (task,)
+            ).fetchone():
+                ledger.add(task, state=state, owner=owner)
+            case "change":
+                ledger.execute(
+                    "UPDATE tasks SET state = ?, owner = ? WHERE id = ?", (state, owner, task)
+                )
+            case "touch":
+                ledger.execute("UPDATE tasks SET updated = updated + 1 WHERE id = ?", (task,))
+            case "delete":
+                ledger.execute("DELETE FROM tasks WHERE id = ?", (task,))
+            case "delete all":
+                ledger.execute("DELETE FROM tasks WHERE state = ?", (state,))
+        assert admin.count(ledger) == by_looking(ledger)
+
+
+def _written(engine: PostgreSQL, op: Callable[[Database], object]) -> None:
+    write: Write[object] = Write(op)
+    engine.write([write])
+    assert write.error is None
+
+
+def test_connections_that_have_gone_are_added_up(postgres_url: str) -> None:
+    """Each has numbers of its own, so that no writer waits for another; they must not pile up."""
+    rows = "SELECT count(DISTINCT shard) FROM task_counts WHERE shard <> 0"
+    for number in range(3):
+        engine = PostgreSQL.open(postgres_url)
+        _written(engine, lambda db, number=number: Ledger(db).add(f"t-{number}", state="failed"))  # type: ignore[misc]  # mypy sees no default
+        engine.close()
+    here = PostgreSQL.open(postgres_url)
+    other = PostgreSQL.open(postgres_url)
+    for engine, task in ((here, "t-mine"), (other, "t-theirs")):
+        _written(engine, lambda db, task=task: Ledger(db).add(task, state="running"))  # type: ignore[misc]  # as above
+    before = here.read(admin.count)
+    assert (before.failed, before.running) == (3, 2)
+    # The server may still be at the end of a connection that was closed.
+    while True:
+        _written(here, retention.fold)
+        shards = here.read(lambda db: db.execute(rows).fetchone())
+        assert shards is not None
+        if shards[0] == 2:  # of those that are open
+            break
+    assert here.read(admin.count) == before
+    _written(other, lambda db: db.execute("DELETE FROM tasks WHERE state = 'failed'"))
+    assert here.read(admin.count) == Counts(running=2, queued=2)
+    here.close()
+    other.close()
+
+
+def test_tasks_of_before_are_counted_when_the_shape_changes() -> None:
+    first = next(
+        number
+        for number, step in enumerate(MIGRATIONS)
+        if "CREATE TABLE task_counts" in "".join(step.statements)
+    )
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, Path(":memory:"), MIGRATIONS[:first])
+    ledger = Ledger(InMemory(connection))
+    for number, state in enumerate(TRANSITIONS):
+        owner = "me" if state in ("running", "cancelling") else None
+        for copy in range(number + 1):
+            ledger.add(f"t-{state}-{copy}", state=state, owner=owner)
+    migrate(connection, Path(":memory:"), MIGRATIONS)
+    assert admin.count(ledger) == by_looking(ledger)
+    connection.close()

@@ -1,0 +1,172 @@
+"""Who is asked before a skill runs."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from component.policy import Policy, Rule, When
+from component.policy.persons import Persons
+from component.skills import Skill, skill
+from component.tasks.approvers import UNKNOWN, Approvers, risk_of
+from component.tasks.protocol import Confirmation
+from xep.disco import Feature, Identity, InfoQuery
+from xep.fluux_agent.errors import ConfirmationUnavailable
+from xep.jid import JID
+from xep.stanza_error import Condition, StanzaError
+
+pytestmark = pytest.mark.anyio
+
+AGENT = JID.parse("assistant@agent.a.example")
+ALICE = JID.parse("alice@a.example/phone")
+PEER = JID.parse("assistant@agent.b.example")
+BOT = JID.parse("bot@a.example/x")
+ROOM = JID.parse("room@rooms.a.example/nick")
+SILENT = JID.parse("silent@a.example/x")
+BOSS = JID.parse("boss@a.example")
+
+AGENT_INFO = InfoQuery(features=(Feature(var="urn:fluux:agent:0"),))
+
+
+@skill(name="erase")
+def erase() -> None:
+    """Erase."""
+
+
+@skill(name="write", destructive=False)
+def write() -> None:
+    """Write."""
+
+
+@skill(name="read", read_only=True)
+def read() -> None:
+    """Read."""
+
+
+class World:
+    def __init__(self, rules: Sequence[Rule] = (), confirm: When = "destructive") -> None:
+        self.policy = Policy(allowed_domains=["*"], rules=rules, confirm=confirm)
+        self.now = 0.0
+        self.asked: list[JID] = []
+        self.says: dict[JID, InfoQuery | Condition] = {
+            PEER: AGENT_INFO,
+            BOT: AGENT_INFO,
+            ROOM.bare: InfoQuery(identities=(Identity(category="conference", type="text"),)),
+            ALICE: InfoQuery(features=(Feature(var="urn:xmpp:ping"),)),
+            SILENT: "remote-server-timeout",
+            SILENT.bare: "remote-server-timeout",
+        }
+        self.persons = Persons(
+            self.info, lambda who: who.domain == "agent.a.example", lambda: self.now
+        )
+        self.whom = Approvers(self.policy.asking, self.persons, 60.0)
+
+    async def info(self, to: JID, from_: JID, /) -> InfoQuery:
+        assert from_ == AGENT
+        self.asked.append(to)
+        said = self.says.get(to, "service-unavailable")
+        if isinstance(said, str):
+            raise StanzaError(said)
+        return said
+
+    async def __call__(self, who: JID, declared: Skill = erase) -> Confirmation | None:
+        found = self.whom.at_once(who.bare, who, declared)
+        asked = await self.whom.find(who.bare, who, AGENT, declared)
+        assert found in (asked, UNKNOWN)
+        # What was answered is known from then on, without asking.
+        if self.persons.known(who.bare, who) is not None:
+            assert self.whom.at_once(who.bare, who, declared) == asked
+        return asked
+
+    async def refused(self, who: JID, declared: Skill = erase) -> bool:
+        with pytest.raises(StanzaError) as refused:
+            await self(who, declared)
+        assert refused.value.condition == "not-allowed"
+        return refused.value.application == (ConfirmationUnavailable(),)
+
+
+async def test_a_person_confirms_what_is_destructive() -> None:
+    world = World()
+    assert await world(ALICE) == Confirmation((ALICE.bare,), "high", 60.0)
+    assert set(world.asked) == {ALICE, ALICE.bare}
+
+
+@pytest.mark.parametrize("declared", [write, read])
+async def test_what_is_harmless_asks_nobody(declared: Skill) -> None:
+    world = World()
+    assert not world.whom.needed(ALICE, declared)
+    for who in (ALICE, PEER):
+        assert await world(who, declared) is None
+    assert world.asked == []
+
+
+async def test_policy_can_have_everything_confirmed() -> None:
+    world = World(confirm="always")
+    assert await world(ALICE, read) == Confirmation((ALICE.bare,), "low", 60.0)
+    assert await world(ALICE, write) == Confirmation((ALICE.bare,), "medium", 60.0)
+    assert await world.refused(PEER, read)
+
+
+@pytest.mark.parametrize("who", [PEER, BOT, ROOM])
+async def test_who_says_it_is_none_is_no_person(who: JID) -> None:
+    assert await World().refused(who)
+
+
+@pytest.mark.parametrize(
+    "who", ["agent.a.example", "b.example", "b.example/x", "other@agent.a.example"]
+)
+async def test_services_and_our_own_agents_are_no_persons(who: str) -> None:
+    world = World()
+    assert await world.refused(JID.parse(who))
+    assert world.asked == []
+
+
+async def test_never_holds_for_people_only() -> None:
+    world = World(confirm="never")
+    assert await world(ALICE) is None
+    assert await world.refused(PEER)
+    assert await world(PEER, write) is None
+
+
+async def test_approvers_are_asked_in_anybodys_place() -> None:
+    world = World([Rule(("erase",), approvers=("boss@a.example", "chef@a.example"))])
+    asked = (BOSS, JID.parse("chef@a.example"))
+    for who in (ALICE, PEER, JID.parse("b.example")):
+        assert await world(who) == Confirmation(asked, "high", 60.0)
+    assert world.asked == []  # nobody is asked what they are without need
+
+
+async def test_approvers_with_never() -> None:
+    world = World([Rule(("erase",), confirm="never", approvers=("boss@a.example",))])
+    assert await world(ALICE) is None
+    assert await world(PEER) == Confirmation((BOSS,), "high", 60.0)
+
+
+async def test_answers_are_remembered_for_a_time() -> None:
+    world = World()
+    for _ in range(3):
+        await world(ALICE)
+        await world.refused(BOT)
+    assert len(world.asked) == 4
+    world.now = 600.0
+    await world(ALICE)
+    assert len(world.asked) == 6
+
+
+async def test_silence_is_a_persons_and_is_not_remembered() -> None:
+    world = World()
+    assert await world(SILENT) is not None
+    assert await world(SILENT) is not None
+    assert len(world.asked) == 4
+    world.says[SILENT] = AGENT_INFO
+    assert await world.refused(SILENT)
+
+
+async def test_who_was_passed_over_in_a_conversation_is_asked_before_a_confirmation() -> None:
+    world = World()
+    assert world.persons.passed_over(BOT.bare, BOT)
+    assert await world.refused(BOT)
+    assert BOT in world.asked
+
+
+async def test_the_risk_is_what_the_skill_says() -> None:
+    assert [risk_of(each) for each in (erase, write, read)] == ["high", "medium", "low"]

@@ -1,0 +1,84 @@
+"""Executions that are to begin in the moment in which the service ends."""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from component.skills.threads import Threads
+from component.tasks.admit import TaskLimits
+from component.tasks.claims import Slot
+from component.tasks.protocol import SkillAccess
+from component.tasks.worker import Worker
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+
+def new_worker() -> Worker:
+    unused: Any = None  # nothing of it is looked at
+    none = SkillAccess(find=lambda _name: None, may_use=lambda _who, _skill: False)
+    return Worker(unused, TaskLimits(), Threads(1, 1), lambda: "here", none)
+
+
+@pytest.fixture
+def nothing_left_behind() -> Iterator[None]:
+    """A coroutine that nobody awaits warns when it is collected, and warnings are errors."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("nothing_left_behind")
+async def test_what_comes_while_the_group_ends_begins_or_is_refused() -> None:
+    """On trio nothing can begin between the end of a group's last task and that of its block."""
+    for _ in range(50):  # which of two tasks that are ready goes on first is chance on trio
+        worker, last = new_worker(), anyio.Event()
+        async with anyio.create_task_group() as outer:
+            outer.start_soon(claim_after, worker, last)
+            await anyio.wait_all_tasks_blocked()
+            async with anyio.create_task_group() as group:
+                worker.start(group)
+                group.start_soon(set_event, last)
+                group.cancel_scope.cancel()
+            worker.stopped()
+
+
+async def claim_after(worker: Worker, event: anyio.Event) -> None:
+    await event.wait()
+    with contextlib.suppress(StanzaError):
+        worker.start_claiming()
+
+
+async def set_event(event: anyio.Event) -> None:
+    event.set()
+
+
+class Unstarted:
+    """What the worker looks at of an execution that has not begun."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.task, self.row, self.slot = "task", None, slot
+        self.ended = anyio.Event()
+
+    async def run(self) -> None:
+        raise AssertionError("it begins")
+
+
+@pytest.mark.usefixtures("nothing_left_behind")
+async def test_an_execution_that_cannot_begin_is_forgotten() -> None:
+    worker = new_worker()
+    async with anyio.create_task_group() as group:
+        worker.start(group)
+    # The group has ended, and nobody has said so yet.
+    free = worker.slots.free
+    execution: Any = Unstarted(worker.slots.take("alice@example.com"))
+    with pytest.raises(StanzaError) as refused:
+        worker._launch(execution)
+    assert refused.value.condition == "resource-constraint"
+    assert execution.ended.is_set()
+    assert worker.slots.free == free
+    with anyio.fail_after(5):
+        await worker.drain()  # nothing is waited for

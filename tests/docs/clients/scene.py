@@ -1,0 +1,148 @@
+"""Where the pictures are taken: a Prosody for browsers too, and a service with a scripted model."""
+
+import functools
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from component.settings.policy import Agent
+from tests.component.models.endpoint import Answer, Calls, Request, Text
+from tests.servers import shipped
+from tests.servers.base import PortLease
+from tests.servers.chatting import Chat, chatting
+from tests.servers.prosody import Prosody
+
+HOST = "example.com"
+LOOPBACK = "127.0.0.1"
+LIMIT_S = 30.0
+ARRIVES_S = 2.0
+"""Seconds until a message that a client shows as sent has arrived, on a busy machine too."""
+SKILLS = '''
+from pathlib import Path
+import anyio
+from component.skills import skill
+
+@skill(name="weather", read_only=True, open_world=False)
+async def weather(city: str) -> str:
+    """Say how the weather is in a city."""
+    Path("weather.begun").touch()
+    while not Path("weather.go").exists():
+        await anyio.sleep(0.02)
+    return f"Sunny in {city}."
+
+@skill(name="empty-folder", title="Empty a folder")
+def empty_folder(folder: str) -> str:
+    """Delete all mails in a folder."""
+    return f"{folder} is empty."
+'''
+
+
+class WebProsody(Prosody):
+    """Prosody with a websocket (RFC 7395)."""
+
+    http_port = 0
+
+    def _main(self) -> str:
+        web = (
+            f"http_ports = {{ {self.http_port} }}\n"
+            f'http_interfaces = {{ "{self.address}" }}\n'
+            "consider_websocket_secure = true"
+        )
+        return shipped.change(
+            super()._main(), ('--"websocket";', '"websocket";'), ("http_ports = { }", web)
+        )
+
+    @property
+    def websocket(self) -> str:
+        """The URL of the websocket."""
+        return f"ws://{self.address}:{self.http_port}/xmpp-websocket"
+
+
+class Scene:
+    """The server, the service, and what its model says.
+
+    Attributes:
+        server: the server.
+        chat: the service.
+    """
+
+    def __init__(self, server: WebProsody, chat: Chat) -> None:
+        self.server = server
+        self.chat = chat
+        chat.model.otherwise = _says
+
+    @property
+    def directory(self) -> Path:
+        """Where the service runs."""
+        return self.chat.agent.directory
+
+    def until_at_work(self) -> None:
+        """Wait until the agent looks for the weather, which takes until it is known."""
+        deadline = time.monotonic() + LIMIT_S
+        while not (self.directory / "weather.begun").exists():
+            assert time.monotonic() < deadline, "the agent does not look for the weather"
+            time.sleep(0.05)
+
+    def weather_is_known(self) -> None:
+        """Let the skill that waits go on, when what was just sent has arrived."""
+        time.sleep(ARRIVES_S)
+        (self.directory / "weather.go").touch()
+
+
+def _says(request: Request) -> Answer:
+    """What the model makes of the newest message."""
+    said = [message for message in request.messages if message["role"] != "system"]
+    people = [str(message["content"]) for message in said if message["role"] == "user"]
+    asked, newest = people[-1], str(said[-1].get("content"))
+    if said[-1]["role"] == "tool":
+        if "Sunny" in newest:
+            return Text("It is sunny in Verona.")
+        return Text(next(line for line in reversed(newest.splitlines()) if "empty" in line))
+    if "Venice" in asked:
+        return Text("It is sunny in Verona, and in Venice, too.")
+    if "Verona" in asked:
+        return Calls(("weather", {"city": "Verona"}))
+    for folder in ("Archive", "Drafts", "Newsletters"):
+        if folder in asked:
+            return Calls(("empty-folder", {"folder": folder}))
+    return Text("Good evening! What can I do for you?")
+
+
+@contextmanager
+def scene(directory: Path) -> Iterator[Scene]:
+    """The scene, for the time of the context."""
+    lease = PortLease(LOOPBACK)
+    server = WebProsody(directory / "prosody", HOST)
+    server.http_port = lease.port
+    agent = directory / "agent"
+    try:
+        server.start()
+        notice = Agent.model_fields["notice"].default  # which other tests do without
+        named = {"agent__name": "Assistant", "agent__notice": notice}
+        with chatting(server, agent, skills=SKILLS, **named) as chat:
+            yield Scene(server, chat)
+    finally:
+        server.close()
+        lease.release()
+
+
+@contextmanager
+def web(directory: Path) -> Iterator[str]:
+    """Serves the files of a directory on this machine; the URL."""
+    handler = functools.partial(_Quiet, directory=str(directory))
+    with http.server.ThreadingHTTPServer((LOOPBACK, 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{LOOPBACK}:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing of requests."""

@@ -1,0 +1,22 @@
+"""The guide to MCP servers: each section that it shows is valid."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from component.settings.mcp import McpServer
+
+GUIDE = Path(__file__).parents[2] / "docs" / "mcp.md"
+
+
+def test_every_section_is_valid() -> None:
+    blocks = re.findall(r"^( *)```toml\n(.*?)^ *```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    found = [tomllib.loads(text) for _, text in blocks]
+    servers = {name: entry for block in found for name, entry in block["mcp"].items()}
+    assert servers.keys() >= {"time", "issues", "files", "github", "git"}
+    for entry in servers.values():
+        McpServer.model_validate(entry)
+
+
+def test_two_lines_are_enough() -> None:
+    assert '\n[mcp.time]\ncommand = ["mcp-server-time"]\n```' in GUIDE.read_text()

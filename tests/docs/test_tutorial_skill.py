@@ -1,0 +1,85 @@
+"""The tutorial: each command runs, and the skill answers a client."""
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from component.settings import load
+from tests.component.cli.test_demo import ANY_PORT, LIMIT, read_up_to, staying
+from tests.servers.agent_process import PROGRAM, environment
+from tests.servers.clients import SlixClient
+from tests.servers.guides import DOCS, block
+from tests.servers.talk import condition, execute, output
+
+GUIDE = DOCS / "tutorial-skill.md"
+COMMANDS = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(command: str, here: Path, *, code: int = 0) -> str:
+    program, _, rest = command.strip().partition(" ")
+    done = subprocess.run(
+        f"{PROGRAM if program == 'xmpp-agent' else program} {rest}",
+        shell=True,
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT * 2,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_from_nothing_to_a_skill_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, describe, test, call, demo = COMMANDS
+    run(new, tmp_path)
+    skill = tmp_path / "tip"
+    (skill / "main.py").write_text(block(GUIDE, "main.py"))
+    run(describe, tmp_path)
+    assert "Says what each person pays" in (skill / "skill.toml").read_text()
+    (skill / "tests" / "cases.toml").write_text(block(GUIDE, "cases.toml"))
+    assert run(test, tmp_path) == block(GUIDE, "tested")
+    assert run(call, tmp_path) == block(GUIDE, "called")
+    assert "expected an integer" in run(call.replace("people=2", "people=many"), tmp_path, code=1)
+    monkeypatch.chdir(tmp_path)
+    arguments = demo.split()[2:]
+    with staying(*ANY_PORT, *arguments) as process:
+        text = read_up_to(process, "Press Ctrl-C to exit")
+        assert "your skills are offered: tip" in text
+        port = int(re.findall(r"port (\d+), STARTTLS", text)[0])
+        with SlixClient("you@localhost", "demo", "127.0.0.1", port) as you:
+            agent = "agent.localhost"
+            reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
+            assert output(reply) == "33.00 euros each"
+            # A change is offered at once, and one that cannot be loaded changes nothing.
+            (skill / "main.py").write_text(
+                block(GUIDE, "main.py") + "\nimport nothing_of_that_name\n"
+            )
+            assert "nothing_of_that_name" in read_up_to(process, "cannot be loaded")
+            reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
+            assert output(reply) == "33.00 euros each"
+            (skill / "main.py").write_text(
+                block(GUIDE, "main.py").replace("euros each", "euros for each")
+            )
+            deadline = time.monotonic() + LIMIT
+            while output(reply) != "33.00 euros for each":
+                assert time.monotonic() < deadline, "the change is not offered"
+                reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
+            assert condition(you.iq(agent, execute("tip", bill="-1"), "set")) == "bad-request"
+
+
+def test_the_configuration_of_the_tutorial_is_read(tmp_path: Path) -> None:
+    (toml,) = re.findall(
+        r"^```toml\n(\[skills\].*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        f'[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n{toml}'
+    )
+    assert load(path, {}).skills.directories == (Path("./skills"),)

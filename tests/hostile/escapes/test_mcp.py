@@ -1,0 +1,301 @@
+"""Hostile MCP servers: each is bounded, named in the log, and leaves other servers alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from component.skills import InvalidParam, SkillUnavailable
+from component.skills.spec import Annotations
+from component.sources.mcp import guard, pool, stdio
+from component.sources.mcp import serving as mcp_serving
+from tests.component.sources.mcp.serving import (
+    Answering,
+    Served,
+    context_of,
+    scripted,
+    serving,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def beside(**settings: Any) -> AsyncIterator[tuple[Served, list[Any]]]:
+    """Run the hostile server `bad` beside an honest one, which must work afterwards too."""
+    bad = settings.pop("bad")
+    with capture_logs() as logs:
+        async with serving(bad=bad, good=scripted(**settings)) as served:
+            await served.until(lambda: "good.echo" in served.registry.names())
+            assert await served.text("good.echo", "before") == "before"
+            yield served, logs
+            assert await served.text("good.echo", "after") == "after"
+
+
+def named(logs: list[Any], words: str) -> bool:
+    """Return whether the log says these words about the server `bad`."""
+    return any(
+        log.get("server") == "bad" and words in f"{log['event']} {log.get('reason', '')}"
+        for log in logs
+    )
+
+
+async def until(condition: Any) -> None:
+    """Wait until something is in the log, which has no event to wait for."""
+    with anyio.fail_after(30):
+        while True:
+            if condition():
+                return
+            await anyio.sleep(0.01)
+
+
+async def test_a_server_that_never_answers_initialize() -> None:
+    async with beside(bad=scripted("mute", start_timeout_s=0.5)) as (served, logs):
+        await until(lambda: named(logs, "does not answer within 0.5 seconds"))
+        assert "bad.echo" not in served.registry.names()
+
+
+async def test_a_server_that_greets_on_its_standard_output_still_works() -> None:
+    async with beside(bad=scripted("greeting")) as (served, logs):
+        await served.until(lambda: "bad.echo" in served.registry.names())
+        assert await served.text("bad.echo", "x") == "x"
+        assert named(logs, "writes lines that are not messages")
+
+
+async def test_a_server_that_writes_garbage_for_ever() -> None:
+    async with beside(bad=scripted("babbling")) as (_, logs):
+        await until(lambda: named(logs, "is not available it writes lines that are not messages"))
+
+
+@pytest.mark.parametrize("word", ["flood", "progressing", "requests"])
+async def test_a_server_that_floods(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_FLOOD_S", 0.5)
+    async with beside(bad=scripted(word)) as (served, logs):
+        await until(lambda: named(logs, "sends too many messages"))
+        assert await served.text("good.echo", "during") == "during"
+        await until(lambda: named(logs, "it sent too many messages for 0.5 seconds"))
+
+
+async def test_a_flood_does_not_slow_the_calls_of_others() -> None:
+    async with beside(bad=scripted("honest")) as (served, _):
+        quiet = await _median(served)
+    async with beside(bad=scripted("flood")) as (served, logs):
+        await until(lambda: named(logs, "sends too many messages"))
+        assert await _median(served) < 2 * quiet + 0.05  # the flooding process takes a core
+
+
+async def _median(served: Served) -> float:
+    taken = []
+    for _ in range(21):
+        began = time.perf_counter()
+        await served.text("good.echo")
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)[10]
+
+
+async def test_a_server_that_changes_its_list_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_serving, "_FIRST_S", 0.001)
+    monkeypatch.setattr(mcp_serving, "_LONGEST_S", 0.05)
+    async with beside(bad=scripted("changing")) as (served, logs):
+        await until(lambda: named(logs, "changes its tools all the time"))
+        assert len([name for name in served.registry.names() if name.startswith("bad.")]) == 2
+
+
+async def test_a_list_without_an_end() -> None:
+    async with beside(bad=scripted("endless")) as (served, logs):
+        await until(lambda: named(logs, "lists too many tools"))
+        await served.until(lambda: len(served.registry) > 100)
+        assert len([name for name in served.registry.names() if name.startswith("bad.")]) == 500
+
+
+async def test_a_message_without_an_end() -> None:
+    bad = scripted("twisted", max_message_bytes=100_000)
+    async with beside(bad=bad) as (served, logs):
+        with pytest.raises(SkillUnavailable, match="more than 100000 bytes") as caught:
+            await served.call("bad.echo", {"text": "huge"})
+        assert caught.value.begun
+        await until(lambda: named(logs, "it sent a message of more than 100000 bytes"))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("other", "yours"),
+        ("twice", "first"),
+        ("list", "after a batch"),
+        ("nested", "after a nest"),
+    ],
+)
+async def test_malformed_messages_are_ignored(text: str, answer: str) -> None:
+    async with beside(bad=scripted("twisted")) as (served, _):
+        assert await served.text("bad.echo", text) == answer
+
+
+@pytest.mark.parametrize("text", ["shapeless", "numbers"])
+async def test_malformed_results_fail_the_call_only(text: str) -> None:
+    async with beside(bad=scripted("twisted", timeout_s=5)) as (served, _):
+        with pytest.raises(SkillUnavailable) as caught:
+            await served.call("bad.echo", {"text": text})
+        assert caught.value.begun
+        assert await served.text("bad.echo", "other") == "yours"
+
+
+async def test_a_server_that_lies_about_its_annotations() -> None:
+    async with beside(bad=scripted("liar", read_only=["echo"])) as (served, logs):
+        assert served.skill("bad.wipe").annotations == Annotations()
+        # The settings say read_only, but not even the server does.
+        assert served.skill("bad.echo").annotations == Annotations()
+        assert named(logs, "says that it is not")
+
+
+async def test_instructions_hidden_in_descriptions() -> None:
+    async with beside(bad=scripted("hidden")) as (served, _):
+        skill = served.skill("bad.echo")
+        assert skill.description.startswith("Echo.[2Jxxx")
+        assert len(skill.description) == 4000
+        assert skill.input_schema["properties"]["text"]["description"] == "ab"
+
+
+async def test_schemas_that_lie_or_take_for_ever() -> None:
+    async with beside(bad=scripted("schemas")) as (served, logs):
+        names = [name for name in served.registry.names() if name.startswith("bad.")]
+        assert names == ["bad.good", "bad.pattern"]
+        left_out = {log["tool"] for log in logs if log["event"].endswith("left out")}
+        expected = {
+            "elsewhere",
+            "file",
+            "large",
+            "deep",
+            "nothing",
+            "wrong",
+            "doubling",
+            "recursive",
+        }
+        assert left_out == expected
+        began = time.process_time()
+        await served.call("bad.pattern", {"a": "a" * 50_000})
+        with pytest.raises(InvalidParam):
+            await served.call("bad.pattern", {"a": "a" * 50_000 + "!"})
+        assert time.process_time() - began < 5
+
+
+async def test_names_that_no_skill_can_have() -> None:
+    async with beside(bad=scripted("names")) as (served, _):
+        names = {name for name in served.registry.names() if name.startswith("bad.")}
+        assert names == {"bad.a_b_c", "bad.x", "bad._", "bad.ok"}
+
+
+async def test_a_tool_cannot_take_the_name_of_another_skill() -> None:
+    with capture_logs() as logs:
+        async with serving(a=scripted(prefix="s"), b=scripted("honest", prefix="s")) as served:
+            await served.until(lambda: "s.pid" in served.registry.names())
+            await until(lambda: any("is not offered" in log["event"] for log in logs))
+            assert served.skill("s.echo").source in ("the MCP server a", "the MCP server b")
+
+
+async def test_secrets_of_the_service_are_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENT_SECRET", "do not tell")
+    async with beside(bad=scripted()) as (served, _):
+        assert "do not tell" not in await served.text("bad.env")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "read /etc/passwd",
+        "read /proc/1/environ",
+        "read {secret}",
+        "read {link}",
+        "write {secret}",
+        "connect 127.0.0.1",
+        "start /bin/true",
+        "kill {pid}",
+    ],
+)
+async def test_what_a_confined_server_cannot_do(deed: str, tmp_path: Path) -> None:
+    secret = tmp_path / "agent.env"
+    secret.write_text("AGENT_SECRET=do not tell")
+    readable = tmp_path / "readable"
+    readable.mkdir()
+    link = readable / "link"
+    link.symlink_to(secret)
+    deed = deed.format(secret=secret, link=link, pid=os.getpid())
+    async with beside(bad=scripted(readable=[readable])) as (served, _):
+        error = (await served.text("bad.do", deed)).split()[1]
+        assert error in ("PermissionError", "FileNotFoundError", "OSError")  # a file system to read
+    assert secret.read_text() == "AGENT_SECRET=do not tell"
+
+
+async def test_a_server_that_fills_the_memory() -> None:
+    bad = scripted(memory_bytes=100_000_000)
+    async with beside(bad=bad) as (served, _):
+        try:
+            assert (await served.text("bad.do", "hoard")).startswith("refused: MemoryError")
+        except SkillUnavailable as error:
+            assert error.begun  # noqa: PT017 - either of the two is a limit that holds
+
+
+async def test_a_server_that_dies_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.01)
+    async with beside(bad=scripted()) as (served, logs):
+        for _ in range(3):
+            error = await served.failure("bad.die", "SIGKILL")
+            assert error.begun
+        assert named(logs, "the connection of a person to an MCP server has ended")
+
+
+async def test_processes_that_a_server_leaves_behind(tmp_path: Path) -> None:
+    children = tmp_path / "children"
+    async with beside(
+        bad=scripted("forking", "stubborn", str(children), processes=True, writable=[tmp_path])
+    ) as (served, _):
+        assert await served.text("bad.echo", "x") == "x"
+    for pid in children.read_text().split():
+        await until(lambda pid=pid: not _runs(int(pid)))
+
+
+async def test_a_server_that_ignores_that_it_shall_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "_GRACE_S", 0.2)
+    async with serving(bad=scripted("stubborn", shared=True)) as served:
+        pid = int(await served.text("bad.pid"))
+    await until(lambda: not _runs(pid))
+
+
+async def test_error_output_without_an_end() -> None:
+    async with beside(bad=scripted("complaining")) as (served, _):
+        assert await served.text("bad.echo", "x") == "x"
+
+
+async def test_questions_without_an_end() -> None:
+    host = Answering(lambda form: msgspec.convert({}, form))
+    async with beside(bad=scripted(timeout_s=2)) as (served, _):
+        with pytest.raises(SkillUnavailable):
+            await served.call("bad.nag", context=context_of("bad.nag", host=host))
+    assert len(host.asked) <= 16
+
+
+async def test_a_model_that_nobody_granted() -> None:
+    host = Answering(model='{"text": "yes"}')
+    async with beside(bad=scripted()) as (served, _):
+        made = await served.call("bad.think", context=context_of("bad.think", host=host))
+        assert "error" in json.loads(made.outputs[0].text)  # type: ignore[union-attr]
+    assert host.prompts == []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,54 @@
+"""Attacks of native code in confined children: each is stopped, its end has a reason, and calls of
+others succeed meanwhile. They run as the user of the tests, as an ordinary user with user
+namespaces, and as one without.
+"""
+
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tests.hostile.escapes.process_campaign import NAMES, Outcome
+
+MODES = ("own", "namespaces", "bare")
+NEEDS_NAMESPACES = {"many_files"}
+"""What only a kernel with mount namespaces stops; `docs/sandbox.md` says so."""
+
+
+def _can_change_user() -> bool:
+    if os.getuid() != 0:
+        return False
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile.escapes.other_user", "bare", "/bin/true"],
+        check=False,
+        capture_output=True,
+    )
+    return done.returncode == 0
+
+
+def _outcomes(mode: str) -> list[Outcome]:
+    campaign = [sys.executable, "-B", "-m", "tests.hostile.escapes.process_campaign"]
+    if mode != "own":
+        if not _can_change_user():
+            pytest.skip("only root can run it as another user")
+        launcher = [sys.executable, "-m", "tests.hostile.escapes.other_user", mode]
+        campaign = [*launcher, *campaign]
+    done = subprocess.run(campaign, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return msgspec.json.decode(done.stdout, type=list[Outcome])
+
+
+def test_at_least_25_attacks() -> None:
+    assert len(set(NAMES)) == len(NAMES) > 25
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_attack_is_stopped(mode: str) -> None:
+    outcomes = _outcomes(mode)
+    allowed = NEEDS_NAMESPACES if mode == "bare" else set()
+    assert [one.name for one in outcomes] == list(NAMES)
+    escaped = {one.name: one.said for one in outcomes if not one.stopped}
+    assert {name: said for name, said in escaped.items() if name not in allowed} == {}
+    assert [one.name for one in outcomes if not one.honest] == [], "calls of others failed"

@@ -1,0 +1,26 @@
+"""Every message has one answer or one named failure, whatever fails around the service."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from tests.messages.campaign import Campaign
+
+THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "2000"))
+SEED: Final = int(os.environ.get("MESSAGES_SEED", "1"))
+
+
+def test_each_message_is_answered_once(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, MESSAGES, SEED)
+    try:
+        anyio.run(campaign.run, backend="trio")
+    finally:
+        print(f"{len(campaign.sent)} messages; {dict(sorted(campaign.faults.items()))}")
+        for one in campaign.unanswered[:10]:
+            print("unanswered:", one)
+    assert not campaign.answered_twice
+    assert not campaign.done_twice
+    assert {"kill", "stream reset", "stream cut in a stanza", "disk locked"} <= set(campaign.faults)

@@ -1,0 +1,46 @@
+"""An account for an agent on a server of the tests, and the configuration of its guide."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import guides
+from tests.servers.base import Server
+from tests.servers.fixtures import SERVERS
+
+HOST = "example.com"
+ACCOUNT = f"helper@{HOST}"
+FULL = f"{ACCOUNT}/agent"
+PASSWORD = "the agent's own password"
+GUIDE = guides.DOCS / "client-mode.md"
+
+
+def client_toml(directory: Path) -> str:
+    """The guide's configuration; its agent.env is written to the directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written = guides.fill(guides.block(GUIDE, "agent.env"), {guides.SECRET: f'"{PASSWORD}"'})
+    (directory / "agent.env").write_text(written)
+    (directory / "agent.env").chmod(0o600)
+    return guides.block(GUIDE, "agent.toml")
+
+
+def at(server: Server) -> dict[str, object]:
+    """The settings that say where the server of a test is."""
+    return {
+        "server__host": server.address,
+        "server__port": server.c2s_port,
+        "server__tls_ca": str(server.ca_file),
+    }
+
+
+@pytest.fixture(scope="module", params=sorted(SERVERS))
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server with the account."""
+    kind = SERVERS[request.param]
+    server = kind(tmp_path_factory.mktemp(kind.name), host=HOST)
+    server.accounts["helper"] = PASSWORD
+    with server:
+        yield server

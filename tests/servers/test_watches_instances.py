@@ -1,0 +1,121 @@
+"""Watches of two services on one PostgreSQL: each event is handled once, also across kills."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.servers import guides
+from tests.servers.agent_process import AgentProcess
+from tests.servers.base import Server
+from tests.servers.fixtures import ServerFactory
+from tests.servers.talk import login
+from tests.servers.watching import (
+    TIMEOUT,
+    Notes,
+    Publisher,
+    create,
+    event,
+    note_watch,
+    noting_agents,
+    publish,
+    wait_for,
+    with_pubsub,
+)
+
+pytestmark = [pytest.mark.servers]
+
+UNLIMITED = "items are published as fast as the server takes them"
+PART = 40
+LIVE = {"event": "source changed", "state": "live"}
+
+
+def recorded(postgres: str) -> int:
+    """How many events the watches have received."""
+    with psycopg.connect(postgres) as database:
+        row = database.execute("SELECT sum(received) FROM watches").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+@contextmanager
+def pair(
+    server: Server, directory: Path, service: str, postgres: str
+) -> Iterator[tuple[Sequence[AgentProcess], Notes]]:
+    """Two services that share a database, not started yet, with a watch of the node `events`."""
+    directories = [directory / name for name in ("first", "second")]
+    watch = note_watch(server, "events", service, "events")
+    with noting_agents(server, directories, [watch], storage__postgres=postgres) as found:
+        yield found
+
+
+def test_on_prosody_the_one_that_stands_by_takes_over(
+    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    server = make_prosody(start=False, unlimited=UNLIMITED)
+    service = with_pubsub(server)
+    server.start()
+    publisher = Publisher(service, "events")
+    items = publisher.items
+    with (
+        pair(server, tmp_path, service, postgres_url) as ((first, second), notes),
+        login(server) as juliet,
+    ):
+        create(juliet, service, "events")
+        publish(juliet, service, "events", "before", event("is no news"))
+        first.start().wait_log("source changed", state="live")
+        second.start().wait_log("not connected", code="conflict")
+        publisher.publish(juliet, PART)
+        wait_for(lambda: recorded(postgres_url), lambda count: count >= PART // 2)
+        first.kill()
+        publisher.publish(juliet, PART)
+        second.wait_log("source changed", state="live")
+        publisher.publish(juliet, PART)
+        # Both start work now: that of the other one, too, which has no stream.
+        first.start().wait_log("not connected", code="conflict")
+        publisher.publish(juliet, PART)
+        second.kill()
+        first.wait_log("source changed", state="live")
+        assert notes.wait(len(items)) == items
+        publish(juliet, service, "events", "last", event("shows that no other is to come"))
+        assert notes.wait(len(items) + 1) == [*items, "last"]
+
+
+def test_on_ejabberd_both_are_connected(
+    make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    text = (guides.DOCS / "ejabberd.md").read_text()
+    component = guides.block(guides.DOCS / "ejabberd.md", "component")
+    balancing = guides.block(guides.DOCS / "ejabberd.md", "balancing")
+    guide = tmp_path / "ejabberd.md"
+    guide.write_text(text.replace(component, component + balancing))
+    server = make_ejabberd(guide=guide, unlimited=UNLIMITED)
+    service = with_pubsub(server)
+    publisher = Publisher(service, "events")
+    items = publisher.items
+    with (
+        pair(server, tmp_path, service, postgres_url) as (agents, notes),
+        login(server) as juliet,
+    ):
+        create(juliet, service, "events")
+        publish(juliet, service, "events", "before", event("is no news"))
+        for agent in agents:
+            agent.start().connected()
+        # ejabberd gives all that the PubSub service sends to one of them.
+        live = wait_for(lambda: [one for one in agents if one.log(**LIVE)], bool)[0]
+        (other,) = [one for one in agents if one is not live]
+        publisher.publish(juliet, PART)
+        other.kill()
+        publisher.publish(juliet, PART)
+        other.start().connected()
+        publisher.publish(juliet, PART)
+        wait_for(lambda: recorded(postgres_url), lambda count: count >= PART * 2)
+        live.kill()
+        # What is on disk is handled by the other one.
+        wait_for(notes.count, lambda count: count >= recorded(postgres_url), TIMEOUT)
+        publisher.publish(juliet, PART)
+        live.start()
+        assert notes.wait(len(items)) == items
+        publish(juliet, service, "events", "last", event("shows that no other is to come"))
+        assert notes.wait(len(items) + 1) == [*items, "last"]

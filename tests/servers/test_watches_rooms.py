@@ -1,0 +1,177 @@
+"""Rooms of real servers are watched: who enters and leaves starts work."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from tests.servers.agent_process import AgentProcess
+from tests.servers.base import Server
+from tests.servers.clients import Element, SlixClient
+from tests.servers.fixtures import ServerFactory
+from tests.servers.talk import login
+from tests.servers.watching import Notes, assert_result, note_watch, noting_agent, wait_for
+
+pytestmark = [pytest.mark.servers]
+
+MUC = "http://jabber.org/protocol/muc"
+NICK = "Librarian"
+
+
+def with_rooms(server: Server) -> str:
+    """Have a server that is not started yet offer rooms; return the address of one."""
+    service = f"conference.{server.host}"
+    if server.name == "prosody":  # Debian's ejabberd offers rooms, Debian's Prosody has the module
+        directory = server.directory / "conf.d"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "rooms.cfg.lua").write_text(f'Component {json.dumps(service)} "muc"\n')
+    return f"lab@{service}"
+
+
+def enter(client: SlixClient, room: str, nick: str) -> None:
+    """Enter a room, and open it to all if it is new."""
+    client.send_raw(f"<presence to={quoteattr(f'{room}/{nick}')}><x xmlns='{MUC}'/></presence>")
+    own = client.presences.take(from_room(f"{room}/{nick}", "110"))
+    if any(each.get("code") == "201" for each in own.iter(f"{{{MUC}#user}}status")):
+        form = "<x xmlns='jabber:x:data' type='submit'/>"
+        assert_result(client.iq(room, f"<query xmlns='{MUC}#owner'>{form}</query>", "set"))
+
+
+def from_room(sender: str, code: str) -> Callable[[Element], bool]:
+    """Whether a presence comes from an occupant and has a status code."""
+    return lambda stanza: (
+        str(stanza.get("from")) == sender
+        and any(each.get("code") == code for each in stanza.iter(f"{{{MUC}#user}}status"))
+    )
+
+
+def leave(client: SlixClient, room: str, nick: str) -> None:
+    """Leave a room."""
+    client.send_raw(f"<presence to={quoteattr(f'{room}/{nick}')} type='unavailable'/>")
+
+
+def administrate(client: SlixClient, room: str, item: str) -> None:
+    """Change what an occupant or a person is."""
+    assert_result(client.iq(room, f"<query xmlns='{MUC}#admin'>{item}</query>", "set"))
+
+
+def room_watch(server: Server, room: str, **more: Any) -> dict[str, Any]:
+    params = {"item": "{json.event}", "text": "{json.nick}"}
+    return note_watch(server, "lab", room, "room", nick=NICK, params=params, **more)
+
+
+def watched_room(make_server: ServerFactory) -> tuple[Server, str, dict[str, Any]]:
+    """A server, the address of a room there, and a watch of it."""
+    server = make_server(start=False)
+    room = with_rooms(server)
+    server.start()
+    return server, room, room_watch(server, room)
+
+
+def noted(notes: Notes, *expected: tuple[str, str]) -> None:
+    wait_for(lambda: notes.rows()[-len(expected) :], lambda rows: rows == list(expected))
+
+
+def joined(agent: AgentProcess, times: int) -> None:
+    wait_for(lambda: agent.log("joined a room"), lambda found: len(found) >= times)
+
+
+def test_who_enters_and_leaves_starts_work(make_server: ServerFactory, tmp_path: Path) -> None:
+    server, room, watch = watched_room(make_server)
+    with noting_agent(server, tmp_path / "agent", [watch], watches__check_s=1) as (agent, notes):
+        agent.start()
+        agent.wait_log("not in a room", reason="there is no such room")
+        with login(server, "juliet") as juliet:
+            enter(juliet, room, "Juliet")
+            joined(agent, 1)
+            own = juliet.presences.take(lambda each: each.get("from") == f"{room}/{NICK}")
+            assert own.get("type") is None
+            with login(server, "romeo") as romeo:
+                enter(romeo, room, "Romeo")
+                noted(notes, ("joined", "Romeo"))
+                romeo.send_raw(f"<presence to='{room}/Romeo'><show>away</show></presence>")
+                noted(notes, ("joined", "Romeo"), ("changed", "Romeo"))
+                romeo.send_raw(f"<presence to='{room}/Montague'/>")
+                noted(notes, ("changed", "Romeo"), ("renamed", "Montague"))
+                agent.kill()
+                leave(romeo, room, "Montague")
+                agent.start()
+                noted(notes, ("renamed", "Montague"), ("left", "Montague"))
+                joined(agent, 2)
+                assert agent.stop() == 0
+                juliet.presences.take(
+                    lambda each: (
+                        each.get("from") == f"{room}/{NICK}" and each.get("type") == "unavailable"
+                    )
+                )
+                enter(romeo, room, "Romeo")
+                agent.start()
+                noted(notes, ("left", "Montague"), ("joined", "Romeo"))
+        wait_for(lambda: sorted(notes.rows()[-2:]), [("left", "Juliet"), ("left", "Romeo")].__eq__)
+        assert len(notes.rows()) == 7
+        assert agent.log(level="error") == []
+
+
+def test_a_server_that_is_restarted_is_joined_again(
+    make_server: ServerFactory, tmp_path: Path
+) -> None:
+    server, room, watch = watched_room(make_server)
+    with noting_agent(server, tmp_path / "agent", [watch], watches__check_s=1) as (agent, notes):
+        with login(server, "juliet") as juliet:
+            enter(juliet, room, "Juliet")
+            agent.start()
+            joined(agent, 1)
+        noted(notes, ("left", "Juliet"))
+        server.restart()
+        with login(server, "juliet") as juliet:
+            enter(juliet, room, "Juliet")
+            joined(agent, 2)
+            noted(notes, ("left", "Juliet"), ("joined", "Juliet"))
+
+
+def test_why_the_agent_is_not_in_a_room_is_in_the_log(
+    make_server: ServerFactory, tmp_path: Path
+) -> None:
+    server, room, watch = watched_room(make_server)
+    with (
+        noting_agent(server, tmp_path / "agent", [watch], watches__check_s=1) as (agent, notes),
+        login(server, "juliet") as juliet,
+        login(server, "romeo") as romeo,
+    ):
+        enter(juliet, room, "Juliet")
+        enter(romeo, room, NICK)  # has the nickname before the agent
+        agent.start()
+        line = agent.wait_log("not in a room", joins_again="later")
+        assert f"another occupant has the nickname {NICK}" in line["reason"]
+        leave(romeo, room, NICK)
+        joined(agent, 1)
+        administrate(
+            juliet, room, f"<item nick='{NICK}' role='none'><reason>Too loud.</reason></item>"
+        )
+        line = agent.wait_log("not in a room", joins_again="next session")
+        assert line["reason"].startswith("the agent was kicked")
+        assert line["reason"].endswith("Too loud.")
+        agent.stop()
+        agent.start()
+        joined(agent, 2)
+        address = f"assistant@{server.component_domain}"
+        administrate(juliet, room, f"<item jid='{address}' affiliation='outcast'/>")
+        wait_for(
+            lambda: [line["reason"] for line in agent.log("not in a room")],
+            lambda reasons: any(each.startswith("the agent was banned") for each in reasons),
+        )
+        agent.stop()
+        agent.start()
+        wait_for(
+            lambda: [line["reason"] for line in agent.log("not in a room")],
+            lambda reasons: any("is banned from the room" in each for each in reasons),
+        )
+        administrate(juliet, room, f"<item jid='{address}' affiliation='none'/>")
+        joined(agent, 3)
+        destroy = "<destroy><reason>We have moved.</reason></destroy>"
+        assert_result(juliet.iq(room, f"<query xmlns='{MUC}#owner'>{destroy}</query>", "set"))
+        agent.wait_log("not in a room", reason="the room was destroyed: We have moved.")
+        assert notes.rows() == []

@@ -1,0 +1,60 @@
+"""What authors of skills import.
+
+```python
+from xmpp_agent import skill
+
+@skill(read_only=True, open_world=False)
+def shout(text: str) -> str:
+    \"\"\"Return the text in capitals.\"\"\"
+    return text.upper()
+```
+
+Everything else of the distribution may change from one release to the next. `xmpp_agent.testing` is
+for the tests of skills. The guide is docs/skills.md.
+"""
+
+from component.skills import (
+    CapabilityMissing,
+    Context,
+    DeclarationError,
+    Denied,
+    File,
+    InvalidParam,
+    Link,
+    ModelFailed,
+    Output,
+    Skill,
+    SkillError,
+    SkillFailed,
+    SkillResult,
+    SkillSchedule,
+    SkillTimeout,
+    SkillUnavailable,
+    StepFailed,
+    UsageError,
+    skill,
+)
+from component.skills.context import ChildResult
+
+__all__ = [
+    "CapabilityMissing",
+    "ChildResult",
+    "Context",
+    "DeclarationError",
+    "Denied",
+    "File",
+    "InvalidParam",
+    "Link",
+    "ModelFailed",
+    "Output",
+    "Skill",
+    "SkillError",
+    "SkillFailed",
+    "SkillResult",
+    "SkillSchedule",
+    "SkillTimeout",
+    "SkillUnavailable",
+    "StepFailed",
+    "UsageError",
+    "skill",
+]
