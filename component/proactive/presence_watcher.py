@@ -110,9 +110,9 @@ class PresenceWatcher:
                 await self._ask()
             else:
                 await self._record()
-                with anyio.move_on_after(self._ports.check_s) as scope:
+                with anyio.move_on_after(self._ports.check_s):
                     await self._wake.wait()
-                if scope.cancelled_caught and self._reason:
+                if self._reason and not self._wake.is_set():
                     self._has_answered = False
 
     async def unsubscribe(self) -> None:

@@ -202,15 +202,15 @@ class RoomWatcher:
         self._room.join(self._nick)
         self._wake = anyio.Event()
         self._client.join(self.source, self._nick)
-        with anyio.move_on_after(JOIN_S) as scope:
+        with anyio.move_on_after(JOIN_S):
             await self._wake.wait()
-        if scope.cancelled_caught and self._state == "subscribing":
+        if not self._wake.is_set() and self._state == "subscribing":
             self._out(Out("the room does not answer", "soon"))
 
     async def _rest(self) -> None:
-        with anyio.move_on_after(self._delay_s) as scope:
+        with anyio.move_on_after(self._delay_s):
             await self._wake.wait()
-        if not scope.cancelled_caught:
+        if self._wake.is_set():  # possibly in the same moment as the time was over
             return
         if self._state != "live":
             self._go("subscribing")

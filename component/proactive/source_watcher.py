@@ -153,9 +153,9 @@ class SourceWatcher:
 
     async def _rest(self) -> None:
         delay = self._subscription.delay_s
-        with anyio.move_on_after(delay) as scope:
+        with anyio.move_on_after(delay):
             await self._wake.wait()
-        if scope.cancelled_caught:
+        if not self._wake.is_set():  # else the state may have changed as the time was over
             self._advance("due")
 
     def _advance(self, what: Input) -> None:

@@ -1,6 +1,7 @@
 """A room is watched through everything that it does, on both event loops."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -238,6 +239,25 @@ async def test_a_refusal_is_tried_again_and_a_kick_only_in_the_next_session(
         world.watcher.disconnected()
         world.watcher.connected()
         await world.is_in("live")
+
+
+async def test_a_kick_in_the_moment_of_a_check(storage: Storage) -> None:
+    world = World(storage, check_s=0.001)
+    async with world.running(), anyio.create_task_group() as group:
+
+        async def delay_the_loop() -> None:
+            time.sleep(0.003)  # noqa: ASYNC251 - until both deadlines have passed
+
+        for _ in range(20):
+            await world.is_in("live")
+            group.start_soon(delay_the_loop)
+            await anyio.sleep(0.001)
+            world.watcher.taken(presence("Agent", 110, 307, show="offline"))
+            count = len(world.sent)
+            await anyio.wait_all_tasks_blocked()
+            assert len(world.sent) == count
+            world.watcher.disconnected()
+            world.watcher.connected()
 
 
 async def test_a_room_that_does_not_answer(
