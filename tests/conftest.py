@@ -21,6 +21,7 @@ from tests.servers.fixtures import (
 )
 from tests.servers.postgres import (
     make_postgres,
+    migrated_url,
     open_storage,
     postgres_server,
     postgres_url,
@@ -35,6 +36,7 @@ __all__ = [
     "make_postgres",
     "make_prosody",
     "make_server",
+    "migrated_url",
     "open_storage",
     "postgres_server",
     "postgres_url",

@@ -1,8 +1,9 @@
 """A real PostgreSQL: one for the whole run, a fresh database for each test.
 
-`postgres_url` is the URI of a new, empty database. A test that stops or kills the server takes
-`make_postgres` and gets one of its own. Nothing here is durable but what a test restarts: the
-files are thrown away.
+`postgres_url` is the URI of a new, empty database. `open_storage` opens one that already has the
+tables of this release: copying them takes a tenth of the time of making them. A test that stops or
+kills the server takes `make_postgres` and gets one of its own. Nothing here is durable but what a
+test restarts: the files are thrown away.
 """
 
 import os
@@ -14,14 +15,16 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
+import psycopg
 import pytest
 
 from component.storage import Storage
+from component.storage.migrations import migrate_postgres
 from tests.servers.base import LOG_TAIL, START_LIMIT, STOP_LIMIT, PortLease, ServerError
 from tests.servers.watchdog import Watchdog
 
@@ -45,6 +48,7 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
         self._databases = 0
+        self._migrated = ""
 
     def start(self) -> None:
         """Start it, and return when it lets clients in.
@@ -108,6 +112,22 @@ class Postgres:
         name = f"test{self._databases}"
         self.psql(f"CREATE DATABASE {name} OWNER {USER}")
         return self.url(name)
+
+    @contextmanager
+    def migrated_database(self) -> Iterator[str]:
+        """Make a database with the tables of this release; drop it afterwards. Gives its URI."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        address = f"host={self.directory} port={self.port} user=postgres"
+        with psycopg.connect(address, autocommit=True) as connection:
+            if not self._migrated:
+                self._migrated = "migrated"
+                connection.execute(f"CREATE DATABASE {self._migrated} OWNER {USER}")
+                with psycopg.connect(self.url(self._migrated)) as migrating:
+                    migrate_postgres(migrating, "the database")
+            connection.execute(f"CREATE DATABASE {name} OWNER {USER} TEMPLATE {self._migrated}")
+            yield self.url(name)
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def psql(self, statement: str, database: str = "postgres") -> str:
         """Run a statement as the superuser and return what it gave."""
@@ -207,6 +227,13 @@ def postgres_url(postgres_server: Postgres) -> str:
 
 
 @pytest.fixture
+def migrated_url(postgres_server: Postgres) -> Iterator[str]:
+    """The URI of a fresh database with the tables of this release."""
+    with postgres_server.migrated_database() as url:
+        yield url
+
+
+@pytest.fixture
 def make_postgres() -> Iterator[Callable[[], Postgres]]:
     """Make servers of the test's own, started."""
     servers: list[Postgres] = []
@@ -233,7 +260,7 @@ def open_storage(
     """
     where: dict[str, Any] = {}
     if request.param == "postgresql":
-        where["postgres"] = request.getfixturevalue("postgres_url")
+        where["postgres"] = request.getfixturevalue("migrated_url")
 
     def open_one(name: str = "data", **options: Any) -> AbstractAsyncContextManager[Storage]:
         return Storage.open(tmp_path / name, **where, **options)

@@ -331,31 +331,31 @@ async def test_an_answer_that_cannot_be_sent_does_not_block_others(tmp_path: Pat
 
 
 async def test_a_task_that_ends_on_another_instance_wakes_its_turn(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     world = World(tmp_path)
-    world.url = postgres_url
+    world.url = migrated_url
     world.brain.think = shopping("order")
     async with world.life() as conversations:
         await conversations.received(message("m1", "an order"))
         await parked(world)
         world.shop.tasks[TASK] = ToolResult("it is here")
-        async with Storage.open(tmp_path / "other", postgres=postgres_url) as other:
+        async with Storage.open(tmp_path / "other", postgres=migrated_url) as other:
             await other.write(lambda db: over(db, TASK))
         await world.settled()
     assert world.ear.bodies[-1] == "re: an order: it is here"
 
 
 async def test_the_end_of_a_task_on_another_instance_while_nothing_runs_here_is_not_missed(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     world = World(tmp_path)
-    world.url = postgres_url
+    world.url = migrated_url
     world.brain.think = shopping("order")
     async with world.life() as conversations:
         await conversations.received(message("m1", "an order"))
         await parked(world)
-    async with Storage.open(tmp_path / "other", postgres=postgres_url) as other:
+    async with Storage.open(tmp_path / "other", postgres=migrated_url) as other:
         await other.write(lambda db: over(db, TASK))
     world.shop.tasks[TASK] = ToolResult("it is here")
     async with world.life():

@@ -62,7 +62,7 @@ async def test_a_look_from_beside_sees_what_is_committed(
         head = Head("a" * 16, "here", Link(3, "3" * 64))
         await storage.write(lambda database: put_head(database, head))
         shared, _ = await storage.read(heads_in)
-        postgres = request.getfixturevalue("postgres_url") if shared else ""
+        postgres = request.getfixturevalue("migrated_url") if shared else ""
         found = await to_thread.run_sync(peek, tmp_path / "data", postgres, heads_in)
         assert found == (shared, [head])
 

@@ -122,11 +122,11 @@ async def instances(
 
 
 async def test_instances_together_spend_no_more_than_there_is(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000), day=Limit(usd=1.0))
     spent = {"tokens": 0, "refused": 0}
-    async with instances(tmp_path, postgres_url, 3, limits) as all_:
+    async with instances(tmp_path, migrated_url, 3, limits) as all_:
 
         async def calls(one: Instance, number: int) -> None:
             for turn in range(20):
@@ -151,10 +151,10 @@ async def test_instances_together_spend_no_more_than_there_is(
 
 @pytest.mark.parametrize("usd", [0.0, 0.02])
 async def test_a_small_budget_can_be_used_from_any_instance(
-    tmp_path: Path, postgres_url: str, usd: float
+    tmp_path: Path, migrated_url: str, usd: float
 ) -> None:
     limits = BudgetLimits(principal=Limit(tokens=None if usd else 300, usd=0.06 if usd else None))
-    async with instances(tmp_path, postgres_url, 3, limits) as all_:
+    async with instances(tmp_path, migrated_url, 3, limits) as all_:
         for one in all_:
             await one.spend(who(), 100, usd)
         for one in all_:
@@ -163,10 +163,10 @@ async def test_a_small_budget_can_be_used_from_any_instance(
 
 
 async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 2, limits) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits) as (one, other):
         await one.spend(who(), 50)
         await one.book.flush()
         assert one.book._spare_keys()  # more than it has used
@@ -182,7 +182,7 @@ async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
 
 
 async def test_what_is_on_its_way_back_is_not_spent(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_module, "_WAITS_S", ())
     limits = BudgetLimits(principal=Limit(tokens=1000))
@@ -191,7 +191,7 @@ async def test_what_is_on_its_way_back_is_not_spent(
     async def call(one: Instance) -> None:
         leaves.append(await one.book.acquire(who(), Amount(80)))
 
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         await one.spend(who(), 50)
         await one.book.flush()
         assert one.book._spare_keys()
@@ -209,12 +209,12 @@ async def test_what_is_on_its_way_back_is_not_spent(
 
 
 async def test_what_nobody_needs_goes_back(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_module, "_IDLE_S", 0.01)
     rows = "SELECT count(*) FROM budget_allotments"
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 1, limits) as (one,):
+    async with instances(tmp_path, migrated_url, 1, limits) as (one,):
         await one.spend(who(), 50)
 
         async def none_is_left() -> bool:
@@ -225,9 +225,9 @@ async def test_what_nobody_needs_goes_back(
         assert alice.tokens == 50
 
 
-async def test_who_leaves_gives_back_everything(tmp_path: Path, postgres_url: str) -> None:
+async def test_who_leaves_gives_back_everything(tmp_path: Path, migrated_url: str) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         one.book.settle(await one.book.acquire(who(), Amount(100)), Amount(30))
         await one.book.close()
         await other.spend(who(), 970)
@@ -236,11 +236,11 @@ async def test_who_leaves_gives_back_everything(tmp_path: Path, postgres_url: st
 
 
 async def test_the_calls_of_one_who_was_killed_count_as_made(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_module, "_WAITS_S", (0.01,))
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         await one.book.acquire(who(), Amount(800))  # under way when it was killed
         with pytest.raises(BudgetExceededError):
             await other.spend(who(), 300)
@@ -253,10 +253,10 @@ async def test_the_calls_of_one_who_was_killed_count_as_made(
 
 
 async def test_one_who_was_only_paused_corrects_what_was_charged(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         leave = await one.book.acquire(who(), Amount(800))
         await one.vanish()
         await other.spend(who(), 100)
@@ -272,11 +272,11 @@ async def test_one_who_was_only_paused_corrects_what_was_charged(
 
 
 async def test_calls_that_follow_each_other_cost_no_more_commits(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     """A call waits for the database only if it is the first for a while."""
     limits = BudgetLimits(principal=Limit(tokens=10**6), day=Limit(usd=100.0))
-    async with instances(tmp_path, postgres_url, 1, limits, run=False) as (one,):
+    async with instances(tmp_path, migrated_url, 1, limits, run=False) as (one,):
         await one.spend(who(), 100, 0.01)
         await one.book.flush()
         one.storage.commits = 0
@@ -288,9 +288,9 @@ async def test_calls_that_follow_each_other_cost_no_more_commits(
             one.storage.commits = 0
 
 
-async def test_an_alert_is_told_by_one_of_the_instances(tmp_path: Path, postgres_url: str) -> None:
+async def test_an_alert_is_told_by_one_of_the_instances(tmp_path: Path, migrated_url: str) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000), alert=0.5)
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         for each in (one, other, one, other):
             await each.spend(who(), 200)
             await each.book.flush()
@@ -300,9 +300,9 @@ async def test_an_alert_is_told_by_one_of_the_instances(tmp_path: Path, postgres
         ]
 
 
-async def test_a_database_that_is_away_grants_nothing(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_database_that_is_away_grants_nothing(tmp_path: Path, migrated_url: str) -> None:
     limits = BudgetLimits(principal=Limit(tokens=1000))
-    async with instances(tmp_path, postgres_url, 2, limits, run=False) as (one, other):
+    async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         one.storage.fails = "before"
         with pytest.raises(StorageError):
             await one.spend(who(), 100)

@@ -306,10 +306,10 @@ async def test_it_can_be_cancelled_anywhere(machine: Machine, passes: int) -> No
     assert here.starter.fired["s"] == expected(timing, BEGIN, now_of(machine))
 
 
-async def test_of_two_instances_one_fires(tmp_path: Path, postgres_url: str) -> None:
+async def test_of_two_instances_one_fires(tmp_path: Path, migrated_url: str) -> None:
     async with (
-        Storage.open(tmp_path / "one", postgres=postgres_url) as one,
-        Storage.open(tmp_path / "other", postgres=postgres_url) as other,
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "other", postgres=migrated_url) as other,
     ):
         now = instant_of(await one.read(lambda db: db.settled))
         many = [

@@ -39,7 +39,7 @@ async def test_it_knows_of_jumps(
     """The clock of the machine is that of the storage, and not that of whoever looks."""
     async with life() as storage:
         shared = await storage.read(lambda database: database.dialect) == "postgresql"
-        url = request.getfixturevalue("postgres_url") if shared else ""
+        url = request.getfixturevalue("migrated_url") if shared else ""
         machine.jumps(-DAY)
         await storage.write(lambda _: None)
         ahead = peek(tmp_path / "data", url, lambda database: database.steady - database.now)

@@ -72,15 +72,15 @@ def _written(engine: PostgreSQL, op: Callable[[Database], object]) -> None:
     assert write.error is None
 
 
-def test_connections_that_have_gone_are_added_up(postgres_url: str) -> None:
+def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     """Each has numbers of its own, so that no writer waits for another; they must not pile up."""
     rows = "SELECT count(DISTINCT shard) FROM task_counts WHERE shard <> 0"
     for number in range(3):
-        engine = PostgreSQL.open(postgres_url)
+        engine = PostgreSQL.open(migrated_url)
         _written(engine, lambda db, number=number: Ledger(db).add(f"t-{number}", state="failed"))  # type: ignore[misc]  # mypy sees no default
         engine.close()
-    here = PostgreSQL.open(postgres_url)
-    other = PostgreSQL.open(postgres_url)
+    here = PostgreSQL.open(migrated_url)
+    other = PostgreSQL.open(migrated_url)
     for engine, task in ((here, "t-mine"), (other, "t-theirs")):
         _written(engine, lambda db, task=task: Ledger(db).add(task, state="running"))  # type: ignore[misc]  # as above
     before = here.read(admin.count)

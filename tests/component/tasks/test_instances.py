@@ -48,7 +48,7 @@ async def two(
         yield worlds
 
 
-async def test_who_leaves_hands_its_work_over(tmp_path: Path, postgres_url: str) -> None:
+async def test_who_leaves_hands_its_work_over(tmp_path: Path, migrated_url: str) -> None:
     lives: list[str] = []
     there = anyio.Event()
 
@@ -60,7 +60,7 @@ async def test_who_leaves_hands_its_work_over(tmp_path: Path, postgres_url: str)
             await anyio.sleep_forever()
         return "done"
 
-    async with two(tmp_path, postgres_url, stuck, drain_s=0.01) as (one, other):
+    async with two(tmp_path, migrated_url, stuck, drain_s=0.01) as (one, other):
         task = await one.task("stuck")
         await there.wait()
         await one.service.drain()
@@ -77,7 +77,7 @@ async def waits(context: Context) -> str:
 
 
 async def test_who_ends_does_not_keep_what_another_could_go_on_with(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "HEARTBEAT_S", 3600.0)  # so only a notification announces it
     lives: list[str] = []
@@ -100,7 +100,7 @@ async def test_who_ends_does_not_keep_what_another_could_go_on_with(
 
         return await context.step("only", work, str)
 
-    async with two(tmp_path, postgres_url, between, busy, drain_s=3600) as (one, other):
+    async with two(tmp_path, migrated_url, between, busy, drain_s=3600) as (one, other):
         await all_idle(other)
         kept = await one.task("busy")
         task = await one.task("between")
@@ -113,7 +113,7 @@ async def test_who_ends_does_not_keep_what_another_could_go_on_with(
             gate.set()
 
 
-async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, migrated_url: str) -> None:
     lives: list[str] = []
     there = anyio.Event()
 
@@ -126,8 +126,8 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_
         return "done"
 
     skills = (killed, waits)
-    bystander = functools.partial(Storage.open, tmp_path / "other", postgres=postgres_url)
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    bystander = functools.partial(Storage.open, tmp_path / "other", postgres=migrated_url)
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
     async with living(bystander, *skills) as other:
         kept = await other.task("waits")
         async with living(storage, *skills) as one:
@@ -147,14 +147,14 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, postgres_
 
 
 async def test_nobody_takes_over_at_once_from_another_place(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
     async with living(storage, waits) as one:
         task = await one.task("waits")
         # The same data, its name included, and perhaps a process of its own that lives.
         shutil.copytree(tmp_path / "one", tmp_path / "copy")
-        copied = functools.partial(Storage.open, tmp_path / "copy", postgres=postgres_url)
+        copied = functools.partial(Storage.open, tmp_path / "copy", postgres=migrated_url)
         async with living(copied, waits) as copy:
             owner = "SELECT owner FROM tasks WHERE id = ?"
             assert await copy.scalar(owner, task) == one.service.instance
@@ -162,9 +162,9 @@ async def test_nobody_takes_over_at_once_from_another_place(
 
 
 async def test_what_is_not_certain_to_be_over_is_waited_for(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=postgres_url)
+    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
     async with living(storage, waits) as one:
         task = await one.task("waits")
         before = one.service.instance
@@ -174,10 +174,10 @@ async def test_what_is_not_certain_to_be_over_is_waited_for(
 
 
 async def test_what_one_without_a_stream_has_done_is_told_by_another(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     log: list[str] = []
-    async with two(tmp_path, postgres_url, three_steps(log), deaf=True) as (one, other):
+    async with two(tmp_path, migrated_url, three_steps(log), deaf=True) as (one, other):
         task = await one.task("three")
         assert text_of(await other.ear.ended(task)) == "ABC"
         assert one.ear.notices == []
@@ -187,10 +187,10 @@ async def test_what_one_without_a_stream_has_done_is_told_by_another(
 
 
 async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     log: list[str] = []
-    async with two(tmp_path, postgres_url, three_steps(log)) as (one, other):
+    async with two(tmp_path, migrated_url, three_steps(log)) as (one, other):
         task = await one.task("three")
         await one.ear.ended(task)
         await eventually(functools.partial(_none_untold, one))
@@ -204,7 +204,7 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
 
 
 async def test_who_was_buried_keeps_what_it_has_begun_since(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     gates = [anyio.Event(), anyio.Event()]
     begun: list[str] = []
@@ -215,7 +215,7 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
         await gates[number].wait()
         return str(number)
 
-    async with two(tmp_path, postgres_url, gated) as (one, other):
+    async with two(tmp_path, migrated_url, gated) as (one, other):
         lost = await one.task("gated", params={"number": "0"})
         before = one.service.instance
         beat = await other.storage.write(lambda db: instances.beat(db, other.service.instance))
@@ -262,10 +262,10 @@ async def test_a_sleep_ends_in_time_though_nothing_else_happens(
 
 
 async def test_what_another_instance_had_to_see_to_is_noticed_when_it_is_due(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     """The instance whose timer knew of it may have been killed since."""
-    async with two(tmp_path, postgres_url, sleeps) as (one, other):
+    async with two(tmp_path, migrated_url, sleeps) as (one, other):
         task = await one.task("sleeps", params={"seconds": "86400"})
 
         async def asleep() -> bool:

@@ -47,12 +47,12 @@ class Mail:
         self.skills: tuple[Skill, ...] = (mail, other)
 
 
-async def test_a_queue_bounds_what_runs_on_all_instances(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_queue_bounds_what_runs_on_all_instances(tmp_path: Path, migrated_url: str) -> None:
     mail = Mail()
     limits = {"queues": {"mail": QueueLimits(2)}}
 
     def instance(name: str) -> Open:
-        return functools.partial(Storage.open, tmp_path / name, postgres=postgres_url)
+        return functools.partial(Storage.open, tmp_path / name, postgres=migrated_url)
 
     async with (
         living(instance("one"), *mail.skills, **limits) as one,

@@ -161,10 +161,10 @@ async def test_a_kill_while_it_is_under_way_is_outcome_unknown_for_a_minute(
 
 
 async def test_instances_that_share_a_database_recognise_each_others_requests(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     deed = Deed()
-    async with two(tmp_path, postgres_url, deed.skill) as (one, other):
+    async with two(tmp_path, migrated_url, deed.skill) as (one, other):
         first = await deed.ask(one)
         assert await deed.ask(other) == first
         answers = {}

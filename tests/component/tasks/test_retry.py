@@ -162,13 +162,13 @@ def doing(name: str, log: list[str]) -> Skill:
 
 
 async def test_a_task_is_left_to_an_instance_that_has_its_skill(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     log: list[str] = []
     old, new = doing("old", log), doing("new", log)
-    async with living(instance(tmp_path, postgres_url, "new"), old, new) as newer:
+    async with living(instance(tmp_path, migrated_url, "new"), old, new) as newer:
         newer.service._worker.slots.total = 0  # it has no slots, so what it admits waits
-        async with living(instance(tmp_path, postgres_url, "old"), old) as older:
+        async with living(instance(tmp_path, migrated_url, "old"), old) as older:
             waits = await newer.task("new")
             runs = await newer.task("old")
             assert text_of(await older.ear.ended(runs)) == "old"
@@ -182,14 +182,14 @@ async def test_a_task_is_left_to_an_instance_that_has_its_skill(
 
 
 async def test_an_answer_at_an_older_release_destroys_nothing_while_the_newer_one_restarts(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     @skill(name="new", durable=True)
     async def asks(context: Context) -> str:
         return (await context.ask("Which?", Choice)).colour
 
-    async with living(instance(tmp_path, postgres_url, "old"), doing("old", [])) as older:
-        async with living(instance(tmp_path, postgres_url, "new"), asks) as newer:
+    async with living(instance(tmp_path, migrated_url, "old"), doing("old", [])) as older:
+        async with living(instance(tmp_path, migrated_url, "new"), asks) as newer:
             task = await newer.task("new")
             asked = await newer.ear.in_state(task, "input-required")
             await newer.service.drain()
@@ -200,12 +200,12 @@ async def test_an_answer_at_an_older_release_destroys_nothing_while_the_newer_on
 
         await eventually(given_up)
         assert (await older.get(task)).state == "running"
-        async with living(instance(tmp_path, postgres_url, "new"), asks) as newer:
+        async with living(instance(tmp_path, migrated_url, "new"), asks) as newer:
             assert text_of(await newer.ear.ended(task)) == "red"
 
 
 async def test_a_task_whose_parameters_an_older_release_cannot_read_is_left_alone(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     @skill(name="work", durable=True)
     async def work(number: int, context: Context) -> str:
@@ -215,9 +215,9 @@ async def test_a_task_whose_parameters_an_older_release_cannot_read_is_left_alon
     async def renamed(amount: int, context: Context) -> str:
         raise AssertionError("the older release cannot run it")
 
-    async with living(instance(tmp_path, postgres_url, "new"), work) as newer:
+    async with living(instance(tmp_path, migrated_url, "new"), work) as newer:
         newer.service._worker.slots.total = 0
-        async with living(instance(tmp_path, postgres_url, "old"), renamed) as older:
+        async with living(instance(tmp_path, migrated_url, "old"), renamed) as older:
             task = await newer.task("work", params={"number": "3"})
             older.service.requeued()
 
@@ -232,7 +232,7 @@ async def test_a_task_whose_parameters_an_older_release_cannot_read_is_left_alon
 
 
 async def test_one_idle_instance_is_woken_for_what_a_full_one_has_queued(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[str] = []
     wake = TaskService._wake
@@ -245,9 +245,9 @@ async def test_one_idle_instance_is_woken_for_what_a_full_one_has_queued(
     log: list[str] = []
     work = doing("work", log)
     async with (
-        living(instance(tmp_path, postgres_url, "full"), work) as full,
-        living(instance(tmp_path, postgres_url, "one"), work) as one,
-        living(instance(tmp_path, postgres_url, "two"), work) as two,
+        living(instance(tmp_path, migrated_url, "full"), work) as full,
+        living(instance(tmp_path, migrated_url, "one"), work) as one,
+        living(instance(tmp_path, migrated_url, "two"), work) as two,
     ):
 
         async def idle() -> bool:

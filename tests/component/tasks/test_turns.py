@@ -528,10 +528,10 @@ async def worlds(directory: Path, url: str, *skills: Skill) -> AsyncIterator[lis
 
 
 async def test_another_instance_hears_that_a_task_is_cancelled(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     floor = Floor()
-    async with worlds(tmp_path, postgres_url, floor.skill) as (one, other):
+    async with worlds(tmp_path, migrated_url, floor.skill) as (one, other):
         task = await one.task("work", params={"name": "x"})
         await floor.entered.wait()
         await cancel(other, task)
@@ -539,7 +539,7 @@ async def test_another_instance_hears_that_a_task_is_cancelled(
 
 
 async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     there, never = anyio.Event(), anyio.Event()
     log: list[str] = []
@@ -559,7 +559,7 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
 
         return await context.step("a", work, str)
 
-    async with worlds(tmp_path, postgres_url, three) as (one, other):
+    async with worlds(tmp_path, migrated_url, three) as (one, other):
         task = await one.task("three")
         await there.wait()
         # What the watch of the other one does once the beat has stood still for long enough.

@@ -19,8 +19,8 @@ _BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 
 
 @pytest.fixture
-def engines(postgres_url: str) -> Iterator[list[PostgreSQL]]:
-    opened = [PostgreSQL.open(postgres_url) for _ in range(2)]
+def engines(migrated_url: str) -> Iterator[list[PostgreSQL]]:
+    opened = [PostgreSQL.open(migrated_url) for _ in range(2)]
     with opened[0].transaction() as database:
         ledger = Ledger(database)
         ledger.add("parent", state="running")
@@ -85,24 +85,24 @@ def waits(engines: list[PostgreSQL]) -> int:
 
 
 def test_two_tasks_that_end_at_once_wake_who_waits_for_both(
-    engines: list[PostgreSQL], postgres_url: str
+    engines: list[PostgreSQL], migrated_url: str
 ) -> None:
     with engines[0].transaction() as database:
         wait("a", "b")(database)
     assert waits(engines) == 2
-    beside(engines, postgres_url, end("a"), end("b"))
+    beside(engines, migrated_url, end("a"), end("b"))
     assert waits(engines) == 0
 
 
 def test_a_task_that_ends_while_another_begins_to_wait_for_it_wakes_it(
-    engines: list[PostgreSQL], postgres_url: str
+    engines: list[PostgreSQL], migrated_url: str
 ) -> None:
-    beside(engines, postgres_url, end("a"), wait("a"))
+    beside(engines, migrated_url, end("a"), wait("a"))
     assert waits(engines) == 0
 
 
 def test_a_task_that_begins_to_wait_while_another_ends_is_woken(
-    engines: list[PostgreSQL], postgres_url: str
+    engines: list[PostgreSQL], migrated_url: str
 ) -> None:
-    beside(engines, postgres_url, wait("a"), end("a"))
+    beside(engines, migrated_url, wait("a"), end("a"))
     assert waits(engines) == 0
