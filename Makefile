@@ -14,13 +14,14 @@ STAMP = $(VENV)/.installed
 # Campaigns take longer than one hanging test may.
 NO_TIMEOUT = -o faulthandler_timeout=0
 
-.PHONY: run test thorough crash hostile bench check servers reference docs pictures format clean
+.PHONY: run test collected thorough crash hostile bench check servers reference docs pictures format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
 
 test: export PYTEST_DEBUG_TEMPROOT = $(shell tests/tools/temproot.sh)
-test: check servers
+test: servers
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync check collected
 	$(BIN)/pytest -q -n 5 --dist worksteal
 
 check: $(STAMP)
@@ -28,6 +29,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Compiles the tests once, before every worker would do it. Only the run itself reports errors.
+collected: $(STAMP)
+	@$(BIN)/pytest -qq --collect-only >/dev/null || true
 
 thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
