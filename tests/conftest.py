@@ -1,13 +1,17 @@
 """What every test shares: both event loops, the hypothesis budgets, the real servers."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from component.connection.outbox import Outbox
+from component.storage import migrations, sqlite
 from tests import schemas
 from tests.component.router.wire import ListOutput
 from tests.servers.fixtures import (
@@ -78,4 +82,25 @@ def _what_is_sent_is_valid() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for output in (Outbox, ListOutput):
             patch.setattr(output, "put", checked(output.put))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new SQLite database has the tables of this release from the start: it is a copy of one.
+
+    Making them takes longer than most tests. Databases of earlier releases are migrated.
+    """
+    file = tmp_path_factory.mktemp("storage") / "migrated.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as migrated:
+        migrations.migrate(migrated, file)
+
+    def migrate(connection: sqlite3.Connection, path: Path) -> None:
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            with closing(sqlite3.connect(file)) as migrated:
+                migrated.backup(connection)
+        migrations.migrate(connection, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "migrate", migrate)
         yield

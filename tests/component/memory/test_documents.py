@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 from benchmarks import pdfs
 from component.memory.documents import Documents
 from tests.component.memory.remembering import AGENT, ANN, Room, remembering
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -145,8 +147,7 @@ async def test_the_service_notices_changes_by_itself(tmp_path: Path) -> None:
         with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(know.run)
-                while not await titles(room, "vault"):
-                    await anyio.lowlevel.checkpoint()
+                await eventually(partial(titles, room, "vault"))
                 (folder / "a.txt").write_text("The vault is green now")
                 while await titles(room, "green") != ["a.txt"]:
                     await titles(room, "vault")  # looks, which wakes it

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -23,10 +22,12 @@ from component.sources.mcp import pool
 from tests.component.sources.mcp.serving import (
     BOB,
     Answering,
+    Served,
     context_of,
     scripted,
     serving,
 )
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -89,8 +90,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
             group.start_soon(served.call, "s.hang")
             await served.text("s.echo")
             group.cancel_scope.cancel()
-        while not json.loads(await served.text("s.cancelled")):
-            await anyio.lowlevel.checkpoint()
+        await eventually(partial(_cancelled, served))
 
 
 async def test_a_call_without_an_answer_times_out() -> None:
@@ -98,8 +98,7 @@ async def test_a_call_without_an_answer_times_out() -> None:
         with pytest.raises(SkillUnavailable, match=r"did not answer within 0\.2 seconds") as caught:
             await served.call("s.hang")
         assert caught.value.begun
-        while not json.loads(await served.text("s.cancelled")):
-            await anyio.lowlevel.checkpoint()
+        await eventually(partial(_cancelled, served))
 
 
 async def test_a_server_that_is_killed_costs_one_call() -> None:
@@ -172,9 +171,7 @@ async def test_connections_are_bounded_and_the_oldest_is_closed() -> None:
 async def test_a_process_without_calls_is_ended() -> None:
     async with serving(s=scripted(idle_s=0.1)) as served:
         pid = int(await served.text("s.pid"))
-        with anyio.fail_after(30):
-            while _runs(pid):
-                await anyio.lowlevel.checkpoint()
+        await eventually(lambda: not _runs(pid))
         assert int(await served.text("s.pid")) != pid
 
 
@@ -249,6 +246,11 @@ class TestQuestions:
         host, reply = await self.reply("think", None, sampling=True)
         assert reply["content"] == {"type": "text", "text": "2"}
         assert host.prompts == ["User: What is 1 + 1?"]
+
+
+async def _cancelled(served: Served) -> bool:
+    """Whether the server has heard that a call was cancelled."""
+    return bool(json.loads(await served.text("s.cancelled")))
 
 
 def _runs(pid: int) -> bool:
