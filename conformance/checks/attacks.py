@@ -181,7 +181,9 @@ async def flood(t: Talk) -> None:
     t.need(0 < share < _FLOOD, f"requests_per_principal is {share}: too many for a flood.")
     # Servers let each stream of a client send some 40 requests per second, so use all of them.
     asked = list(zip((t.new_id() for _ in range(share + 20)), cycle(t.streams), strict=False))
-    wanted = t.request("sleep", {"seconds": "0.5"})
+    # On a slow machine the first must not be over before the last is sent.
+    limit = t.target.number("inline_seconds", 0) or 10
+    wanted = t.request("sleep", {"seconds": f"{min(t.timeout / 2, 0.8 * limit, 5):g}"})
     for id_, sender in asked:
         await t.begin("set", wanted, id_=id_, sender=sender)
     other = await t.execute("echo", {"text": "meanwhile"}, sender=t.stranger)
