@@ -9,7 +9,7 @@ import anyio
 from tests.messages.campaign import Campaign
 
 THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "2000"))
+MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "500"))
 SEED: Final = int(os.environ.get("MESSAGES_SEED", "1"))
 
 

@@ -617,7 +617,7 @@ def run(
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
-@settings(max_examples=3000 if THOROUGH else 150, deadline=None)
+@settings(max_examples=3000 if THOROUGH else 60, deadline=None)
 @given(steps=_STEPS, seed=st.integers(0, 2**32), slots=_SLOTS, story=_STORIES)
 def test_any_story_of_several_instances(
     backend: str,

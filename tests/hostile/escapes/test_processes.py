@@ -1,6 +1,6 @@
 """Attacks of native code in confined children: each is stopped, its end has a reason, and calls of
-others succeed meanwhile. They run as the user of the tests, as an ordinary user with user
-namespaces, and as one without.
+others succeed meanwhile. They run as the user of the tests, as an ordinary user without user
+namespaces, and thoroughly as one with them.
 """
 
 import os
@@ -12,7 +12,8 @@ import pytest
 
 from tests.hostile.escapes.process_campaign import NAMES, Outcome
 
-MODES = ("own", "namespaces", "bare")
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+MODES = ("own", "bare", "namespaces") if THOROUGH else ("own", "bare")
 NEEDS_NAMESPACES = {"many_files"}
 """What only a kernel with mount namespaces stops; `docs/sandbox.md` says so."""
 
