@@ -19,6 +19,7 @@ from component.skills.manifest import FILE, ManifestError
 if TYPE_CHECKING:
     from component.settings import Settings
     from component.skills.skill import Skill
+    from component.sources.directories.host_functions import Services
 
 
 @asynccontextmanager
@@ -46,10 +47,13 @@ async def opened(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Ski
 
 
 @asynccontextmanager
-async def directory_skill(directory: Path, *, trusted: bool) -> AsyncIterator[Skill]:
+async def directory_skill(
+    directory: Path, *, trusted: bool, services: Services | None = None
+) -> AsyncIterator[Skill]:
     """Yield the skill of a directory, as the service runs it when it is approved.
 
-    Raises SkillLoadError, ManifestError.
+    `services` is what the service has for it; by default no credentials and no memory. Raises
+    SkillLoadError, ManifestError.
     """
     from component.sources.directories.approvals import Approval  # noqa: PLC0415
     from component.sources.directories.approving import describe  # noqa: PLC0415
@@ -61,7 +65,7 @@ async def directory_skill(directory: Path, *, trusted: bool) -> AsyncIterator[Sk
 
     if not await anyio.Path(directory / FILE).is_file():
         raise SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
-    runners = Runners(makers(Services()))
+    runners = Runners(makers(services or Services()))
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-skill-") as temporary:
         store = ContentStore(Path(temporary, "copies"))
         content = await anyio.to_thread.run_sync(store.add, Path.cwd() / directory)
