@@ -55,35 +55,17 @@ async def directory_skill(
     `services` is what the service has for it; by default no credentials and no memory. Raises
     SkillLoadError, ManifestError.
     """
-    from component.sources.directories.approvals import Approval  # noqa: PLC0415
-    from component.sources.directories.approving import describe  # noqa: PLC0415
-    from component.sources.directories.content import ContentStore  # noqa: PLC0415
     from component.sources.directories.host_functions import Services  # noqa: PLC0415
-    from component.sources.directories.kinds import makers  # noqa: PLC0415
-    from component.sources.directories.runners import Artefact, Runners  # noqa: PLC0415
-    from component.sources.directories.version import Version  # noqa: PLC0415
+    from component.sources.directories.trial import opened_skill  # noqa: PLC0415
 
     if not await anyio.Path(directory / FILE).is_file():
         raise SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
-    runners = Runners(makers(services or Services()))
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-skill-") as temporary:
-        store = ContentStore(Path(temporary, "copies"))
-        content = await anyio.to_thread.run_sync(store.add, Path.cwd() / directory)
-        artefact = Artefact(
-            directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
-        )
-        async with runners.opened():
-            runner = await runners.of(content.manifest, trusted=trusted)
-            approval = Approval(
-                name=artefact.name,
-                digest=content.digest,
-                directory=str(directory),
-                text=content.text,
-                description=await describe(artefact, runner),
-                trusted=trusted,
-                approved_by="the command line",
-            )
-            yield Version(approval, store, runners).skill
+        where = Path.cwd() / directory
+        async with opened_skill(
+            where, Path(temporary), services or Services(), trusted=trusted
+        ) as skill:
+            yield skill
 
 
 def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
@@ -103,7 +85,7 @@ def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
 def _installed(name: str, settings: Settings) -> Path | None:
     from component.sources.directories.found import look  # noqa: PLC0415
 
-    found, _ = look([root.absolute() for root in settings.skills.directories], {})
+    found, _ = look([root.absolute() for root in settings.skill_roots], {})
     return next((one.directory for one in found.values() if one.name == name), None)
 
 

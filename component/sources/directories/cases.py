@@ -64,13 +64,20 @@ def read_cases(directory: Path) -> Sequence[Case]:
     """Return the cases of a skill; none without a file. Blocks. Raises SkillLoadError."""
     path = directory / FILE
     try:
-        text = path.read_bytes()
-        if len(text) > _MOST_BYTES:
-            raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
-        return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
+        return parse_cases(path.read_bytes())
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise SkillLoadError(f"{FILE} cannot be read: {error.strerror or error}") from error
+
+
+def parse_cases(text: bytes) -> Sequence[Case]:
+    """Return the cases of a file. Raises SkillLoadError."""
+    if len(text) > _MOST_BYTES:
+        raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
+    try:
+        return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
+    except (ValueError, RecursionError) as error:
         raise SkillLoadError(f"{FILE} cannot be used: {error}") from error
 
 

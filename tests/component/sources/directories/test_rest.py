@@ -220,7 +220,7 @@ async def test_what_cannot_be_requested_is_refused_at_the_approval(
         ("/cities/{city}", "/cities/{city", "single {"),
         ('select = "current"', 'select = "a["', "not a JMESPath expression"),
         ("[skill.request]", "[skill.requests]", "did you mean request"),
-        ('{ type = "string" }', '"text"', "properties"),
+        ('{ type = "string" }', '"text"', "parameters.city"),
     ],
 )
 async def test_a_mistake_in_the_manifest_is_named(
