@@ -142,7 +142,7 @@ class Proposing:
             except DraftError as error:
                 problem = str(error)
         raise SkillError(
-            f"Nothing was proposed: the model wrote {attempts} drafts, and the last one was refused."
+            f"Nothing was proposed: the model wrote {attempts} drafts, and the last was refused."
             f" {problem}"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,11 @@ async def try_out(checked: Checked) -> str:
         await anyio.to_thread.run_sync(write_files, directory, checked.draft.files())
         with anyio.move_on_after(ALL_S):
             try:
-                async with Storage.open(temporary / "data") as storage:
+                async with AsyncExitStack() as stack:
+                    storage = None
+                    said = checked.manifest.skill.capabilities
+                    if said.memory_read or said.memory_write:
+                        storage = await stack.enter_async_context(Storage.open(temporary / "data"))
                     await _run(checked, directory, storage)
             except (SkillLoadError, ManifestError, SkillUnavailable) as error:
                 raise DraftError(_shown(str(error))) from error
@@ -51,7 +56,7 @@ async def try_out(checked: Checked) -> str:
     raise DraftError(f"Its tests take more than {ALL_S:g} seconds.")
 
 
-async def _run(checked: Checked, directory: Path, storage: Storage) -> None:
+async def _run(checked: Checked, directory: Path, storage: Storage | None) -> None:
     network = ScriptedNetwork()
     services = Services(storage=storage, gates=network.gate)
     async with opened_skill(directory, directory.parent, services) as skill:

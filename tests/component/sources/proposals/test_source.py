@@ -13,6 +13,7 @@ from tests.component.sources.proposals.world import (
     CODE,
     JULIET,
     MANIFEST,
+    REST,
     SPLIT,
     TESTS,
     WEATHER,
@@ -83,11 +84,11 @@ async def test_the_model_writes_it_and_corrects_it_with_what_its_tests_say(
 
 
 async def test_the_model_has_so_many_attempts(tmp_path: Path) -> None:
-    wrong = {**SPLIT, "code": CODE.replace("/", "*")}
+    wrong = {**WEATHER, "tests": WEATHER["tests"].replace("It is 21", "It was 21")}
     async with living(tmp_path, attempts=2) as world:
-        result = await world.propose(model=(wrong, wrong, SPLIT))
+        result = await world.propose(model=(wrong, wrong, WEATHER))
         assert result.is_error
-        assert "2 drafts, and the last one was refused. 1 of 2 tests fail" in text_of(result)
+        assert "2 drafts, and the last was refused. 1 of 1 tests fail" in text_of(result)
         assert world.context.unused == 1
         result = await world.propose(model=(ModelFailed("refused", "No model is set up."),))
         assert text_of(result) == "No model is set up."
@@ -96,20 +97,20 @@ async def test_the_model_has_so_many_attempts(tmp_path: Path) -> None:
 
 async def test_who_passes_the_code_needs_no_model(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
-        await world.propose(SPLIT)
+        await world.propose(WEATHER)
         assert world.context.prompts == []
         for missing in ("manifest", "tests"):
             with pytest.raises(InvalidParam, match=missing):
-                await world.propose({key: SPLIT[key] for key in SPLIT if key != missing})
+                await world.propose({key: WEATHER[key] for key in WEATHER if key != missing})
 
 
 async def test_texts_of_strangers_are_labelled(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
-        result = await world.propose(SPLIT, taints=("person", "web"))
+        result = await world.propose(WEATHER, taints=("person", "web"))
         assert result.taints == ("person", "web")
         assert "its author had read texts of strangers (web)" in world.told[0]
         assert "strangers (web)" in world.events[0].detail
-        shown = await world.installed.show("tip.split")
+        shown = await world.installed.show("weather")
         assert any("WARNING: the model had read" in one for one in shown.proposed)
         clean = await world.propose(renamed("other"), taints=("person",))
         assert clean.taints == ("person",)
@@ -119,34 +120,34 @@ async def test_texts_of_strangers_are_labelled(tmp_path: Path) -> None:
 async def test_no_name_shadows_another_skill(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
         assert "echo exists: choose another" in await world.refused(renamed("echo"))
-        await world.propose(SPLIT)
-        assert "Somebody has proposed" in await world.refused(SPLIT, principal="eve@example.com")
+        await world.propose(WEATHER)
+        assert "Somebody has proposed" in await world.refused(WEATHER, principal="eve@example.com")
         # Who has proposed it may correct it, and an admin is not told twice.
-        await world.propose({**SPLIT, "code": CODE + "# corrected\n"})
+        await world.propose({**WEATHER, "manifest": REST + "# corrected\n"})
         assert len(world.told) == 1
-        await world.approve()
-        assert "tip.split exists" in await world.refused(SPLIT)
-        await world.installed.revoke("tip.split", ADMIN)
-        manifest = MANIFEST.replace("[skill.capabilities]", "[skill.capabilities]\nclock = true")
-        await world.propose({**SPLIT, "manifest": manifest})
-        shown = await world.installed.show("tip.split")
+        await world.approve("weather")
+        assert "weather exists" in await world.refused(WEATHER)
+        await world.installed.revoke("weather", ADMIN)
+        manifest = REST.replace("[skill.capabilities]", "[skill.capabilities]\nclock = true")
+        await world.propose({**WEATHER, "manifest": manifest})
+        shown = await world.installed.show("weather")
         assert (shown.state, shown.added) == ("revoked", ("read the time",))
 
 
 async def test_what_was_read_is_approved_and_nothing_else(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
-        await world.propose(SPLIT)
-        before = (await world.installed.show("tip.split")).digest
-        await world.propose({**SPLIT, "code": CODE + "# something else\n"})
+        await world.propose(WEATHER)
+        before = (await world.installed.show("weather")).digest
+        await world.propose({**WEATHER, "manifest": REST + "# something else\n"})
         for digest, trusted, why in (
             ("", False, "approved with the digest"),
             (before, False, "has changed"),
             (before, True, "always confined"),
         ):
             with pytest.raises(InstalledError, match=why):
-                await world.installed.approve("tip.split", ADMIN, digest=digest, trusted=trusted)
-        (world.folder.path("tip.split") / "main.py").write_text(CODE)
-        shown = await world.installed.show("tip.split")
+                await world.installed.approve("weather", ADMIN, digest=digest, trusted=trusted)
+        (world.folder.path("weather") / "skill.toml").write_text(REST)
+        shown = await world.installed.show("weather")
         assert "WARNING: its files were changed after its tests." in shown.proposed
         assert world.offered.names() == ()
 
@@ -154,20 +155,20 @@ async def test_what_was_read_is_approved_and_nothing_else(tmp_path: Path) -> Non
 async def test_the_settings_approve_no_proposal(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
         world.installed._auto = "confined"
-        await world.propose(SPLIT)
-        assert await world.states() == {"tip.split": "waiting"}
+        await world.propose(WEATHER)
+        assert await world.states() == {"weather": "waiting"}
 
 
 async def test_a_proposal_is_rejected(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
-        await world.propose(SPLIT)
-        await world.installed.reject("tip.split", ADMIN)
+        await world.propose(WEATHER)
+        await world.installed.reject("weather", ADMIN)
         assert await world.states() == {}
         assert world.events[-1].outcome == "rejected"
-        await world.propose(SPLIT)
-        await world.approve()
+        await world.propose(WEATHER)
+        await world.approve("weather")
         with pytest.raises(InstalledError, match="revoke it first"):
-            await world.installed.reject("tip.split", ADMIN)
+            await world.installed.reject("weather", ADMIN)
         with pytest.raises(InstalledError, match="is proposed"):
             await world.installed.reject("echo", ADMIN)
 
@@ -177,7 +178,7 @@ async def test_so_many_proposals_wait(tmp_path: Path) -> None:
         await world.propose(renamed("one"))
         await world.propose(renamed("two"))
         assert "Too many proposals wait" in await world.refused(renamed("three"))
-        assert "Too many" in text_of(await world.propose(model=(SPLIT,)))
+        assert "Too many" in text_of(await world.propose(model=(WEATHER,)))
         assert world.context.prompts == [], "the model is not paid in vain"
         await world.propose(renamed("three"), principal="romeo@example.com")
         refused = await world.refused(renamed("four"), principal="nurse@example.com")
@@ -188,13 +189,13 @@ async def test_so_many_proposals_wait(tmp_path: Path) -> None:
 
 async def test_an_interrupted_change_is_completed_or_undone(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
-        await world.propose(SPLIT)
-        path = world.folder.path("tip.split")
-        path.rename(path.with_name(".old-tip.split"))
+        await world.propose(WEATHER)
+        path = world.folder.path("weather")
+        path.rename(path.with_name(".old-weather"))
         (path.parent / ".new-abc").mkdir()
     async with living(tmp_path) as world:
-        assert await world.states() == {"tip.split": "waiting"}
-        assert sorted(one.name for one in path.parent.iterdir()) == ["tip.split"]
+        assert await world.states() == {"weather": "waiting"}
+        assert sorted(one.name for one in path.parent.iterdir()) == ["weather"]
         assert oct(path.stat().st_mode & 0o077) == oct(0)
 
 

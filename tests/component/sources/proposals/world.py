@@ -82,8 +82,8 @@ WEATHER = {"manifest": REST, "code": "", "tests": REST_TESTS}
 
 
 def renamed(name: str) -> dict[str, str]:
-    """The skill under another name."""
-    return {key: text.replace("tip.split", name) for key, text in SPLIT.items()}
+    """A request under another name; its tests need no process."""
+    return {**WEATHER, "manifest": REST.replace('"weather"', f'"{name}"')}
 
 
 class World:
@@ -138,7 +138,7 @@ class World:
         assert self.events[-1].outcome == "refused"
         return text_of(result)
 
-    async def approve(self, name: str = "tip.split") -> None:
+    async def approve(self, name: str) -> None:
         shown = await self.installed.show(name)
         await self.installed.approve(name, ADMIN, digest=shown.digest)
 
