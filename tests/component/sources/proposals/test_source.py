@@ -66,7 +66,11 @@ async def test_a_request_is_proposed_and_its_tests_reach_no_server(tmp_path: Pat
 async def test_the_model_writes_it_and_corrects_it_with_what_its_tests_say(
     tmp_path: Path,
 ) -> None:
-    wrong = {**SPLIT, "code": CODE.replace("/", "*")}
+    wrong = {**SPLIT, "code": CODE.replace("/", "*").replace("people < 1", "persons < 1", 1)}
+    wrong = {
+        **wrong,
+        "code": wrong["code"].replace("    if", "    persons = {3: 3}[people]\n    if"),
+    }
     async with living(tmp_path) as world:
         result = await world.propose(
             model=({**SPLIT, "manifest": "[skill"}, wrong, SPLIT), description="Split a\nbill."
@@ -76,6 +80,7 @@ async def test_the_model_writes_it_and_corrects_it_with_what_its_tests_say(
         assert "Split a\nbill." in first
         assert "skill.toml is not TOML" in second
         assert "expected the text '30.00 euros each', not '270.00 euros each'" in third
+        assert "refuses nobody: ErrorInChild: KeyError: 0" in third
         assert "bill * people" in third
         assert [one.outcome for one in world.events] == ["proposed"]
         proposal = read_proposal(world.folder.path("tip.split"))
