@@ -88,6 +88,7 @@ class Proposals(Section):
     )
     directory: Path | None = Field(
         default=None,
+        examples=["/srv/xmpp-agent/proposals"],
         description="Directory of the proposals. Instances that share a database need a shared one."
         " Default: `proposed-skills` in the directory of `storage.path`.",
     )
