@@ -94,6 +94,7 @@ def test_a_new_request_is_tested_without_its_server() -> None:
     assert tested.endswith("weather can be offered.\n")
 
 
+@pytest.mark.usefixtures("here")
 def test_a_name_that_no_skill_can_have() -> None:
     assert "no usable name" in skills("new", "a b", code=2).stderr
     assert not Path("a b").exists()
