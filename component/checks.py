@@ -139,12 +139,16 @@ def _skills(settings: Settings) -> Check:
 
 def _directories(settings: Settings) -> Sequence[Check]:
     """Look at the manifests of the skills that are installed in directories."""
-    if not settings.skills.directories:
+    if not settings.skill_roots:
         return ()
     # Imported only where there are directories.
+    from component.service.installed_skills import APPROVED  # noqa: PLC0415
+    from component.sources.directories.content import ContentStore  # noqa: PLC0415
     from component.sources.directories.found import look  # noqa: PLC0415
 
-    found, problems = look([one.absolute() for one in settings.skills.directories], {})
+    proposed = settings.proposals_path
+    roots = [one for one in settings.skill_roots if one != proposed or one.exists()]
+    found, problems = look([one.absolute() for one in roots], {})
     broken = [one for one in found.values() if one.content is None]
     checks = [Check("skills", "warning", problem) for problem in problems]
     checks += [
@@ -153,6 +157,15 @@ def _directories(settings: Settings) -> Sequence[Check]:
     if not checks:
         text = f"{len(found)} skills are installed; `xmpp-agent skills list` says which are offered"
         checks.append(Check("skills", "ok", text))
+    copies = ContentStore(settings.storage.path / APPROVED).names()
+    waiting = [
+        f"{one.name} (by {one.proposal.principal})"
+        for one in found.values()
+        if one.proposal is not None and one.content is not None and one.content.digest not in copies
+    ]
+    if waiting:
+        text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
+        checks.append(Check("proposals", "warning", text))
     return checks
 
 

@@ -10,7 +10,7 @@ import msgspec
 EventKind: TypeAlias = Literal[
     "start",  # the service, an agent or a sub-agent was started or stopped
     "policy",  # somebody was refused, by any rule
-    "capability",  # those of a skill were approved, revoked, or compared with those of a caller
+    "capability",  # those of a skill were proposed, approved, revoked, or compared before a call
     "execute",  # a caller requested a skill
     "tool-call",  # a model called a skill
     "confirmation",  # a person was asked, or has decided

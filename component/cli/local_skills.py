@@ -19,6 +19,7 @@ from component.skills.manifest import FILE, ManifestError
 if TYPE_CHECKING:
     from component.settings import Settings
     from component.skills.skill import Skill
+    from component.sources.directories.host_functions import Services
 
 
 @asynccontextmanager
@@ -46,40 +47,25 @@ async def opened(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Ski
 
 
 @asynccontextmanager
-async def directory_skill(directory: Path, *, trusted: bool) -> AsyncIterator[Skill]:
+async def directory_skill(
+    directory: Path, *, trusted: bool, services: Services | None = None
+) -> AsyncIterator[Skill]:
     """Yield the skill of a directory, as the service runs it when it is approved.
 
-    Raises SkillLoadError, ManifestError.
+    `services` is what the service has for it; by default no credentials and no memory. Raises
+    SkillLoadError, ManifestError.
     """
-    from component.sources.directories.approvals import Approval  # noqa: PLC0415
-    from component.sources.directories.approving import describe  # noqa: PLC0415
-    from component.sources.directories.content import ContentStore  # noqa: PLC0415
     from component.sources.directories.host_functions import Services  # noqa: PLC0415
-    from component.sources.directories.kinds import makers  # noqa: PLC0415
-    from component.sources.directories.runners import Artefact, Runners  # noqa: PLC0415
-    from component.sources.directories.version import Version  # noqa: PLC0415
+    from component.sources.directories.trial import opened_skill  # noqa: PLC0415
 
     if not await anyio.Path(directory / FILE).is_file():
         raise SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
-    runners = Runners(makers(Services()))
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-skill-") as temporary:
-        store = ContentStore(Path(temporary, "copies"))
-        content = await anyio.to_thread.run_sync(store.add, Path.cwd() / directory)
-        artefact = Artefact(
-            directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
-        )
-        async with runners.opened():
-            runner = await runners.of(content.manifest, trusted=trusted)
-            approval = Approval(
-                name=artefact.name,
-                digest=content.digest,
-                directory=str(directory),
-                text=content.text,
-                description=await describe(artefact, runner),
-                trusted=trusted,
-                approved_by="the command line",
-            )
-            yield Version(approval, store, runners).skill
+        where = Path.cwd() / directory
+        async with opened_skill(
+            where, Path(temporary), services or Services(), trusted=trusted
+        ) as skill:
+            yield skill
 
 
 def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
@@ -99,7 +85,7 @@ def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
 def _installed(name: str, settings: Settings) -> Path | None:
     from component.sources.directories.found import look  # noqa: PLC0415
 
-    found, _ = look([root.absolute() for root in settings.skills.directories], {})
+    found, _ = look([root.absolute() for root in settings.skill_roots], {})
     return next((one.directory for one in found.values() if one.name == name), None)
 
 

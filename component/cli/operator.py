@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from component.storage import Storage
 
 _BEFORE_THE_FIRST_RUN = frozenset(
-    ("installed-skills", "show-skill", "approve-skill", "revoke-skill")
+    ("installed-skills", "show-skill", "approve-skill", "revoke-skill", "reject-skill")
 )
 """Commands that make sense before the service has run: they create the database."""
 

@@ -124,6 +124,55 @@ int main(void) {
     return 0;
 }
 """
+_REST = """\
+# docs/skills.md describes all keys, docs/rest.md those of the request.
+[skill]
+name = "@NAME@"
+version = "0.1.0"
+description = "Greets somebody, with the words of an API."
+tags = ["example"]
+@SCHEMA@
+# Without annotations GET only reads, and a person is asked before other methods.
+[skill.request]
+url = "https://api.example.com/greetings/{who}"
+query = { language = "{language}" }
+# credential = "example-key"
+
+[skill.response]
+select = "greeting"
+output = "{text}, {name}!"
+
+# Nothing is allowed unless it is declared here and an admin approves it.
+[skill.capabilities]
+network = ["https://api.example.com"]
+# credential = ["example-key"]
+
+[skill.execution]
+kind = "rest"
+timeout_s = 10
+"""
+_REST_CASES = """\
+# `xmpp-agent skills test` answers the requests with `http`, in order, and sends none of them.
+[[case]]
+name = "greets by name"
+params = { who = "Romeo" }
+contains = "Hello, Romeo!"
+
+[[case.http]]
+url = "https://api.example.com/greetings/Romeo?language=en"
+json = { greeting = { text = "Hello", name = "Romeo" } }
+
+[[case]]
+name = "says what the API says"
+params = { who = "nobody" }
+error = "nobody to greet"
+http = [{ status = 404, text = "There is nobody to greet." }]
+"""
+_LANGUAGE = """
+[skill.input_schema.properties.language]
+enum = ["de", "en", "fr"]
+default = "en"
+"""
 
 
 def _manifest(kind: str, entry: str, schema: str = "") -> str:
@@ -140,6 +189,10 @@ TEMPLATES: Final[Mapping[str, Mapping[str, str]]] = {
         **_TEST,
     },
     "wasm-c": {"skill.toml": _manifest("wasm", "skill.wasm", _SCHEMA), "main.c": _C, **_TEST},
+    "rest": {
+        "skill.toml": _REST.replace("@SCHEMA@", _SCHEMA + _LANGUAGE),
+        "tests/cases.toml": _REST_CASES,
+    },
 }
 """The files of each kind. `@NAME@` stands for the name of the skill."""
 

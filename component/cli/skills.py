@@ -12,6 +12,7 @@ COMMANDS = {
     "show": Lazy("component.cli.skills_installed:show", "Show what an installed skill may do."),
     "approve": Lazy("component.cli.skills_installed:approve", "Offer an installed skill."),
     "revoke": Lazy("component.cli.skills_installed:revoke", "Stop offering an installed skill."),
+    "reject": Lazy("component.cli.skills_installed:reject", "Delete a proposed skill."),
 }
 
 

@@ -87,9 +87,23 @@ def revoke(name: str, as_json: bool, config: Path) -> None:
     _print(config, "revoke-skill", {"name": name}, as_json=as_json)
 
 
+@click.command()
+@click.argument("name")
+@_json
+@config_option
+def reject(name: str, as_json: bool, config: Path) -> None:
+    """Delete a proposed skill that is not approved.
+
+    \b
+    Examples:
+      xmpp-agent skills reject weather.today
+    """
+    _print(config, "reject-skill", {"name": name}, as_json=as_json)
+
+
 def _print(config: Path, command: str, params: dict[str, Any], *, as_json: bool) -> None:
     settings = load_settings(config)
-    if not settings.skills.directories:
+    if not settings.skill_roots:
         raise click.UsageError(
             "The settings name no directories of skills: add [skills] directories."
         )

@@ -94,7 +94,7 @@ def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:
 
 
 def _installed(settings: "Settings") -> list[dict[str, Any]]:
-    if not settings.skills.directories:
+    if not settings.skill_roots:
         return []
     from component.cli.operator import ask_about  # noqa: PLC0415
 

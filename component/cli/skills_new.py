@@ -26,6 +26,8 @@ from component.cli.skill_templates import BUILDS, TEMPLATES
 def new(name: str, kind: str, directory: Path | None) -> None:
     """Write a new skill into a directory: a manifest, code and a test.
 
+    A skill of the kind rest needs no code: its manifest has an HTTP request.
+
     \b
     Examples:
       xmpp-agent skills new weather
@@ -54,4 +56,7 @@ def new(name: str, kind: str, directory: Path | None) -> None:
     if kind in BUILDS:
         click.echo(f"  (cd {target} && {BUILDS[kind]})")
     click.echo(f"  xmpp-agent skills test {where}")
-    click.echo(f"  xmpp-agent skills call {where} who=Romeo")
+    if kind == "rest":
+        click.echo("  (write the request of your API into skill.toml)")
+    else:
+        click.echo(f"  xmpp-agent skills call {where} who=Romeo")

@@ -63,14 +63,18 @@ def test(directory: Path, trusted: bool) -> None:
 
 async def _cases(directory: Path, *, trusted: bool) -> Sequence[Outcome]:
     from component.cli.local_skills import directory_skill  # noqa: PLC0415
+    from component.sandbox.http_script import ScriptedNetwork  # noqa: PLC0415
     from component.skills.errors import SkillLoadError  # noqa: PLC0415
     from component.skills.manifest import ManifestError  # noqa: PLC0415
     from component.sources.directories.cases import read_cases, run_case  # noqa: PLC0415
+    from component.sources.directories.host_functions import Services  # noqa: PLC0415
 
     try:
         cases = read_cases(directory)
-        async with directory_skill(directory, trusted=trusted) as skill:
-            return [await run_case(skill, case) for case in cases]
+        network = ScriptedNetwork()
+        services = Services(gates=network.gate)
+        async with directory_skill(directory, trusted=trusted, services=services) as skill:
+            return [await run_case(skill, case, network) for case in cases]
     except (SkillLoadError, ManifestError) as error:
         raise Fault(str(error)) from error
 

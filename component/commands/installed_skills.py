@@ -1,7 +1,7 @@
 """Commands of admins about the skills that are installed in directories."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from component.commands.definition import (
     Outline,
 )
 from component.sources.directories.installed import InstalledError, InstalledSkill, SkillSheet
+
+T = TypeVar("T")
 
 
 class Installed(Protocol):
@@ -32,6 +34,9 @@ class Installed(Protocol):
 
     async def revoke(self, name: str, by: str) -> SkillSheet:
         """Revoke the approval of a skill. Raises InstalledError, StorageError."""
+
+    async def reject(self, name: str, by: str) -> None:
+        """Delete a proposal. Raises InstalledError, StorageError."""
 
 
 Name = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
@@ -93,6 +98,13 @@ REVOKE_SKILL = Outline(
     params=SkillParams,
     who="admin",
 )
+REJECT_SKILL = Outline(
+    name="reject-skill",
+    title="Reject a proposed skill",
+    about="delete a proposed skill that is not approved",
+    params=SkillParams,
+    who="admin",
+)
 
 
 class InstalledSkillCommands:
@@ -112,6 +124,7 @@ class InstalledSkillCommands:
             SHOW_SKILL.done_by(self._show),
             APPROVE_SKILL.done_by(self._approve),
             REVOKE_SKILL.done_by(self._revoke),
+            REJECT_SKILL.done_by(self._reject),
         )
 
     async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
@@ -140,8 +153,12 @@ class InstalledSkillCommands:
         found = await _done(self._installed.revoke(params.name, _by(asking)))
         return CommandResult(f"{found.name} is not offered any more; its calls have ended.", found)
 
+    async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
+        await _done(self._installed.reject(params.name, _by(asking)))
+        return CommandResult(f"{params.name} is deleted.", params)
 
-async def _done(change: Awaitable[SkillSheet]) -> SkillSheet:
+
+async def _done(change: Awaitable[T]) -> T:
     try:
         return await change
     except InstalledError as error:
@@ -164,11 +181,14 @@ def shown(skill: SkillSheet) -> str:
     lines += [f"Digest: {skill.digest}"] if skill.digest else []
     lines += [f"Approved: {skill.approved}"] if skill.approved else []
     lines += [f"Revoked: {skill.revoked}"] if skill.revoked else []
-    if not skill.capabilities and not skill.removed:
-        return "\n".join((*lines, "It may use nothing outside itself."))
-    lines.append("It may:")
+    lines += skill.proposed
+    if skill.capabilities or skill.removed:
+        lines.append("It may:")
+    else:
+        lines.append("It may use nothing outside itself.")
     lines += [f"  {'+' if one in skill.added else ' '} {one}" for one in skill.capabilities]
     lines += [f"  - {one}" for one in skill.removed]
     if skill.approved and (skill.added or skill.removed):
         lines.append("(+ and -: different from what was approved last)")
+    lines += [skill.source] if skill.source else []
     return "\n".join(lines)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from component.sandbox import http_gate
 from component.sandbox.host import HostError, HttpRequest, HttpResponse
 from component.sandbox.http_gate import Headers, HttpError, HttpGate, HttpRefused
@@ -64,11 +66,12 @@ class GatedHttp:
             raise CapabilityMissing(self._skill, error.capability) from error
         except HttpError as error:
             raise HostError(str(error)) from error
-        return _without(found, secret)
+        clean = redacted(found, secret)
+        return HttpResponse(clean.status, clean.headers, clean.body)
 
 
-def _without(found: http_gate.HttpResponse, secret: Headers) -> HttpResponse:
-    """Return the response without the secrets."""
+def redacted(found: http_gate.HttpResponse, secret: Headers) -> http_gate.HttpResponse:
+    """Return a response without the values of secret headers, which some servers repeat."""
     headers, body = found.headers, found.body
     # `Bearer abc`, and `abc` alone.
     values = {part for _, value in secret for part in (value, *value.split())}
@@ -77,4 +80,4 @@ def _without(found: http_gate.HttpResponse, secret: Headers) -> HttpResponse:
             continue
         body = body.replace(value.encode(), _REDACTED)
         headers = tuple((name, text.replace(value, _REDACTED.decode())) for name, text in headers)
-    return HttpResponse(found.status, headers, body)
+    return msgspec.structs.replace(found, headers=headers, body=body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -14,7 +14,6 @@ from component.sandbox.http_gate import (
     Access,
     HttpError,
     HttpFailed,
-    HttpGate,
     HttpRequest,
     HttpResponse,
     HttpTimeout,
@@ -27,6 +26,14 @@ _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 10.0
 _TEMPORARY: Final = frozenset({429, 502, 503, 504})
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
+
+
+class Sender(Protocol):
+    """Sends requests: `component.sandbox.http_gate.HttpGate`, or what stands before it."""
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Send a request. Raises HttpError."""
+        ...
 
 
 def access_to(url: str) -> Access:
@@ -47,7 +54,7 @@ def network_capability(url: str) -> str:
 
 
 async def request(
-    gate: HttpGate, wanted: HttpRequest, *, repeatable: bool, retries: int = 0
+    gate: Sender, wanted: HttpRequest, *, repeatable: bool, retries: int = 0
 ) -> HttpResponse:
     """Send a request to a service that an admin has configured, and return its response if the
     status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails

@@ -44,6 +44,7 @@ from component.skills.errors import (
     SkillLoadError,
     SkillTimeout,
     SkillUnavailable,
+    printable,
 )
 from component.skills.inputs import Arguments
 from component.skills.outputs import SkillResult
@@ -56,6 +57,10 @@ _log = structlog.get_logger("component.sandbox")
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
 """Makes the host functions of a call."""
+
+
+class ErrorInChild(Exception):  # noqa: N818 - the name says where it was
+    """The exception that a skill raised in its process: type and message, for its author."""
 
 
 class _Log:
@@ -303,7 +308,9 @@ class ProcessSkills:
                 return SkillTimeout(name, seconds)
             case "load":
                 return SkillUnavailable(failure.text, begun=False)
-        return SkillFailed(name)
+        failed = SkillFailed(name)
+        failed.__cause__ = ErrorInChild(printable(failure.trace.rstrip().rpartition("\n")[2], 500))
+        return failed
 
     def _skill(self, described: dict[str, Any]) -> Skill:
         try:

@@ -83,7 +83,7 @@ def skill_schedules(settings: Settings, registry: Registry) -> Sequence[Wish]:
     """
     wishes: list[Wish] = []
     for entry in settings.skills.schedule:
-        if settings.skills.directories and registry.get(entry.skill) is None:
+        if settings.skill_roots and registry.get(entry.skill) is None:
             continue
         try:
             wishes.append(_skill_wish(entry, registry))

@@ -1,10 +1,12 @@
 """The skills that are installed in directories, and the commands about them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from component.audit.protocol import Recorder
 from component.commands.definition import AnyCommand
+from component.private import make_directory
 from component.service.environment import Environment
 from component.settings import Settings
 from component.skills.sources import SkillSource
@@ -13,6 +15,9 @@ from component.storage.shared import SharedChanges
 
 if TYPE_CHECKING:
     from component.sources.directories.source import SkillDirectories
+
+APPROVED: Final = "approved-skills"
+"""The directory of approved content, in that of the storage."""
 
 
 class InstalledSkillSubsystem:
@@ -48,7 +53,7 @@ def skill_directories(
     settings: Settings, storage: Transactions, recorder: Recorder
 ) -> "SkillDirectories | None":
     """Return the source of the skills that are installed in directories; None without any."""
-    if not settings.skills.directories:
+    if not settings.skill_roots:
         return None
     # Imported only where there are directories: the service starts faster without.
     from component.sources.directories.approvals import Approvals  # noqa: PLC0415
@@ -68,10 +73,13 @@ def skill_directories(
         for name, one in settings.skills.credentials.items()
     }
     services = Services(credentials=credentials, storage=storage)
+    if settings.proposals_path is not None:
+        with suppress(OSError):  # reported when the directories are read
+            make_directory(settings.proposals_path.expanduser())
     return SkillDirectories(
-        settings.skills.directories,
+        settings.skill_roots,
         Approvals(storage),
-        ContentStore(settings.storage.path / "approved-skills"),
+        ContentStore(settings.storage.path / APPROVED),
         Runners(makers(services, settings.storage.path / "compiled-skills")),
         recorder,
         settings.skills.auto_approve,

@@ -35,6 +35,8 @@ from xep.result_sets import page_room
 
 SOFTWARE = "xmpp-agent-component"
 HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
+CREATE_SKILL: Final = "create_skill"
+"""The skill that proposes others."""
 _RESERVED_PART: Final = 16
 """One in this many of the requests under way is reserved for admins."""
 _GRACE_S = 5.0
@@ -100,22 +102,35 @@ def make_policy(settings: Settings) -> Policy:
     Raises:
         PolicyError: an entry of the policy, or of the admins, is invalid.
     """
-    read_admins(settings.agent.admins)  # a mistake in it is reported at the start
+    admins = read_admins(settings.agent.admins)  # a mistake in it is reported at the start
     return Policy(
         allowed_domains=settings.allowed_domains,
         allowed_jids=settings.agent.allowed_jids,
         rules=[
-            Rule(
-                rule.skills,
-                rule.allowed_jids,
-                rule.allowed_domains,
-                rule.confirm,
-                rule.approvers,
-            )
-            for rule in settings.policy.rules
+            *(
+                Rule(
+                    rule.skills,
+                    rule.allowed_jids,
+                    rule.allowed_domains,
+                    rule.confirm,
+                    rule.approvers,
+                )
+                for rule in settings.policy.rules
+            ),
+            *_may_propose(settings, admins),
         ],
         confirm=settings.policy.confirm,
     )
+
+
+def _may_propose(settings: Settings, admins: Collection[JID]) -> Sequence[Rule]:
+    """Return the rule about who may propose skills. Rules of the settings can only restrict it."""
+    proposals = settings.skills.proposals
+    if proposals is None:
+        return ()
+    everybody = "*" in proposals.principals
+    allowed = ("*",) if everybody else (*map(str, admins), *proposals.principals)
+    return (Rule((CREATE_SKILL,), allowed),)
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:

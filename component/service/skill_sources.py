@@ -28,4 +28,21 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
 
         sending = Sending(environment, subsystems.stream, subsystems.contacts)
         found.append(XmppSendSource(environment.settings.xmpp_send, sending))
+    where = environment.settings.proposals_path
+    proposals = environment.settings.skills.proposals
+    if where is not None and proposals is not None:
+        from component.service.proposals import ProposalService  # noqa: PLC0415
+        from component.sources.proposals.folder import ProposalFolder  # noqa: PLC0415
+        from component.sources.proposals.source import ProposalSource  # noqa: PLC0415
+
+        directories = subsystems.installed.directories
+        assert directories is not None, "the directory of the proposals is one of them"
+        found.append(
+            ProposalSource(
+                proposals,
+                ProposalFolder(where),
+                ProposalService(environment, subsystems.contacts, directories),
+                environment.monitoring.recorder,
+            )
+        )
     return found

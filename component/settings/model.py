@@ -222,6 +222,20 @@ class Settings(BaseModel):
         return self.memory.path or self.storage.path / "memory"
 
     @property
+    def proposals_path(self) -> Path | None:
+        """The directory of proposed skills; None if none can be proposed."""
+        section = self.skills.proposals
+        if section is None or not section.enabled:
+            return None
+        return section.directory or self.storage.path / "proposed-skills"
+
+    @property
+    def skill_roots(self) -> tuple[Path, ...]:
+        """The directories in which skills are installed; that of proposals is the last."""
+        proposed = self.proposals_path
+        return (*self.skills.directories, *(() if proposed is None else (proposed,)))
+
+    @property
     def later(self) -> tuple[str, ...]:
         """The keys in the file that this release does not support: `llm`, `skills.web_search`, …"""
         sections = tuple(name for name in LATER if getattr(self, name))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from component.settings.kinds import Account, Section, refusal
+from component.settings.kinds import Account, Count, Section, refusal
 from component.settings.schedules import Zone
 from component.settings.work import AgentName, Priority, Recipients, Silent
 
@@ -75,6 +75,41 @@ class SkillCredential(Section):
     prefix: str = Field(default="Bearer ", description="Text before it in the header.")
 
 
+class Proposals(Section):
+    """Lets people and models propose skills, with the skill `create_skill`. An admin decides about
+    each. See docs/skills.md.
+    """
+
+    enabled: bool = Field(default=True, description="Whether skills can be proposed.")
+    principals: tuple[Account | Literal["*"], ...] = Field(
+        default=(),
+        examples=[["juliet@example.com"]],
+        description="Addresses that may propose skills besides the admins; `*` is everybody.",
+    )
+    directory: Path | None = Field(
+        default=None,
+        examples=["/srv/xmpp-agent/proposals"],
+        description="Directory of the proposals. Instances that share a database need a shared one."
+        " Default: `proposed-skills` in the directory of `storage.path`.",
+    )
+    per_principal: Count = Field(
+        default=3, description="Maximum number of proposals of one person that wait for an admin."
+    )
+    total: Count = Field(
+        default=20, description="Maximum number of proposals that wait for an admin."
+    )
+    max_bytes: Annotated[Count, Field(ge=1024, le=65_536)] = Field(
+        default=32_768, description="Maximum size of a manifest, of code and of tests, each."
+    )
+    attempts: Annotated[int, Field(ge=1, le=5)] = Field(
+        default=3,
+        description="How often the model is asked for a skill when its tests fail.",
+    )
+    max_tokens: Count = Field(
+        default=6_000, description="Maximum number of tokens of one answer of the model."
+    )
+
+
 class Skills(Section):
     """Your own skills. Other keys of this section are reserved for a later release."""
 
@@ -100,6 +135,7 @@ class Skills(Section):
         description="Credentials by the names that skills declare: `[skills.credentials.NAME]`.",
     )
     schedule: tuple[SkillScheduleEntry, ...] = ()
+    proposals: Proposals | None = None
     _later: tuple[str, ...] = PrivateAttr(default=())
 
     @field_validator("schedule")

@@ -27,6 +27,7 @@ from component.skills.capabilities import (
     Recipient,
 )
 from component.skills.errors import DeclarationError
+from component.skills.rest_request import RestRequest, RestResponse
 from component.skills.schedule import SkillSchedule
 from component.skills.spec import Annotations, SkillSpec
 
@@ -131,8 +132,8 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     capabilities: Capabilities = Capabilities()
     execution: Running
     schedule: Timing | None = None
-    request: dict[str, Any] | None = None
-    response: dict[str, Any] | None = None
+    request: RestRequest | None = None
+    response: RestResponse | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -275,6 +276,8 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "skill.execution": Running,
     "skill.schedule": Timing,
     "skill.capabilities": Capabilities,
+    "skill.request": RestRequest,
+    "skill.response": RestResponse,
 }
 _IN_THE_SEED: Final = {
     "id": "call it name",
@@ -320,6 +323,8 @@ def _check(manifest: Manifest) -> None:
     if (runs.kind == "rest") != (runs.entry == ""):
         hint = "remove it" if runs.entry else "name the file that runs"
         raise ManifestError(f"{FILE}: skill.execution.entry of the kind {runs.kind!r}: {hint}.")
+    if runs.kind == "rest" and said.request is None:
+        raise ManifestError(f"{FILE}: skill lacks the table 'request': add [skill.request].")
     for value, where, kind in (
         (said.request, "skill.request", "rest"),
         (said.response, "skill.response", "rest"),

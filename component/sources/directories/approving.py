@@ -42,26 +42,24 @@ async def describe(artefact: Artefact, runner: Runner) -> str:
     return written(spec)
 
 
+def schema_of(artefact: Artefact, said: Schema | str) -> Schema:
+    """Return a schema of a manifest, which may be the name of a file. Blocks.
+
+    Raises SkillLoadError.
+    """
+    if not isinstance(said, str):
+        return said
+    try:
+        text = (artefact.directory / said).read_bytes()
+        if len(text) > MOST_BYTES:
+            raise SkillLoadError(f"{said} has more than {MOST_BYTES} bytes.")
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (OSError, ValueError, RecursionError) as error:
+        raise SkillLoadError(f"{said} is not a JSON Schema: {error}") from error
+
+
 def _schemas(artefact: Artefact) -> dict[str, Schema]:
     """Return the schemas that the manifest has or names."""
     said = artefact.manifest.skill
-    found: dict[str, Schema] = {}
-    for name, schema in (
-        ("input_schema", said.input_schema),
-        ("output_schema", said.output_schema),
-    ):
-        if isinstance(schema, str):
-            found[name] = _read(artefact, schema)
-        elif schema is not None:
-            found[name] = schema
-    return found
-
-
-def _read(artefact: Artefact, name: str) -> Schema:
-    try:
-        text = (artefact.directory / name).read_bytes()
-        if len(text) > MOST_BYTES:
-            raise SkillLoadError(f"{name} has more than {MOST_BYTES} bytes.")
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (OSError, ValueError, RecursionError) as error:
-        raise SkillLoadError(f"{name} is not a JSON Schema: {error}") from error
+    named = {"input_schema": said.input_schema, "output_schema": said.output_schema}
+    return {name: schema_of(artefact, one) for name, one in named.items() if one is not None}

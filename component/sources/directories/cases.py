@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from component.sandbox.http_script import ScriptedNetwork, ScriptedResponse
 from component.skills.errors import CALL_ERRORS, SkillLoadError
 from component.skills.fake_context import FakeContext, called
 from component.skills.outputs import File, Link, Part
@@ -34,6 +35,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         error: a part of the error that the skill reports.
         answers: what a person answers to its questions, in order.
         model: what the model answers, in order.
+        http: what servers answer, in order. Then nothing is sent to real ones.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: str | None = None
     answers: tuple[Any, ...] = ()
     model: tuple[Any, ...] = ()
+    http: tuple[ScriptedResponse, ...] | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -61,18 +64,35 @@ def read_cases(directory: Path) -> Sequence[Case]:
     """Return the cases of a skill; none without a file. Blocks. Raises SkillLoadError."""
     path = directory / FILE
     try:
-        text = path.read_bytes()
-        if len(text) > _MOST_BYTES:
-            raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
-        return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
+        return parse_cases(path.read_bytes())
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise SkillLoadError(f"{FILE} cannot be read: {error.strerror or error}") from error
+
+
+def parse_cases(text: bytes) -> Sequence[Case]:
+    """Return the cases of a file. Raises SkillLoadError."""
+    if len(text) > _MOST_BYTES:
+        raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
+    try:
+        return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
+    except (ValueError, RecursionError) as error:
         raise SkillLoadError(f"{FILE} cannot be used: {error}") from error
 
 
-async def run_case(skill: Skill, case: Case) -> Outcome:
-    """Call a skill as a case says."""
+async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+    """Call a skill as a case says. The skill connects through `network`."""
+    network.play(case.http)
+    outcome = await _run(skill, case)
+    if network.problem:
+        return Outcome(case.name, network.problem)
+    if not outcome.problem and network.unused:
+        return Outcome(case.name, "it made fewer requests than the case answers")
+    return outcome
+
+
+async def _run(skill: Skill, case: Case) -> Outcome:
     context = FakeContext(answers=case.answers, model=case.model)
     try:
         result = await called(skill, case.params, context)

@@ -11,19 +11,21 @@ import msgspec
 from component.skills.errors import SkillLoadError, printable
 from component.skills.manifest import FILE, ManifestError
 from component.sources.directories.content import Content, read_content, signature
+from component.sources.directories.proposal import Proposal, read_proposal
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """One installed directory.
 
     `content` is None for one that cannot be used, and `problem` says why. `signature` changes with
-    its files.
+    its files. `proposal` is the record of one that was proposed, and None for others.
     """
 
     directory: Path
     signature: int
     content: Content | None = None
     problem: str = ""
+    proposal: Proposal | None = None
 
     @property
     def name(self) -> str:
@@ -79,7 +81,12 @@ def _look_at(directory: Path, before: Found | None) -> Found | None:
         mark = signature(directory)
         if before is not None and before.signature == mark:
             return before
-        return Found(directory=directory, signature=mark, content=read_content(directory))
+        return Found(
+            directory=directory,
+            signature=mark,
+            content=read_content(directory),
+            proposal=read_proposal(directory),
+        )
     except OSError as error:
         problem = f"{directory} cannot be read: {error.strerror or error}."
     except (SkillLoadError, ManifestError) as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -18,7 +18,7 @@ from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
 
 if TYPE_CHECKING:
-    from component.sandbox.http_gate import Access
+    from component.sandbox.http_gate import Access, Headers, HttpGate, HttpLimits
 
 _log = structlog.get_logger("component.skills")
 
@@ -46,16 +46,26 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         return f"Credential(hosts={self.hosts!r}, header={self.header!r})"
 
 
+class Gates(Protocol):
+    """Makes gates; tests of skills have one whose servers are in the tests."""
+
+    def __call__(self, access: Sequence[Access], limits: HttpLimits | None) -> HttpGate:
+        """Return a gate that permits these servers."""
+        ...
+
+
 class Services(msgspec.Struct, frozen=True, kw_only=True):
     """What the service has for skills.
 
     Attributes:
         credentials: those of the settings, by name.
         storage: keeps what skills remember; None if nothing can be kept.
+        gates: makes the gates of requests; None makes those that connect.
     """
 
     credentials: Mapping[str, Credential] = {}
     storage: Transactions | None = None
+    gates: Gates | None = None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
@@ -85,7 +95,7 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
         return HostFunctions(
             log=_Log(name),
             progress=context.progress,
-            http=_Http(name, capabilities, usable) if capabilities.network else None,
+            http=_Http(artefact, services) if capabilities.network else None,
             credentials=_Available(name, capabilities, usable) if capabilities.credential else None,
             memory=SkillMemory(storage, name, context.principal, capabilities)
             if remembers and storage is not None
@@ -104,55 +114,61 @@ class _Log:
         getattr(_log, level)("a skill logs", skill=self._skill, text=printable(text, _LONGEST_LINE))
 
 
-class _Http:
-    def __init__(
-        self, skill: str, capabilities: Capabilities, credentials: Mapping[str, Credential]
-    ) -> None:
-        # Imported only where a skill connects.
-        from component.sandbox.http_gate import HttpGate  # noqa: PLC0415
+def gate_of(
+    capabilities: Capabilities, services: Services, limits: HttpLimits | None = None
+) -> HttpGate:
+    """Return the gate through which a skill connects: to what its manifest declares."""
+    # Imported only where a skill connects.
+    from component.sandbox.http_gate import HttpGate  # noqa: PLC0415
 
-        self._skill = skill
-        self._declared = capabilities.credential
-        self._credentials = credentials
-        self._gate = HttpGate([_access(each) for each in capabilities.network])
+    access = [_access(each) for each in capabilities.network]
+    return (services.gates or HttpGate)(access, limits)
+
+
+def secret_headers(artefact: Artefact, services: Services, credential: str, url: str) -> Headers:
+    """Return the header of a credential, for a request to a URL; nothing without a credential.
+
+    Raises CapabilityMissing for one that the manifest does not declare, and HostError for one that
+    is not set, or is for other servers.
+    """
+    if not credential:
+        return ()
+    if credential not in artefact.manifest.skill.capabilities.credential:
+        raise CapabilityMissing(artefact.name, f"credential:{credential}")
+    found = services.credentials.get(credential)
+    if found is None:
+        raise HostError(f"The credential {credential} is not set: an admin adds it.")
+    from component.sandbox.http_targets import target_of  # noqa: PLC0415
+
+    try:
+        host = target_of(url).host
+    except ValueError as error:
+        raise HostError(str(error)) from None
+    if host not in found.hosts:
+        raise HostError(f"The credential {credential} is not for {host}.")
+    return ((found.header, f"{found.prefix}{found.value}"),)
+
+
+class _Http:
+    def __init__(self, artefact: Artefact, services: Services) -> None:
+        self._artefact = artefact
+        self._services = services
+        self._gate = gate_of(artefact.manifest.skill.capabilities, services)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
+        from component.sandbox.http_functions import redacted  # noqa: PLC0415
         from component.sandbox.http_gate import HttpError, HttpRefused  # noqa: PLC0415
         from component.sandbox.http_gate import HttpRequest as GateRequest  # noqa: PLC0415
 
-        wanted = GateRequest(
-            request.url,
-            request.method,
-            request.headers,
-            request.body,
-            self._secrets(request),
-        )
+        secret = secret_headers(self._artefact, self._services, request.credential, request.url)
+        wanted = GateRequest(request.url, request.method, request.headers, request.body, secret)
         try:
-            response = await self._gate.send(wanted)
+            response = redacted(await self._gate.send(wanted), secret)
         except HttpRefused as error:
-            raise CapabilityMissing(self._skill, error.capability) from error
+            raise CapabilityMissing(self._artefact.name, error.capability) from error
         except HttpError as error:
             raise HostError(str(error)) from error
         return HttpResponse(response.status, response.headers, response.body)
-
-    def _secrets(self, request: HttpRequest) -> tuple[tuple[str, str], ...]:
-        """Return the header of the credential of a request, if its server may have it."""
-        if not request.credential:
-            return ()
-        if request.credential not in self._declared:
-            raise CapabilityMissing(self._skill, f"credential:{request.credential}")
-        credential = self._credentials.get(request.credential)
-        if credential is None:
-            raise HostError(f"The credential {request.credential} is not set: an admin adds it.")
-        from component.sandbox.http_targets import target_of  # noqa: PLC0415
-
-        try:
-            host = target_of(request.url).host
-        except ValueError as error:
-            raise HostError(str(error)) from None
-        if host not in credential.hosts:
-            raise HostError(f"The credential {request.credential} is not for {host}.")
-        return ((credential.header, f"{credential.prefix}{credential.value}"),)
 
 
 def _access(endpoint: Endpoint) -> Access:

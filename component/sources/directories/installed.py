@@ -37,7 +37,7 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
     """Everything about an installed skill.
 
     `capabilities` are those that it declares; `added` and `removed` compare them with those that
-    were approved last.
+    were approved last. `proposed` has sentences about a proposal, and `source` its files.
     """
 
     description: str = ""
@@ -48,6 +48,8 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     approved: str = ""
     revoked: str = ""
+    proposed: tuple[str, ...] = ()
+    source: str = ""
 
 
 def listed(found: Found | None, approval: Approval | None, problem: str = "") -> InstalledSkill:
@@ -85,6 +87,9 @@ def sheet(found: Found | None, approval: Approval | None, problem: str = "") -> 
         revoked=""
         if approval is None or approval.revoked_at is None
         else _by(approval.revoked_by or "", approval.revoked_at),
+        proposed=()
+        if content is None or found is None or found.proposal is None
+        else found.proposal.sentences(content.digest),
     )
 
 
@@ -97,7 +102,8 @@ def _state(found: Found | None, approval: Approval | None, problem: str) -> tupl
     if found.content is None:
         return ("changed" if approved else "failed"), found.problem
     if approval is None:
-        return "waiting", "no admin has approved it"
+        by = "" if found.proposal is None else f"proposed by {found.proposal.principal}; "
+        return "waiting", f"{by}no admin has approved it"
     if not approval.counts:
         return "revoked", f"its approval was revoked by {approval.revoked_by}"
     if approval.digest != found.content.digest:

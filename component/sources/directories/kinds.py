@@ -37,9 +37,15 @@ def makers(services: "Services", cache: Path | None = None) -> Makers:
 
         return Commands()
 
+    def requests() -> Runner:
+        from component.sources.directories.rest import RestRequests  # noqa: PLC0415
+
+        return RestRequests(services)
+
     return {
         TRUSTED: trusted_python,
         "python": confined_python,
         "wasm": webassembly,
         "process": commands,
+        "rest": requests,
     }

@@ -8,6 +8,7 @@ version that they began with. A revoked version ends at once, with its calls.
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -33,6 +35,7 @@ from component.sources.directories.installed import (
     listed,
     sheet,
 )
+from component.sources.directories.proposal import source_of
 from component.sources.directories.runners import Artefact, Runners
 from component.sources.directories.version import Version
 from component.storage.errors import StorageError
@@ -188,7 +191,11 @@ class SkillDirectories:
     async def show(self, name: str) -> SkillSheet:
         """Return everything about a skill. Raises InstalledError, StorageError."""
         await self.look()
-        return self._sheet(name)
+        found = self._by_name().get(name)
+        if found is None or found.proposal is None:
+            return self._sheet(name)
+        source = await anyio.to_thread.run_sync(source_of, found.directory)
+        return msgspec.structs.replace(self._sheet(name), source=source)
 
     def _sheet(self, name: str) -> SkillSheet:
         found, approval = self._by_name().get(name), self._approvals.get(name)
@@ -215,6 +222,11 @@ class SkillDirectories:
                 raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
             if found.content is None:
                 raise InstalledError(f"{name} cannot be approved: {found.problem}")
+            if found.proposal is not None and (trusted or not digest):
+                raise InstalledError(
+                    f"{name} is a proposal: it is always confined, and approved with the digest of"
+                    f" what you have read (--digest): see `skills show {name}`."
+                )
             if digest and not found.content.digest.startswith(digest):
                 raise InstalledError(
                     f"{name} has changed: its digest is {found.content.digest}. Look at it again"
@@ -239,6 +251,19 @@ class SkillDirectories:
             await self._load_approvals()
             await self._update()
         return self._sheet(name)
+
+    async def reject(self, name: str, by: str) -> None:
+        """Delete a proposal that is not approved. Raises InstalledError, StorageError."""
+        await self.look()
+        async with self._changing:
+            found, approval = self._by_name().get(name), self._approvals.get(name)
+            if found is None or found.proposal is None:
+                raise InstalledError(f"No skill called {name!r} is proposed. See `skills list`.")
+            if approval is not None and approval.counts:
+                raise InstalledError(f"{name} is approved: revoke it first.")
+            await anyio.to_thread.run_sync(shutil.rmtree, found.directory)
+            self._record(by, name, "rejected")
+        await self.look()
 
     # How it is done. The lock is held.
 
@@ -297,7 +322,7 @@ class SkillDirectories:
         """Approve what the settings approve: everything that can be loaded."""
         for name, found in self._by_name().items():
             approval, content = self._approvals.get(name), found.content
-            if content is None or content.digest in self._refused:
+            if content is None or found.proposal is not None or content.digest in self._refused:
                 continue
             trusted = self._auto == "trusted" and content.manifest.skill.execution.kind == "python"
             known = approval is not None and (approval.digest, approval.trusted) == (

@@ -87,6 +87,14 @@ def test_a_new_skill_that_has_to_be_built_says_how(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_new_request_is_tested_without_its_server() -> None:
+    assert "main.py" not in skills("new", "weather", "--kind", "rest").stdout
+    tested = skills("test", "./weather").stdout
+    assert tested.startswith("ok greets by name\nok says what the API says\n")
+    assert tested.endswith("weather can be offered.\n")
+
+
+@pytest.mark.usefixtures("here")
 def test_a_name_that_no_skill_can_have() -> None:
     assert "no usable name" in skills("new", "a b", code=2).stderr
     assert not Path("a b").exists()

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from component.cli.exit_codes import ExitCode
+from component.sources.directories.proposal import Proposal
+from component.sources.proposals.folder import ProposalFolder
 from tests.component.cli.conftest import RunCommand
 from tests.component.sources.directories.world import install
+from tests.component.sources.proposals.world import renamed
 
 HERE = {"skills__directories": ["./skills"]}
 
@@ -73,3 +76,37 @@ def test_doctor_says_what_cannot_be_loaded(command: RunCommand) -> None:
     assert "two cannot be loaded: skill.toml: " in command("doctor", **HERE).output
     missing = command("doctor", skills__directories=["./nowhere"]).output
     assert "nowhere cannot be read" in " ".join(missing.split())
+
+
+def test_a_proposal_is_listed_shown_approved_with_its_digest_and_rejected(
+    command: RunCommand,
+) -> None:
+    here = {"skills__proposals__enabled": True}
+    folder = ProposalFolder(Path("data/proposed-skills"))
+    record = Proposal(principal="juliet@example.com", taints=("web",), description="Do it.")
+    for name in ("one", "two"):
+        files = renamed(name)
+        folder.put(name, {"skill.toml": files["manifest"]}, record)
+    found = json.loads(command("skills", "list", "--json", "one", **here).stdout)
+    (reason,) = (one["reason"] for one in found if one["name"] == "one")
+    assert reason == "proposed by juliet@example.com; no admin has approved it"
+    doctor = " ".join(command("doctor", **here).output.split())
+    assert "proposed and not approved: one (by juliet@example.com), two" in doctor
+    shown = command("skills", "show", "one", **here).stdout
+    assert "WARNING: the model had read texts of strangers (web)" in shown
+    assert "----- skill.toml" in shown
+    refused = command("skills", "approve", "--yes", "one", **here)
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "--digest" in refused.stderr
+    (digest,) = (line[8:] for line in shown.splitlines() if line.startswith("Digest: "))
+    approved = command("skills", "approve", "--yes", "--digest", digest, "one", **here)
+    assert approved.exit_code == ExitCode.OK, approved.output
+    assert command("skills", "reject", "one", **here).exit_code == ExitCode.FAILURE
+    assert "two is deleted." in command("skills", "reject", "two", **here).stdout
+    assert "proposed and not approved" not in command("doctor", **here).output
+
+
+def test_without_proposals_the_directory_need_not_exist(command: RunCommand) -> None:
+    found = command("doctor", skills__proposals__enabled=True).output
+    assert "cannot be read" not in found
+    assert "0 skills are installed" in found

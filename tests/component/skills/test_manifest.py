@@ -138,7 +138,7 @@ def test_what_the_manifest_says_counts() -> None:
             "[skill.capabilities]\nbrowser = true\n[skill.execution]",
             "remove it",
         ),
-        ("[skill.execution]", "[skill.request]\nurl = 1\n[skill.execution]", "'rest' only"),
+        ("[skill.execution]", '[skill.request]\nurl = "a"\n[skill.execution]', "'rest' only"),
         ("[skill.execution]", "[other]\n[skill.execution]", "the file has the key 'other'"),
         ('version = "1"', 'version = "1"\nversion = "2"', "is not TOML"),
         ('version = "1"', 'version = "1"\ndescription = "\\u0000"', "XML cannot carry"),

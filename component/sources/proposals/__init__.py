@@ -1,0 +1,1 @@
+"""Skills that people and models propose: checked, tested in the sandbox, and left to an admin."""
