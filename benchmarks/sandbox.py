@@ -21,7 +21,7 @@ import msgspec
 import wasmtime
 
 from benchmarks.report import Line, Target
-from component.sandbox.host import HostFunctions
+from component.skills.host import HostFunctions
 from component.sandbox.wasm import IMPORTS, WasmLimits, WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for, ticker

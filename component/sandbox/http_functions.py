@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from component.sandbox import http_gate
-from component.sandbox.host import HostError, HttpRequest, HttpResponse
 from component.sandbox.http_gate import Headers, HttpError, HttpGate, HttpRefused
 from component.skills.errors import CapabilityMissing
+from component.skills.host import HostError, HttpRequest, HttpResponse
 
 _REDACTED = b"[credential]"
 _SHORTEST_SECRET = 6
@@ -25,7 +25,7 @@ class CredentialPort(Protocol):
 
 
 class GatedHttp:
-    """Implements `component.sandbox.host.Http`.
+    """Implements `component.skills.host.Http`.
 
     A credential goes only to the server of the request, not to one that it redirects to. If the
     response repeats it, as servers for tests do, it is replaced there.

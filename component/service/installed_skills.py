@@ -1,6 +1,6 @@
 """The skills that are installed in directories, and the commands about them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from component.audit.protocol import Recorder
@@ -12,6 +12,7 @@ from component.storage.database import Transactions
 from component.storage.shared import SharedChanges
 
 if TYPE_CHECKING:
+    from component.sources.directories.host_functions import SkillMessages
     from component.sources.directories.source import SkillDirectories
 
 
@@ -20,14 +21,15 @@ class InstalledSkillSubsystem:
 
     Args:
         environment: the settings, the database and the audit log.
+        messages: returns what sends the messages of skills.
 
     Attributes:
         directories: offers them.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, messages: Callable[[], "SkillMessages"]) -> None:
         self.directories = skill_directories(
-            environment.settings, environment.storage, environment.monitoring.recorder
+            environment.settings, environment.storage, environment.monitoring.recorder, messages
         )
 
     def sources(self) -> Sequence[SkillSource]:
@@ -45,7 +47,10 @@ class InstalledSkillSubsystem:
 
 
 def skill_directories(
-    settings: Settings, storage: Transactions, recorder: Recorder
+    settings: Settings,
+    storage: Transactions,
+    recorder: Recorder,
+    messages: Callable[[], "SkillMessages | None"] = lambda: None,
 ) -> "SkillDirectories | None":
     """Return the source of the skills that are installed in directories; None without any."""
     if not settings.skills.directories:
@@ -67,7 +72,7 @@ def skill_directories(
         )
         for name, one in settings.skills.credentials.items()
     }
-    services = Services(credentials=credentials, storage=storage)
+    services = Services(credentials=credentials, storage=storage, messages=messages)
     return SkillDirectories(
         settings.skills.directories,
         Approvals(storage),

@@ -24,8 +24,6 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
         found += [OpenApiSource(*each) for each in environment.settings.openapi.items()]
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
-        from component.service.sending import Sending  # noqa: PLC0415
 
-        sending = Sending(environment, subsystems.stream, subsystems.contacts)
-        found.append(XmppSendSource(environment.settings.xmpp_send, sending))
+        found.append(XmppSendSource(environment.settings.xmpp_send, subsystems.messages()))
     return found

@@ -22,6 +22,7 @@ from component.storage.shared import SharedChanges
 from xep.jid import JID
 
 if TYPE_CHECKING:
+    from component.builtins.guarded_messages import GuardedMessages
     from component.service.agents import AgentSubsystem
 
 
@@ -60,7 +61,8 @@ class Subsystems:
             environment, self.stream, self.contacts, self.notifications.notifier
         )
         self.memory = MemorySubsystem(environment, self.stream, self.contacts, self.pubsub.service)
-        self.installed = InstalledSkillSubsystem(environment)
+        self._messages: GuardedMessages | None = None
+        self.installed = InstalledSkillSubsystem(environment, self.messages)
         self.tasks = TaskSubsystem(environment, self.stream, self.contacts, self.pubsub)
         self.agents = self._make_agents()
         if self.agents is not None:
@@ -113,6 +115,19 @@ class Subsystems:
                 *self.chat.handlers(),
             )
         )
+
+    def messages(self) -> "GuardedMessages":
+        """Return what sends messages on behalf of people, for all skills together."""
+        if self._messages is None:
+            # Imported only where a skill sends messages: the service starts faster without.
+            from component.builtins.guarded_messages import GuardedMessages  # noqa: PLC0415
+            from component.service.sending import Sending  # noqa: PLC0415
+            from component.settings.builtins import XmppSend  # noqa: PLC0415
+
+            settings = self._environment.settings.xmpp_send or XmppSend(recipients=("*",))
+            sending = Sending(self._environment, self.stream, self.contacts)
+            self._messages = GuardedMessages(settings, sending)
+        return self._messages
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self._environment.settings.llm is None:

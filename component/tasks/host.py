@@ -12,10 +12,11 @@ from typing import Any, Literal, NoReturn, TypeVar
 import anyio
 import msgspec
 
-from component.skills.context import ChildResult, Parked, Work
+from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
 from component.skills.schema import object_schema
+from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads
 from component.tasks import journal
 from component.tasks.admit import TaskLimits
@@ -272,11 +273,11 @@ class ContextHost:
     async def ask(
         self,
         question: str,
-        schema: type[T],
+        schema: type[Any] | Mapping[str, Any],
         expires_s: float | None,
         *,
         key: str | int | None,
-    ) -> T:
+    ) -> Any:
         """Ask the principal a question: this execution ends here, and the answer starts another
         one.
         """
@@ -290,11 +291,13 @@ class ContextHost:
         step = self._steps.question(question, key, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is not None:
-            return result_of(recorded, schema)
+            return result_of(recorded, dict[str, Any] if isinstance(schema, Mapping) else schema)
+        self._steps.check_questions()
         if self.call.request.mode == "inline":
             self._refused = errors.confirmation_unavailable()
             raise Parked
-        shown = msgspec.Raw(msgspec.json.encode(object_schema(schema)))
+        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
+        shown = msgspec.Raw(msgspec.json.encode(fields))
         seconds = self._engine.limits.ask_expires_s if expires_s is None else expires_s
         await self._park(
             lambda: self._writer.ask(step, without_forbidden(question), shown, seconds)

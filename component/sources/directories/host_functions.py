@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import msgspec
 import structlog
 
-from component.sandbox.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
 from component.skills.capabilities import Capabilities, Endpoint
 from component.skills.context import Context
-from component.skills.errors import CapabilityMissing, SkillLoadError, UsageError, printable
-from component.skills.model_answers import ModelFailed
+from component.skills.errors import (
+    CapabilityMissing,
+    InvalidParam,
+    SkillError,
+    SkillLoadError,
+    UsageError,
+    printable,
+)
+from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
 from component.sources.directories.memories import SkillMemory
 from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
@@ -46,16 +52,27 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         return f"Credential(hosts={self.hosts!r}, header={self.header!r})"
 
 
+class SkillMessages(Protocol):
+    """Sends messages of skills: `component.builtins.guarded_messages.GuardedMessages`."""
+
+    async def send(
+        self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""
+    ) -> None:
+        """Send a message of a skill, on behalf of a person. Raises SkillError."""
+
+
 class Services(msgspec.Struct, frozen=True, kw_only=True):
     """What the service has for skills.
 
     Attributes:
         credentials: those of the settings, by name.
         storage: keeps what skills remember; None if nothing can be kept.
+        messages: returns what sends messages; None where there is no connection.
     """
 
     credentials: Mapping[str, Credential] = {}
     storage: Transactions | None = None
+    messages: Callable[[], SkillMessages | None] = lambda: None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
@@ -82,15 +99,18 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
     remembers = bool(capabilities.memory_read or capabilities.memory_write)
 
     def make(context: Context) -> HostFunctions:
+        if context.functions is not None:
+            return context.functions  # of a test
         return HostFunctions(
             log=_Log(name),
             progress=context.progress,
             http=_Http(name, capabilities, usable) if capabilities.network else None,
             credentials=_Available(name, capabilities, usable) if capabilities.credential else None,
             memory=SkillMemory(storage, name, context.principal, capabilities)
-            if remembers and storage is not None
+            if remembers
             else None,
             llm=None if capabilities.llm is None else _Llm(context),
+            xmpp=_Xmpp(context, capabilities, services) if capabilities.xmpp else None,
         )
 
     return make
@@ -193,12 +213,40 @@ class _Llm:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def __call__(self, prompt: str, schema: str, max_tokens: int) -> str:
+    async def __call__(
+        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
+    ) -> str:
         try:
             wanted = msgspec.json.decode(schema, type=dict[str, object])
-            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens)
         except (ValueError, RecursionError) as error:
             raise HostError(f"The schema is not JSON: {error}") from None
-        except (ModelFailed, UsageError) as error:
+        try:
+            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens, key=key)
+        except UsageError as error:
             raise HostError(str(error)) from error
         return msgspec.json.encode(cast("object", answer)).decode()
+
+
+class _Xmpp:
+    def __init__(self, context: Context, capabilities: Capabilities, services: Services) -> None:
+        self._context = context
+        self._recipients = capabilities.xmpp
+        self._services = services
+        self._sent = 0
+
+    async def send(self, to: str, text: str, key: str | None = None) -> None:
+        context = self._context
+        self._sent += 1
+        if to not in self._recipients:
+            raise CapabilityMissing(context.skill, f"xmpp:{printable(to, 100)}")
+        messages = self._services.messages()
+        if messages is None:
+            raise HostError("Messages cannot be sent here: no service is connected.")
+        try:
+            await messages.send(
+                *(context.agent, context.principal, to, text),
+                key=key or f"{context.key} {self._sent}",
+                skill=context.skill,
+            )
+        except (SkillError, InvalidParam) as error:
+            raise HostError(str(error)) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from component.sandbox.host import HostError
 from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
+from component.skills.host import HostError
 from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
 
@@ -16,17 +16,17 @@ LONGEST_VALUE: Final = 65_536
 
 
 class SkillMemory:
-    """Implements `component.sandbox.host.Memory` for one skill and one caller.
+    """Implements `component.skills.host.Memory` for one skill and one caller.
 
     Args:
-        storage: has the table.
+        storage: has the table; None where nothing is kept, and nothing can be remembered.
         skill: the name of the skill.
         principal: the bare JID of its caller.
         capabilities: what it may do.
     """
 
     def __init__(
-        self, storage: Transactions, skill: str, principal: str, capabilities: Capabilities
+        self, storage: Transactions | None, skill: str, principal: str, capabilities: Capabilities
     ) -> None:
         self._storage = storage
         self._skill = skill
@@ -46,7 +46,7 @@ class SkillMemory:
             return None if found is None else str(found[0])
 
         try:
-            return await self._storage.read(op)
+            return await self._stored().read(op)
         except StorageError as error:
             raise _failed() from error
 
@@ -74,7 +74,7 @@ class SkillMemory:
             return True
 
         try:
-            if not await self._storage.write(op):
+            if not await self._stored().write(op):
                 raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
         except StorageError as error:
             raise _failed() from error
@@ -90,7 +90,7 @@ class SkillMemory:
             )
 
         try:
-            await self._storage.write(op)
+            await self._stored().write(op)
         except StorageError as error:
             raise _failed() from error
 
@@ -106,10 +106,15 @@ class SkillMemory:
             return [str(name) for (name,) in found.fetchall()]
 
         try:
-            names = await self._storage.read(op)
+            names = await self._stored().read(op)
         except StorageError as error:
             raise _failed() from error
         return [name for name in names if name.startswith(prefix)]
+
+    def _stored(self) -> Transactions:
+        if self._storage is None:
+            raise HostError("Nothing is remembered here: no service runs.")
+        return self._storage
 
     def _check(self, what: str, allowed: bool) -> None:
         if not allowed:

@@ -87,6 +87,7 @@ def _imports(said: Capabilities) -> frozenset[Import]:
         "memory": said.memory_read or said.memory_write,
         "credentials": said.credential,
         "llm": said.llm,
+        "xmpp": said.xmpp,
         "clock": said.clock,
         "random": said.random,
     }

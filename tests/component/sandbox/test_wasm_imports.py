@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from component.sandbox.host import HostError
 from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, SkillError, SkillFailed
+from component.skills.host import HostError
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import ALL, Told, context, skill
 

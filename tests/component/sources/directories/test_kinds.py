@@ -10,8 +10,8 @@ import h11
 import pytest
 from anyio.abc import SocketStream
 
-from component.sandbox.host import HostError, HttpRequest
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
+from component.skills.host import HostError, HttpRequest
 from component.skills.manifest import read_manifest
 from component.sources.directories.host_functions import Credential, Services, functions_of
 from component.sources.directories.installed import InstalledError
