@@ -16,7 +16,14 @@ from component.skills import calling
 from component.skills.capabilities import DEFAULT_PORTS
 from component.skills.context import Context
 from component.skills.durable import ChildResult, Work
-from component.skills.errors import CapabilityMissing, SkillError, StepFailed, UsageError
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+)
 from component.skills.host import (
     FUNCTION_KINDS,
     HostError,
@@ -194,7 +201,7 @@ class _Host:
         self.steps.append(name)
         try:
             made = await work(f"{self.key} {name} {'' if key is None else key}".strip())
-        except SkillError:
+        except (SkillError, Denied, InvalidParam, UsageError):
             raise
         except Exception as error:
             raise StepFailed(f"The step {name} failed: {error}") from error
