@@ -42,6 +42,7 @@ from component.sandbox.messages import (
     read_from_child,
 )
 from component.sandbox.profile import Profile
+from component.sandbox.work_directories import WorkDirectories
 from component.skills.errors import SkillError, SkillUnavailable, printable
 
 _log = structlog.get_logger("component.sandbox")
@@ -59,19 +60,30 @@ class Spawner:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "spawner")
+        self._directories: WorkDirectories | None = None
 
     async def start(self, profile: Profile, module: str) -> Child:
         """Start a child. Raises SkillUnavailable if the system cannot."""
-        starting = self._thread.submit(Child, profile, module)
+        starting = self._thread.submit(self._started, profile, module)
         try:
             return await anyio.to_thread.run_sync(starting.result)
         except OSError as error:
             reason = f"No process can be started for the skill: {error.strerror}."
             raise SkillUnavailable(reason, begun=False) from error
 
+    def _started(self, profile: Profile, module: str) -> Child:
+        if self._directories is None:
+            self._directories = WorkDirectories()
+        return Child(profile, module, self._directories.new())
+
     def close(self) -> None:
         """End the thread, and so all children."""
+        self._thread.submit(self._remove)
         self._thread.shutdown(wait=False)
+
+    def _remove(self) -> None:
+        if self._directories is not None:
+            self._directories.close()
 
 
 class Child:
@@ -80,11 +92,12 @@ class Child:
     Args:
         profile: what it may do.
         module: the name or `.py` file of the module.
+        work: an empty directory for it alone.
     """
 
-    def __init__(self, profile: Profile, module: str) -> None:
+    def __init__(self, profile: Profile, module: str, work: str) -> None:
         self.module = module
-        self._work = tempfile.mkdtemp(prefix="xmpp-agent-skill-")
+        self._work = work
         self.profile = msgspec.structs.replace(profile, work=self._work, end_with_parent=True)
         self._printed: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it stays
         # Each write goes to the end, also after the file has been truncated.

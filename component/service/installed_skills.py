@@ -12,7 +12,7 @@ from component.storage.database import Transactions
 from component.storage.shared import SharedChanges
 
 if TYPE_CHECKING:
-    from component.sources.directories.host_functions import SkillMessages
+    from component.sources.directories.host_functions import Services, SkillMessages
     from component.sources.directories.source import SkillDirectories
 
 
@@ -58,10 +58,26 @@ def skill_directories(
     # Imported only where there are directories: the service starts faster without.
     from component.sources.directories.approvals import Approvals  # noqa: PLC0415
     from component.sources.directories.content import ContentStore  # noqa: PLC0415
-    from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415
     from component.sources.directories.kinds import makers  # noqa: PLC0415
     from component.sources.directories.runners import Runners  # noqa: PLC0415
     from component.sources.directories.source import SkillDirectories  # noqa: PLC0415
+
+    services = skill_services(settings, storage, messages)
+    return SkillDirectories(
+        settings.skills.directories,
+        Approvals(storage),
+        ContentStore(settings.storage.path / "approved-skills"),
+        Runners(makers(services, settings.storage.path / "compiled-skills")),
+        recorder,
+        settings.skills.auto_approve,
+    )
+
+
+def skill_services(
+    settings: Settings, storage: Transactions, messages: Callable[[], "SkillMessages | None"]
+) -> "Services":
+    """Return what the service has for skills."""
+    from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415
 
     credentials = {
         name: Credential(
@@ -72,15 +88,7 @@ def skill_directories(
         )
         for name, one in settings.skills.credentials.items()
     }
-    services = Services(credentials=credentials, storage=storage, messages=messages)
-    return SkillDirectories(
-        settings.skills.directories,
-        Approvals(storage),
-        ContentStore(settings.storage.path / "approved-skills"),
-        Runners(makers(services, settings.storage.path / "compiled-skills")),
-        recorder,
-        settings.skills.auto_approve,
-    )
+    return Services(credentials=credentials, storage=storage, messages=messages)
 
 
 def installed_commands(directories: "SkillDirectories") -> Sequence[AnyCommand]:

@@ -9,6 +9,7 @@ from component.service.contacts import ContactSubsystem
 from component.service.discovery import DiscoverySubsystem
 from component.service.environment import Environment
 from component.service.installed_skills import InstalledSkillSubsystem
+from component.service.module_functions import ModuleFunctions
 from component.service.notifications import NotificationSubsystem
 from component.service.operations import OperationsSubsystem
 from component.service.pep_memory import MemorySubsystem
@@ -63,7 +64,10 @@ class Subsystems:
         self.memory = MemorySubsystem(environment, self.stream, self.contacts, self.pubsub.service)
         self._messages: GuardedMessages | None = None
         self.installed = InstalledSkillSubsystem(environment, self.messages)
-        self.tasks = TaskSubsystem(environment, self.stream, self.contacts, self.pubsub)
+        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
+        self.tasks = TaskSubsystem(
+            environment, self.stream, self.contacts, self.pubsub, modules.provide
+        )
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model

@@ -160,6 +160,7 @@ class Execution(ContextHost):
         )
         try:
             self._engine.check(call, "" if self.row is None else self.task)
+            self._engine.provide(call.skill, context)
             made = await call_skill(
                 call.skill,
                 call.arguments,

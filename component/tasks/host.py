@@ -12,11 +12,13 @@ from typing import Any, Literal, NoReturn, TypeVar
 import anyio
 import msgspec
 
+from component.skills.context import Context
 from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
 from component.skills.schema import object_schema
 from component.skills.schema_inputs import checked_schema
+from component.skills.skill import Skill
 from component.skills.threads import Threads
 from component.tasks import journal
 from component.tasks.admit import TaskLimits
@@ -65,7 +67,8 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     `instance` gives the name of this instance, `promoted` is called when an execution gets a task
     row, `start` starts a function concurrently with the execution, and `child_call` makes the call
     of a child task; it raises SkillError if the call is invalid. `ask_model` asks a model, and
-    `check` raises CapabilityMissing if a call must not run.
+    `check` raises CapabilityMissing if a call must not run. `provide` gives a context the functions
+    of the service that its skill declares.
     """
 
     store: TaskStore
@@ -77,6 +80,7 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     child_call: Callable[[Call, str, Mapping[str, Any]], Call]
     ask_model: AskModel
     check: Callable[[Call, str], None]
+    provide: Callable[[Skill, Context], None]
 
 
 class ModelOutcome(msgspec.Struct, frozen=True):

@@ -15,11 +15,26 @@ import msgspec
 
 from component.skills.errors import CALL_ERRORS, SkillLoadError
 from component.skills.fake_context import FakeContext, called
+from component.skills.host import HttpResponse
 from component.skills.outputs import File, Link, Part
 from component.skills.skill import Skill
 
 FILE: Final = "tests/cases.toml"
 _MOST_BYTES: Final = 1_048_576
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a server answers: a text, or a value as JSON."""
+
+    status: int = 200
+    headers: dict[str, str] = {}
+    text: str = ""
+    json: Any = msgspec.UNSET
+
+    def response(self) -> HttpResponse:
+        """Return the response."""
+        body = self.text.encode() if self.json is msgspec.UNSET else msgspec.json.encode(self.json)
+        return HttpResponse(self.status, tuple(self.headers.items()), body)
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,6 +49,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         error: a part of the error that the skill reports.
         answers: what a person answers to its questions, in order.
         model: what the model answers, in order.
+        http: what servers answer, in order.
+        memories: what the skill remembers at the beginning, by key.
+        credentials: the credentials that have a value.
     """
 
     name: str
@@ -44,6 +62,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: str | None = None
     answers: tuple[Any, ...] = ()
     model: tuple[Any, ...] = ()
+    http: tuple[Answer, ...] = ()
+    memories: dict[str, str] = {}
+    credentials: tuple[str, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -73,7 +94,13 @@ def read_cases(directory: Path) -> Sequence[Case]:
 
 async def run_case(skill: Skill, case: Case) -> Outcome:
     """Call a skill as a case says."""
-    context = FakeContext(answers=case.answers, model=case.model)
+    context = FakeContext(
+        answers=case.answers,
+        model=case.model,
+        http=[each.response() for each in case.http],
+        memories=case.memories,
+        credentials=case.credentials,
+    )
     try:
         result = await called(skill, case.params, context)
     except CALL_ERRORS as error:

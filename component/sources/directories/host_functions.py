@@ -24,7 +24,7 @@ from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
 
 if TYPE_CHECKING:
-    from component.sandbox.http_gate import Access
+    from component.sandbox.http_gate import Access, HttpGate
 
 _log = structlog.get_logger("component.skills")
 
@@ -92,8 +92,11 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
     """Return what makes the functions for each call of a skill: those that its manifest declares,
     and progress and log.
     """
-    capabilities = artefact.manifest.skill.capabilities
-    name = artefact.name
+    return functions_for(artefact.name, artefact.manifest.skill.capabilities, services)
+
+
+def functions_for(name: str, capabilities: Capabilities, services: Services) -> Functions:
+    """Return what makes the functions for each call of a skill with these capabilities."""
     known, storage = services.credentials, services.storage
     usable = {str(key): known[key] for key in capabilities.credential if key in known}
     remembers = bool(capabilities.memory_read or capabilities.memory_write)
@@ -128,17 +131,19 @@ class _Http:
     def __init__(
         self, skill: str, capabilities: Capabilities, credentials: Mapping[str, Credential]
     ) -> None:
-        # Imported only where a skill connects.
-        from component.sandbox.http_gate import HttpGate  # noqa: PLC0415
-
         self._skill = skill
+        self._network = capabilities.network
         self._declared = capabilities.credential
         self._credentials = credentials
-        self._gate = HttpGate([_access(each) for each in capabilities.network])
+        self._gate: HttpGate | None = None
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        from component.sandbox.http_gate import HttpError, HttpRefused  # noqa: PLC0415
+        # Imported only where a skill connects.
+        from component.sandbox.http_gate import HttpError, HttpGate, HttpRefused  # noqa: PLC0415
         from component.sandbox.http_gate import HttpRequest as GateRequest  # noqa: PLC0415
+
+        if self._gate is None:
+            self._gate = HttpGate([_access(each) for each in self._network])
 
         wanted = GateRequest(
             request.url,
