@@ -18,7 +18,14 @@ from component.sandbox.messages import (
     StepEnded,
 )
 from component.skills.durable import ChildResult, Work
-from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+)
 from component.skills.host import HostError, HostFunctions
 from component.skills.model_answers import CAPABILITY, ModelQuestion
 from component.skills.schema import object_schema
@@ -38,13 +45,17 @@ class DurableParts:
     Args:
         guest: asks the service.
         functions: those of the service that the skill may use.
+        skill: the name of the skill.
         key: the idempotency key of the call.
         task: the id of the event loop's task that runs the skill; None for a plain function, whose
             thread does one thing after another.
     """
 
-    def __init__(self, guest: Guest, functions: HostFunctions, key: str, task: int | None) -> None:
+    def __init__(
+        self, guest: Guest, functions: HostFunctions, skill: str, key: str, task: int | None
+    ) -> None:
         self._guest = guest
+        self._skill = skill
         self._functions = functions
         self._task = task
         self.key = key
@@ -63,7 +74,7 @@ class DurableParts:
     async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
         """See `Context.llm`."""
         if self._functions.llm is None:
-            raise UsageError(f'A skill that asks a model declares capabilities=["{CAPABILITY}"].')
+            raise CapabilityMissing(self._skill, CAPABILITY)
         schema = bytes(question.schema).decode()
         branch = self._in_branch()
         values = (question.prompt, schema, question.max_tokens, branch, key)

@@ -184,7 +184,7 @@ class Guest:
             skill=wanted.skill,
             agent=wanted.agent,
             taints=cast("tuple[Taint, ...]", wanted.taints),
-            host=DurableParts(self, functions, wanted.key, task),
+            host=DurableParts(self, functions, wanted.skill, wanted.key, task),
         )
         context.provide(functions)
         share = Threads(_THREADS, _THREADS).share(wanted.principal)

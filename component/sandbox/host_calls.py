@@ -225,7 +225,7 @@ class HostCalls:
             try:
                 return msgspec.json.decode(ended.value)
             except (msgspec.DecodeError, RecursionError) as error:
-                raise FrameError(f"the result of a step is not JSON: {error}") from error
+                raise StepWorkError(f"its result is not JSON: {error}") from error
         reason = printable(ended.error, _LINE)
         match ended.kind:
             case "refused":

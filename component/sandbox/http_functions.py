@@ -16,11 +16,11 @@ _SHORTEST_SECRET = 6
 class CredentialPort(Protocol):
     """The credentials of one skill."""
 
-    async def headers(self, name: str) -> Headers:
-        """Return the headers that a credential adds to a request.
+    def headers(self, name: str, url: str) -> Headers:
+        """Return the headers that a credential adds to a request to a URL.
 
         Raises CapabilityMissing for one that is not declared, and HostError for one without a
-        value.
+        value, or that is not for the server.
         """
 
 
@@ -49,7 +49,7 @@ class GatedHttp:
         if request.credential:
             if self._credentials is None:
                 raise CapabilityMissing(self._skill, f"credential:{request.credential}")
-            secret = await self._credentials.headers(request.credential)
+            secret = self._credentials.headers(request.credential, request.url)
         try:
             found = await self._gate.send(
                 http_gate.HttpRequest(

@@ -367,8 +367,9 @@ class Context:
         hold for `key`. A skill that is neither durable nor read-only or idempotent may ask too; it
         never runs again.
 
-        Raises ModelFailed, whose `problem` says why there is no answer, and UsageError if the
-        capability is not declared, if the schema is not one of an object, and as `step` does.
+        Raises ModelFailed, whose `problem` says why there is no answer; CapabilityMissing if the
+        capability is not declared; and UsageError if the schema is not one of an object, and as
+        `step` does.
         """
         asked = question(prompt, schema, max_tokens, self._model)
         if self._host is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
 from random import Random
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -32,6 +34,7 @@ from component.skills.host import (
     HttpResponse,
     LogLevel,
 )
+from component.skills.manifest import read_manifest
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
@@ -53,7 +56,8 @@ class FakeContext(Context):
             such as `HostError`.
         memories: what the skill remembers at the beginning, by key.
         credentials: the names of the credentials that have a value.
-        capabilities: what the skill declares in its manifest, besides what its code declares.
+        manifest: the `skill.toml` whose capabilities the skill has, besides those that its code
+            declares.
         now: the time, in UTC.
         children: what the skills return that are started, by name: a text, or an exception.
         principal: the bare JID of the caller.
@@ -80,7 +84,7 @@ class FakeContext(Context):
         http: Sequence[object] = (),
         memories: Mapping[str, str] | None = None,
         credentials: Collection[str] = (),
-        capabilities: Sequence[str] = (),
+        manifest: str | PathLike[str] | None = None,
         children: Mapping[str, str | Exception] | None = None,
         now: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC),
         principal: str = "juliet@example.com",
@@ -99,7 +103,10 @@ class FakeContext(Context):
         self.slept = host.slept
         self._fake = host
         self._ports = ports = _Ports(list(http), dict(memories or {}), credentials)
-        self._capabilities = tuple(capabilities)
+        self._capabilities: Sequence[str] = ()
+        if manifest is not None:
+            read = read_manifest(Path(manifest).read_text("utf-8"))
+            self._capabilities = read.skill.capabilities.texts
         self.requests = ports.requests
         self.memories = ports.memories
         self.sent = ports.sent
@@ -128,7 +135,7 @@ class FakeContext(Context):
         """Use the context for a skill: what it must declare is checked as in the service."""
         self.skill = skill.name
         self._fake.skill = skill
-        declared = (*skill.capabilities, *self._capabilities)
+        declared = self._fake.declared = (*skill.capabilities, *self._capabilities)
         self._ports.of(skill.name, declared)
         if self.functions is not None:
             self.provide(_declared(self.functions, declared))
@@ -168,6 +175,7 @@ class _Host:
         self.model = model
         self._children = children
         self.skill: Skill | None = None
+        self.declared: Sequence[str] = ()
         self.progress_reports: list[tuple[float, str]] = []
         self.artifacts: dict[str, str] = {}
         self.steps: list[str] = []
@@ -245,8 +253,8 @@ class _Host:
         raise AssertionError("Only goals wait for turns.")
 
     async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        if self.skill is not None and CAPABILITY not in self.skill.capabilities:
-            raise UsageError(f'The skill {self.skill.name} must declare capabilities=["llm"].')
+        if self.skill is not None and CAPABILITY not in self.declared:
+            raise CapabilityMissing(self.skill.name, CAPABILITY)
         self.prompts.append(question.prompt)
         answer = _next(self.model, f"The skill asks the model {question.prompt!r}", "model")
         text = msgspec.json.encode(answer).decode()
@@ -292,9 +300,9 @@ class _Ports:
         """Check what a skill does against what it declares."""
         self._skill, self._declared = skill, declared
 
-    def _check(self, capability: str) -> None:
+    def _check(self, capability: str, shown: str = "") -> None:
         if self._declared is not None and covers(self._declared, (capability,)) is not None:
-            raise CapabilityMissing(self._skill, capability)
+            raise CapabilityMissing(self._skill, shown or capability)
 
     def log(self, level: LogLevel, text: str) -> None:
         """Nobody reads the log of a test."""
@@ -302,8 +310,9 @@ class _Ports:
     async def request(self, request: HttpRequest) -> HttpResponse:
         url = urlsplit(request.url)
         port = url.port or DEFAULT_PORTS.get(url.scheme, 0)
-        host = (url.hostname or "").replace(":", "%3A")
-        self._check(f"network:{host}:{port}:{url.scheme}")
+        host = url.hostname or ""
+        declared = f"network:{host.replace(':', '%3A')}:{port}:{url.scheme}"
+        self._check(declared, f"network:{url.scheme}://{host}:{port}")
         if request.credential:
             self._check(f"credential:{request.credential}")
         if request.credential and request.credential not in self._credentials:

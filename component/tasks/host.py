@@ -14,7 +14,14 @@ import msgspec
 
 from component.skills.context import Context
 from component.skills.durable import ChildResult, Parked, Work
-from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+)
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
 from component.skills.schema import object_schema
 from component.skills.schema_inputs import checked_schema
@@ -382,10 +389,7 @@ class ContextHost:
         await self._enter()
         skill = self.call.skill
         if CAPABILITY not in skill.capabilities:
-            raise UsageError(
-                f"The skill {skill.name} uses context.llm, for which it must declare"
-                f' capabilities=["{CAPABILITY}"].'
-            )
+            raise CapabilityMissing(skill.name, CAPABILITY)
 
         async def ask(_key: str) -> ModelOutcome:
             try:

@@ -24,7 +24,8 @@ from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
 
 if TYPE_CHECKING:
-    from component.sandbox.http_gate import Access, HttpGate
+    from component.sandbox.http_functions import GatedHttp
+    from component.sandbox.http_gate import Access
 
 _log = structlog.get_logger("component.skills")
 
@@ -104,11 +105,12 @@ def functions_for(name: str, capabilities: Capabilities, services: Services) -> 
     def make(context: Context) -> HostFunctions:
         if context.functions is not None:
             return context.functions  # of a test
+        secrets = _Credentials(name, capabilities, usable) if capabilities.credential else None
         return HostFunctions(
             log=_Log(name),
             progress=context.progress,
-            http=_Http(name, capabilities, usable) if capabilities.network else None,
-            credentials=_Available(name, capabilities, usable) if capabilities.credential else None,
+            http=_Http(name, capabilities, secrets) if capabilities.network else None,
+            credentials=secrets,
             memory=SkillMemory(storage, name, context.principal, capabilities)
             if remembers
             else None,
@@ -128,56 +130,25 @@ class _Log:
 
 
 class _Http:
+    """Makes requests through a gate of its own, which is made for the first one."""
+
     def __init__(
-        self, skill: str, capabilities: Capabilities, credentials: Mapping[str, Credential]
+        self, skill: str, capabilities: Capabilities, credentials: _Credentials | None
     ) -> None:
         self._skill = skill
         self._network = capabilities.network
-        self._declared = capabilities.credential
         self._credentials = credentials
-        self._gate: HttpGate | None = None
+        self._gated: GatedHttp | None = None
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        # Imported only where a skill connects.
-        from component.sandbox.http_gate import HttpError, HttpGate, HttpRefused  # noqa: PLC0415
-        from component.sandbox.http_gate import HttpRequest as GateRequest  # noqa: PLC0415
+        if self._gated is None:
+            # Imported only where a skill connects.
+            from component.sandbox.http_functions import GatedHttp  # noqa: PLC0415
+            from component.sandbox.http_gate import HttpGate  # noqa: PLC0415
 
-        if self._gate is None:
-            self._gate = HttpGate([_access(each) for each in self._network])
-
-        wanted = GateRequest(
-            request.url,
-            request.method,
-            request.headers,
-            request.body,
-            self._secrets(request),
-        )
-        try:
-            response = await self._gate.send(wanted)
-        except HttpRefused as error:
-            raise CapabilityMissing(self._skill, error.capability) from error
-        except HttpError as error:
-            raise HostError(str(error)) from error
-        return HttpResponse(response.status, response.headers, response.body)
-
-    def _secrets(self, request: HttpRequest) -> tuple[tuple[str, str], ...]:
-        """Return the header of the credential of a request, if its server may have it."""
-        if not request.credential:
-            return ()
-        if request.credential not in self._declared:
-            raise CapabilityMissing(self._skill, f"credential:{request.credential}")
-        credential = self._credentials.get(request.credential)
-        if credential is None:
-            raise HostError(f"The credential {request.credential} is not set: an admin adds it.")
-        from component.sandbox.http_targets import target_of  # noqa: PLC0415
-
-        try:
-            host = target_of(request.url).host
-        except ValueError as error:
-            raise HostError(str(error)) from None
-        if host not in credential.hosts:
-            raise HostError(f"The credential {request.credential} is not for {host}.")
-        return ((credential.header, f"{credential.prefix}{credential.value}"),)
+            gate = HttpGate([_access(each) for each in self._network])
+            self._gated = GatedHttp(self._skill, gate, self._credentials)
+        return await self._gated(request)
 
 
 def _access(endpoint: Endpoint) -> Access:
@@ -200,7 +171,9 @@ def _is_private(host: str) -> bool:
     return True
 
 
-class _Available:
+class _Credentials:
+    """The credentials that one skill declares, of those that are set."""
+
     def __init__(
         self, skill: str, capabilities: Capabilities, credentials: Mapping[str, Credential]
     ) -> None:
@@ -209,9 +182,28 @@ class _Available:
         self._credentials = credentials
 
     async def available(self, name: str) -> bool:
+        self._check(name)
+        return name in self._credentials
+
+    def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
+        """See `component.sandbox.http_functions.CredentialPort`."""
+        self._check(name)
+        credential = self._credentials.get(name)
+        if credential is None:
+            raise HostError(f"The credential {name} is not set: an admin adds it.")
+        from component.sandbox.http_targets import target_of  # noqa: PLC0415 - as the gate
+
+        try:
+            host = target_of(url).host
+        except ValueError as error:
+            raise HostError(str(error)) from None
+        if host not in credential.hosts:
+            raise HostError(f"The credential {name} is not for {host}.")
+        return ((credential.header, f"{credential.prefix}{credential.value}"),)
+
+    def _check(self, name: str) -> None:
         if name not in self._declared:
             raise CapabilityMissing(self._skill, f"credential:{printable(name, 64)}")
-        return name in self._credentials
 
 
 class _Llm:

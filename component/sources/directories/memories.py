@@ -37,6 +37,7 @@ class SkillMemory:
     async def get(self, key: str) -> str | None:
         """See `Memory`."""
         self._check("read", self._reads)
+        _check_text(key)
 
         def op(database: Database) -> str | None:
             found = database.execute(
@@ -53,10 +54,11 @@ class SkillMemory:
     async def put(self, key: str, value: str) -> None:
         """See `Memory`."""
         self._check("write", self._writes)
-        if not 1 <= len(key) <= LONGEST_KEY or "\0" in key:
+        if not 1 <= len(key) <= LONGEST_KEY:
             raise HostError(f"A key has 1 to {LONGEST_KEY} characters.")
-        if len(value.encode(errors="replace")) > LONGEST_VALUE or "\0" in value:
-            raise HostError(f"A value has at most {LONGEST_VALUE} bytes, none of them 0.")
+        _check_text(key)
+        if _check_text(value) > LONGEST_VALUE:
+            raise HostError(f"A value has at most {LONGEST_VALUE} bytes.")
 
         def op(database: Database) -> bool:
             (number,) = database.execute(
@@ -82,6 +84,7 @@ class SkillMemory:
     async def delete(self, key: str) -> None:
         """See `Memory`."""
         self._check("write", self._writes)
+        _check_text(key)
 
         def op(database: Database) -> None:
             database.execute(
@@ -119,6 +122,17 @@ class SkillMemory:
     def _check(self, what: str, allowed: bool) -> None:
         if not allowed:
             raise CapabilityMissing(self._skill, f"memory:{what}:skill")
+
+
+def _check_text(text: str) -> int:
+    """Return the length of a text in bytes. Raises HostError for one that no database can store."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise HostError("Keys and values have no halves of surrogate pairs.") from None
+    if b"\0" in data:
+        raise HostError("Keys and values have no character of code 0.")
+    return len(data)
 
 
 def _failed() -> HostError:

@@ -280,7 +280,7 @@ def test_public_addresses_of_ipv4_inside_ipv6(address: ipaddress.IPv4Address) ->
 
 
 class Credentials:
-    async def headers(self, name: str) -> Headers:
+    def headers(self, name: str, url: str) -> Headers:
         if name != "shop":
             raise CapabilityMissing("guest", f"credential:{name}")
         return (("Authorization", "Bearer hush-hush"),)

@@ -208,7 +208,7 @@ async def test_host_functions_are_those_that_are_declared() -> None:
         assert await one.texts("asks_model", skills=declared) == ["How?"]
         with pytest.raises(CapabilityMissing, match="lacks the capability network"):
             await one.call("asks", url="http://a")
-        with pytest.raises(SkillFailed):
+        with pytest.raises(CapabilityMissing, match="lacks the capability llm"):
             await one.call("asks_model")
 
 

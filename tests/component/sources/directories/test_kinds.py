@@ -277,8 +277,21 @@ async def test_memories_belong_to_one_skill_and_one_caller(storage: Storage) -> 
         await reads.put("tea", "red")
     with pytest.raises(CapabilityMissing):
         await reads.delete("tea")
-    for key, value in (("", "x"), ("k" * 201, "x"), ("\0", "x"), ("k", "x" * 70_000)):
+    for key, value in (
+        ("", "x"),
+        ("k" * 201, "x"),
+        ("\0", "x"),
+        ("\ud800", "x"),
+        ("k", "\0"),
+        ("k", "\ud800"),
+        ("k", "x" * 70_000),
+    ):
         with pytest.raises(HostError):
             await writes.put(key, value)
+    for key in ("\0", "\ud800"):
+        with pytest.raises(HostError):
+            await writes.get(key)
+        with pytest.raises(HostError):
+            await writes.delete(key)
     await writes.delete("tea")
     assert await reads.get("tea") is None
