@@ -32,6 +32,4 @@ async def test_a_compiler_that_is_taken_over_can_do_nothing(tmp_path: Path, atta
     code = f"try:\n    {attack.format(secret=str(secret))}\nexcept OSError as e: print(e.errno)"
     command = confined_command(profile_of(60, 1 << 30), [sys.executable, "-I", "-c", code])
     ended = await anyio.run_process(command, env={}, cwd="/", check=False)
-    assert ended.stdout.strip() in (b"1", b"2", b"3", b"13"), (
-        ended.stderr
-    )
+    assert ended.stdout.strip() in (b"1", b"2", b"3", b"13"), ended.stderr
