@@ -21,11 +21,11 @@ import msgspec
 import wasmtime
 
 from benchmarks.report import Line, Target
-from component.sandbox.host import HostFunctions
 from component.sandbox.wasm import IMPORTS, WasmLimits, WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for, ticker
 from component.skills.errors import SkillFailed, SkillTimeout
+from component.skills.host import HostFunctions
 from tests.component.sandbox import python_guest, wat
 from tests.component.sandbox.running import Told, context, runtime, skill
 

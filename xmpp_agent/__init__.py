@@ -34,7 +34,8 @@ from component.skills import (
     UsageError,
     skill,
 )
-from component.skills.context import ChildResult
+from component.skills.durable import ChildResult
+from component.skills.host import HostError, HttpResponse
 
 __all__ = [
     "CapabilityMissing",
@@ -43,6 +44,8 @@ __all__ = [
     "DeclarationError",
     "Denied",
     "File",
+    "HostError",
+    "HttpResponse",
     "InvalidParam",
     "Link",
     "ModelFailed",

@@ -9,6 +9,7 @@ import structlog
 from component.agent import history
 from component.agent.model_call import ModelCalls, NoInterrupts
 from component.budget.protocol import BudgetExceededError, Spender
+from component.models.fallback import only
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import (
     ContextOverflowError,
@@ -51,6 +52,15 @@ class SkillModel:
         StorageError.
         """
         model = await self._model(spender.agents[-1].partition("/")[0], spender.principal)
+        if question.model:
+            wanted = only(model, question.model)
+            if wanted is None:
+                raise ModelFailed(
+                    "refused",
+                    f"The skill may ask the model {question.model} only, and the agent uses"
+                    f" {model.name}.",
+                )
+            model = wanted
         messages = [
             text_message("system", _INSTRUCTIONS),
             text_message("user", question.prompt),

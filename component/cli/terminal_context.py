@@ -12,20 +12,20 @@ import click
 import msgspec
 
 from component.cli.frame import interactive
-from component.skills.context import ChildResult, Work
-from component.skills.errors import Denied, UsageError
+from component.skills.durable import ChildResult, Work
+from component.skills.errors import Denied, InvalidParam, UsageError
 from component.skills.inputs import Param
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.readers import Reader
 from component.skills.schema import object_schema
-from component.skills.schema_inputs import schema_inputs
+from component.skills.schema_inputs import checked_schema, schema_inputs
 
 T = TypeVar("T")
 
 
 class TerminalHost:
-    """Implements `component.skills.context.Host` without a service: steps run and are not recorded,
-    and nothing survives the command.
+    """Implements `component.skills.durable.DurableHost` without a service: steps run and are not
+    recorded, and nothing survives the command.
     """
 
     def __init__(self) -> None:
@@ -54,8 +54,13 @@ class TerminalHost:
         return msgspec.json.decode(msgspec.json.encode(made), type=type)
 
     async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
+        self,
+        question: str,
+        schema: type[Any] | Mapping[str, Any],
+        expires_s: float | None,
+        *,
+        key: str | int | None,
+    ) -> Any:
         """See `Context.ask`."""
         if not interactive():
             raise UsageError(f"The skill asks {question!r}, and there is no terminal to answer on.")
@@ -86,10 +91,13 @@ class TerminalHost:
         raise ModelFailed("unavailable", "No language model is available on the command line.")
 
 
-def _ask(question: str, schema: type[T]) -> T:
+def _ask(question: str, schema: type[Any] | Mapping[str, Any]) -> Any:
     """Ask for each field on the terminal. Raises Denied."""
     click.echo(question, err=True)
-    inputs = schema_inputs(object_schema(schema))
+    if isinstance(schema, Mapping):
+        inputs, wanted = schema_inputs(checked_schema(schema)), dict[str, Any]
+    else:
+        inputs, wanted = schema_inputs(object_schema(schema)), schema
     while True:
         try:
             texts = [(one, _prompt(one, inputs.readers.get(one.name))) for one in inputs.params]
@@ -101,8 +109,10 @@ def _ask(question: str, schema: type[T]) -> T:
                 for one, text in texts
                 if text
             }
-            return msgspec.convert(values, schema)
-        except ValueError as error:  # of a reader, or a ValidationError
+            if inputs.complete is not None:
+                return msgspec.convert(inputs.complete(values), wanted)
+            return msgspec.convert(values, wanted)
+        except (ValueError, InvalidParam) as error:  # of a reader, or a ValidationError
             click.echo(str(error), err=True)
 
 

@@ -32,6 +32,10 @@ class Fallback(Wrapped):
         super().__init__(models[0])
         self._models = tuple(models)
 
+    def named(self, name: str) -> Model | None:
+        """Return the model of the chain with a name, or None."""
+        return next((one for one in self._models if one.name == name), None)
+
     @property
     def usd_per_token_in(self) -> float:
         """See Model.usd_per_token_in."""
@@ -76,6 +80,13 @@ class Fallback(Wrapped):
                 on_piece(None)
             _log.warning("a model has not answered", model=model.name, reason=str(errors[-1]))
         raise _of_all(errors)
+
+
+def only(model: Model, name: str) -> Model | None:
+    """Return the model with a name: this one, or one of its chain; None if there is none."""
+    if isinstance(model, Fallback):
+        return model.named(name)
+    return model if model.name == name else None
 
 
 def _of_all(errors: Sequence[ModelError]) -> ModelError:

@@ -8,33 +8,28 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Final, NoReturn, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import msgspec
 
 from component.policy.taint import Taint
-from component.sandbox.host import (
-    HostError,
-    HostFunctions,
-    HttpRequest,
-    HttpResponse,
-    LogLevel,
-)
+from component.sandbox.durable_parts import DurableParts
 from component.sandbox.messages import (
     Ask,
     AskCredential,
     AskHttp,
     AskLlm,
     AskMemory,
-    AskOutput,
     AskProgress,
+    AskXmpp,
+    Begin,
     Call,
     Cancel,
     Describe,
     Described,
+    ErrorKind,
     Failure,
     FailureKind,
     Frames,
@@ -42,24 +37,36 @@ from component.sandbox.messages import (
     LogLine,
     Reply,
     Result,
+    StepEnded,
     ToChild,
+    Withdraw,
     frame,
     read_to_child,
 )
 from component.skills.calling import call, call_inline
-from component.skills.context import ChildResult, Context, Work
+from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
+    Denied,
     InvalidParam,
+    SkillError,
     SkillFailed,
     SkillLoadError,
     SkillTimeout,
+    StepFailed,
     UsageError,
+)
+from component.skills.host import (
+    HostError,
+    HostFunctions,
+    HttpRequest,
+    HttpResponse,
+    LogLevel,
 )
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
-from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.model_answers import ModelFailed
 from component.skills.params import prepare
 from component.skills.skill import Skill
 from component.skills.spec import SkillSpec
@@ -73,19 +80,6 @@ _TRACE: Final = 4000
 _THREADS: Final = 8
 DESCRIBED: Final = tuple(field.name for field in dataclasses.fields(SkillSpec) if field.init)
 """The fields of a description."""
-
-_current: ContextVar[HostFunctions] = ContextVar("host")
-
-
-def host() -> HostFunctions:
-    """Return the functions of the service that the current call may use.
-
-    Those that are not declared are None. Raises UsageError outside a call.
-    """
-    try:
-        return _current.get()
-    except LookupError:
-        raise UsageError("The functions of the service can be used only during a call.") from None
 
 
 class Guest:
@@ -183,15 +177,16 @@ class Guest:
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
         functions = _functions(self, wanted.declared)
-        _current.set(functions)
+        task = anyio.get_current_task().id if skill.kind == "async" else None
         context = Context(
             principal=wanted.principal,
             sender=wanted.sender,
             skill=wanted.skill,
             agent=wanted.agent,
             taints=cast("tuple[Taint, ...]", wanted.taints),
-            host=_Host(self, functions, wanted.key),
+            host=DurableParts(self, functions, wanted.skill, wanted.key, task),
         )
+        context.provide(functions)
         share = Threads(_THREADS, _THREADS).share(wanted.principal)
         answer: FromChild = Failure("cancelled")
         async with anyio.create_task_group() as group:
@@ -215,39 +210,79 @@ class Guest:
                 self._frames.feed(data)
             match read_to_child(body):
                 case Reply() as reply:
-                    waiting = self._replies.pop(reply.id, None)
-                    if waiting is not None:
-                        waiting.reply = reply
-                        waiting.event.set()
+                    self._arrived(reply)
+                case Begin() as begin:
+                    self._arrived(begin)
                 case Cancel():
                     scope.cancel()
                 case _:
                     pass
 
-    async def ask(self, make: type[Ask], *values: Any, type: type[T]) -> T:  # noqa: A002
+    def _arrived(self, message: Reply | Begin) -> None:
+        waiting = self._replies.get(message.id)
+        if waiting is not None:
+            waiting.message = message
+            waiting.event.set()
+
+    async def ask(
+        self,
+        make: type[Ask],
+        *values: Any,
+        type: type[T],  # noqa: A002 - it is one
+        work: Callable[[str], Awaitable[StepEnded]] | None = None,
+    ) -> T:
         """Ask the service, and return its reply as a value of a type.
 
-        Raises HostError with what the service says.
+        `work` does the work of a step, if the service says so. Raises what the service says.
         """
         self._asked += 1
         number = self._asked
         waiting = self._replies[number] = _Waiting()
         self.send(make(number, *values))
         try:
-            await waiting.event.wait()
+            while True:
+                await waiting.event.wait()
+                message = waiting.message
+                if isinstance(message, Reply):
+                    break
+                assert isinstance(message, Begin)
+                assert work is not None, "the service begins steps only"
+                waiting.event = anyio.Event()
+                self.send(msgspec.structs.replace(await work(message.key), id=number))
+        except anyio.get_cancelled_exc_class():
+            self.send(Withdraw(number))
+            raise
         finally:
-            self._replies.pop(number, None)
-        reply = waiting.reply
-        assert reply is not None
-        if reply.error is not None:
-            raise HostError(reply.error)
-        return msgspec.msgpack.decode(reply.value, type=type)
+            del self._replies[number]
+        if message.error is not None:
+            raise _error(message.kind, message.error)
+        return msgspec.msgpack.decode(message.value, type=type)
 
 
 class _Waiting:
     def __init__(self) -> None:
         self.event = anyio.Event()
-        self.reply: Reply | None = None
+        self.message: Reply | Begin | None = None
+
+
+def _error(kind: ErrorKind, text: str) -> Exception:
+    """Return the exception that a host function raised."""
+    match kind:
+        case "host":
+            return HostError(text)
+        case "refused":
+            return SkillError(text)
+        case "declined":
+            return Denied(text)
+        case "step":
+            return StepFailed(text)
+        case "usage":
+            return UsageError(text)
+        case "value":
+            return ValueError(text)
+        case "model":
+            return ModelFailed("refused", text)
+    return ModelFailed(kind, text)
 
 
 def _functions(guest: Guest, declared: Sequence[str]) -> HostFunctions:
@@ -258,6 +293,7 @@ def _functions(guest: Guest, declared: Sequence[str]) -> HostFunctions:
         memory=_Memory(guest) if "memory" in declared else None,
         credentials=_Credentials(guest) if "credentials" in declared else None,
         llm=_Llm(guest) if "llm" in declared else None,
+        xmpp=_Xmpp(guest) if "xmpp" in declared else None,
     )
 
 
@@ -301,72 +337,16 @@ class _Credentials(_Asking):
 
 
 class _Llm(_Asking):
-    async def __call__(self, prompt: str, schema: str, max_tokens: int) -> str:
-        return await self._guest.ask(AskLlm, prompt, schema, max_tokens, type=str)
-
-
-class _Host:
-    """The host of a skill's Context. What needs the durable record of a task is not possible."""
-
-    def __init__(self, guest: Guest, functions: HostFunctions, key: str) -> None:
-        self._guest = guest
-        self._functions = functions
-        self.key = key
-
-    async def progress(self, fraction: float, text: str) -> None:
-        await self._functions.progress(fraction, text)
-
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        try:
-            await self._guest.ask(AskOutput, name, text, media_type, last, type=type(None))
-        except HostError as error:
-            raise ValueError(str(error)) from error
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        if self._functions.llm is None:
-            raise UsageError('A skill that asks a model declares capabilities=["llm"].')
-        schema = bytes(question.schema).decode()
-        try:
-            return await self._functions.llm(question.prompt, schema, question.max_tokens)
-        except HostError as error:
-            raise ModelFailed("unavailable", str(error)) from error
-
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in the Protocol
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in the Protocol
-    ) -> T:
-        _refuse("step")
-
-    async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
-        _refuse("ask")
-
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        await anyio.sleep(seconds)
-
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
+    async def __call__(
+        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
     ) -> str:
-        _refuse("start")
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        _refuse("wait")
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        _refuse("wait_for_turn")
+        # Skills ask through their Context, which says whether they are in a branch.
+        return await self._guest.ask(AskLlm, prompt, schema, max_tokens, True, key, type=str)
 
 
-def _refuse(what: str) -> NoReturn:
-    raise UsageError(f"context.{what} is not possible in a process of its own.")
+class _Xmpp(_Asking):
+    async def send(self, to: str, text: str, key: str | None = None) -> None:
+        await self._guest.ask(AskXmpp, to, text, key, type=type(None))
 
 
 def _failure(error: Exception) -> Failure:

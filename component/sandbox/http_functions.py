@@ -7,9 +7,9 @@ from typing import Protocol
 import msgspec
 
 from component.sandbox import http_gate
-from component.sandbox.host import HostError, HttpRequest, HttpResponse
 from component.sandbox.http_gate import Headers, HttpError, HttpGate, HttpRefused
 from component.skills.errors import CapabilityMissing
+from component.skills.host import HostError, HttpRequest, HttpResponse
 
 _REDACTED = b"[credential]"
 _SHORTEST_SECRET = 6
@@ -18,16 +18,16 @@ _SHORTEST_SECRET = 6
 class CredentialPort(Protocol):
     """The credentials of one skill."""
 
-    async def headers(self, name: str) -> Headers:
-        """Return the headers that a credential adds to a request.
+    def headers(self, name: str, url: str) -> Headers:
+        """Return the headers that a credential adds to a request to a URL.
 
         Raises CapabilityMissing for one that is not declared, and HostError for one without a
-        value.
+        value, or that is not for the server.
         """
 
 
 class GatedHttp:
-    """Implements `component.sandbox.host.Http`.
+    """Implements `component.skills.host.Http`.
 
     A credential goes only to the server of the request, not to one that it redirects to. If the
     response repeats it, as servers for tests do, it is replaced there.
@@ -51,7 +51,7 @@ class GatedHttp:
         if request.credential:
             if self._credentials is None:
                 raise CapabilityMissing(self._skill, f"credential:{request.credential}")
-            secret = await self._credentials.headers(request.credential)
+            secret = self._credentials.headers(request.credential, request.url)
         try:
             found = await self._gate.send(
                 http_gate.HttpRequest(

@@ -17,6 +17,7 @@ from component.sandbox.http_gate import (
     HttpTooLarge,
 )
 from component.sandbox.http_targets import Target
+from component.skills import host
 
 
 class ScriptedResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +89,14 @@ class ScriptedNetwork:
         if self._responses is None:
             return HttpGate(access, limits)
         return _ScriptedGate(access, limits or HttpLimits(), self)
+
+    async def request(self, request: host.HttpRequest) -> host.HttpResponse:
+        """Answer a request of a skill. Raises HostError if the test expects another one."""
+        try:
+            found = self.answer(request.method, request.url, request.body)
+        except HttpFailed as error:
+            raise host.HostError(str(error)) from error
+        return host.HttpResponse(found.status, found.headers, found.body)
 
     def answer(self, method: str, url: str, body: bytes) -> HttpResponse:
         """Return the next response. Raises HttpFailed if the test expects another request."""

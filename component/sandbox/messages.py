@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from component.policy.taint import Taint
-from component.sandbox.host import HttpRequest, HttpResponse, LogLevel
+from component.skills.host import HttpRequest, HttpResponse, LogLevel
 from component.skills.outputs import File, Link, Output, SkillResult
 
 
@@ -43,12 +43,36 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Cancels the current call. The child answers it with a failure, and may get the next one."""
 
 
+ErrorKind: TypeAlias = Literal[
+    "host",
+    "refused",
+    "declined",
+    "step",
+    "usage",
+    "value",
+    "unavailable",
+    "model",
+    "budget",
+    "invalid",
+]
+"""Which exception a host function raised; the last four are problems of a ModelFailed, where
+`model` stands for `refused`."""
+
+
 class Reply(msgspec.Struct, frozen=True, tag="reply"):
     """The outcome of a host function: its value (as MessagePack), or its error."""
 
     id: int
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
     error: str | None = None
+    kind: ErrorKind = "host"
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Has the child do the work of a step, with its idempotency key. StepEnded answers it."""
+
+    id: int
+    key: str
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
@@ -171,6 +195,66 @@ class AskLlm(msgspec.Struct, frozen=True, tag="llm"):
     prompt: str
     schema: str
     max_tokens: int
+    branch: bool = False
+    key: str | int | None = None
+
+
+class AskXmpp(msgspec.Struct, frozen=True, tag="xmpp"):
+    """Sends a message."""
+
+    id: int
+    to: str
+    text: str
+    key: str | None
+
+
+class AskPerson(msgspec.Struct, frozen=True, tag="ask"):
+    """Asks the principal a question, whose answer fits a JSON Schema."""
+
+    id: int
+    question: str
+    schema: str
+    expires_s: float | None
+    branch: bool
+    key: str | int | None
+
+
+class AskSleep(msgspec.Struct, frozen=True, tag="sleep"):
+    """Waits."""
+
+    id: int
+    seconds: float
+    branch: bool
+    key: str | int | None
+
+
+class AskStep(msgspec.Struct, frozen=True, tag="step"):
+    """Begins a step, unless its result is recorded. `input` is JSON; empty for none."""
+
+    id: int
+    name: str
+    repeatable: bool
+    input: bytes
+    branch: bool
+    key: str | int | None
+
+
+class StepEnded(msgspec.Struct, frozen=True, tag="step-ended"):
+    """How the work of a step ended: with a value (as JSON), or an error.
+
+    `refused` is for the caller (SkillError); `usage` and `failed` are mistakes of the skill.
+    """
+
+    id: int
+    value: bytes = b""
+    error: str | None = None
+    kind: Literal["refused", "usage", "failed"] = "failed"
+
+
+class Withdraw(msgspec.Struct, frozen=True, tag="withdraw"):
+    """Cancels a host function. There is no reply."""
+
+    id: int
 
 
 class LogLine(msgspec.Struct, frozen=True, tag="log"):
@@ -180,9 +264,13 @@ class LogLine(msgspec.Struct, frozen=True, tag="log"):
     text: str
 
 
-Ask: TypeAlias = AskProgress | AskOutput | AskHttp | AskMemory | AskCredential | AskLlm
-ToChild: TypeAlias = Describe | Call | Cancel | Reply
-FromChild: TypeAlias = Described | Result | Failure | LogLine | Ask
+DurableAsk: TypeAlias = AskLlm | AskPerson | AskSleep | AskStep
+"""What is recorded, so that the order of those that are not in a branch identifies them."""
+Ask: TypeAlias = (
+    AskProgress | AskOutput | AskHttp | AskMemory | AskCredential | AskXmpp | DurableAsk
+)
+ToChild: TypeAlias = Describe | Call | Cancel | Reply | Begin
+FromChild: TypeAlias = Described | Result | Failure | LogLine | StepEnded | Withdraw | Ask
 Value: TypeAlias = HttpResponse | str | bool | list[str] | None
 
 _LENGTH: Final = struct.Struct(">I")

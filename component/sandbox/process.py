@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, Final, Protocol
+from functools import partial
+from typing import IO, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -21,10 +22,9 @@ import msgspec
 import structlog
 
 from component.sandbox.child import child_command
-from component.sandbox.host import HostError, LogLevel
+from component.sandbox.host_calls import CallHost, HostCalls, NoHost
 from component.sandbox.launch import NOT_CONFINED
 from component.sandbox.messages import (
-    Ask,
     Call,
     Cancel,
     Describe,
@@ -32,50 +32,27 @@ from component.sandbox.messages import (
     Failure,
     FrameError,
     Frames,
+    FromChild,
     LogLine,
-    Reply,
     Result,
+    StepEnded,
+    ToChild,
+    Withdraw,
     frame,
     read_from_child,
 )
 from component.sandbox.profile import Profile
+from component.sandbox.work_directories import WorkDirectories
 from component.skills.errors import SkillError, SkillUnavailable, printable
 
 _log = structlog.get_logger("component.sandbox")
 
 CANCEL_S: Final = 1.0
 """Seconds that a child has to end a cancelled call before it is killed."""
-MOST_ASKS: Final = 10_000
-"""The maximum number of host functions that one call may use."""
 _MOST_LINES: Final = 100
 _LINE: Final = 1000
 _PIECE: Final = 1 << 18
 _PRINTED: Final = 4000
-
-
-class CallHost(Protocol):
-    """The service's side of one call."""
-
-    def log(self, level: LogLevel, text: str) -> None:
-        """Write a line to the log."""
-
-    async def answer(self, ask: Ask) -> Any:
-        """Run a host function, and return its value.
-
-        Raises HostError, SkillError or ValueError with a reason for the child. Any other exception
-        ends the call.
-        """
-
-
-class NoHost:
-    """The service's side where there is no call."""
-
-    def log(self, level: LogLevel, text: str) -> None:
-        """Write nothing."""
-
-    async def answer(self, ask: Ask) -> Any:
-        """Raise HostError."""
-        raise HostError("there is no call")
 
 
 class Spawner:
@@ -83,19 +60,30 @@ class Spawner:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "spawner")
+        self._directories: WorkDirectories | None = None
 
     async def start(self, profile: Profile, module: str) -> Child:
         """Start a child. Raises SkillUnavailable if the system cannot."""
-        starting = self._thread.submit(Child, profile, module)
+        starting = self._thread.submit(self._started, profile, module)
         try:
             return await anyio.to_thread.run_sync(starting.result)
         except OSError as error:
             reason = f"No process can be started for the skill: {error.strerror}."
             raise SkillUnavailable(reason, begun=False) from error
 
+    def _started(self, profile: Profile, module: str) -> Child:
+        if self._directories is None:
+            self._directories = WorkDirectories()
+        return Child(profile, module, self._directories.new())
+
     def close(self) -> None:
         """End the thread, and so all children."""
+        self._thread.submit(self._remove)
         self._thread.shutdown(wait=False)
+
+    def _remove(self) -> None:
+        if self._directories is not None:
+            self._directories.close()
 
 
 class Child:
@@ -104,11 +92,12 @@ class Child:
     Args:
         profile: what it may do.
         module: the name or `.py` file of the module.
+        work: an empty directory for it alone.
     """
 
-    def __init__(self, profile: Profile, module: str) -> None:
+    def __init__(self, profile: Profile, module: str, work: str) -> None:
         self.module = module
-        self._work = tempfile.mkdtemp(prefix="xmpp-agent-skill-")
+        self._work = work
         self.profile = msgspec.structs.replace(profile, work=self._work, end_with_parent=True)
         self._printed: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it stays
         # Each write goes to the end, also after the file has been truncated.
@@ -138,7 +127,7 @@ class Child:
         os.set_blocking(self._outgoing, False)
         os.set_blocking(self._incoming, False)
         self._frames = Frames(self.profile.limits.output_bytes)
-        self._used = 0
+        self._used = self._lines = 0
         self._writing = False
         self._cpu_s = 0.0
         self._clock = (~self._process.pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of a process
@@ -236,22 +225,38 @@ class Child:
             self._cpu_s = usage.ru_utime + usage.ru_stime
 
     async def _answer(self, host: CallHost) -> Described | Result | Failure:
-        asks = lines = 0
-        self._used = 0
+        self._used = self._lines = 0
         while True:
-            match read_message(await self._read()):
+            match await self._message(host):
                 case Described() | Result() | Failure() as outcome:
-                    self._log_printed()
-                    return outcome
-                case LogLine() as line:
-                    lines += 1
-                    if lines <= _MOST_LINES:
-                        host.log(line.level, printable(line.text, _LINE))
+                    break
+                case StepEnded() | Withdraw():
+                    pass  # of a call that was cancelled
+                case LogLine():
+                    raise AssertionError("it was written")
                 case ask:
-                    asks += 1
-                    if asks > MOST_ASKS:
-                        raise self._broken(f"it asks the service more than {MOST_ASKS:,} times")
-                    await self._write(frame(await _reply(ask, host)))
+                    # Only now: most calls ask for nothing, and a group of tasks takes time.
+                    calls = HostCalls(host, partial(self._message, host), self._send)
+                    try:
+                        outcome = await calls.run(ask)
+                    except FrameError as error:
+                        raise self._broken(str(error)) from error
+                    break
+        self._log_printed()
+        return outcome
+
+    async def _message(self, host: CallHost) -> FromChild:
+        """Return the next message that is no line for the log."""
+        while True:
+            message = read_message(await self._read())
+            if not isinstance(message, LogLine):
+                return message
+            self._lines += 1
+            if self._lines <= _MOST_LINES:
+                host.log(message.level, printable(message.text, _LINE))
+
+    async def _send(self, message: ToChild) -> None:
+        await self._write(frame(message))
 
     async def _read(self) -> bytes:
         limit = self.profile.limits.output_bytes
@@ -333,17 +338,9 @@ class Child:
         return "\n".join(printable(line, _LINE) for line in lines)
 
 
-def read_message(body: bytes) -> Any:
+def read_message(body: bytes) -> FromChild:
     """Decode a message of a child. Raises SkillUnavailable."""
     try:
         return read_from_child(body)
     except FrameError as error:
         raise SkillUnavailable(f"The process of the skill failed: {error}.") from error
-
-
-async def _reply(ask: Ask, host: CallHost) -> Reply:
-    try:
-        value = await host.answer(ask)
-    except (HostError, SkillError, ValueError) as error:
-        return Reply(ask.id, error=printable(str(error), _LINE))
-    return Reply(ask.id, msgspec.Raw(msgspec.msgpack.encode(value)))

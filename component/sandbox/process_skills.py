@@ -1,14 +1,12 @@
 """Native skills that are not trusted: a module whose functions run in confined children.
 
 Even the description of the skills is read in a child, since importing a module runs its code.
-Children are kept for the next call, each for one module and one principal, and never used for
+Children are kept for the next call, each for one skill and one principal, and never used for
 another.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -18,23 +16,14 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.sandbox.host import HostFunctions, LogLevel
-from component.sandbox.messages import (
-    Ask,
-    AskCredential,
-    AskHttp,
-    AskLlm,
-    AskMemory,
-    AskOutput,
-    AskProgress,
-    Call,
-    Failure,
-    Result,
-)
+from component.sandbox.context_host import ContextHost
+from component.sandbox.messages import Call, Failure, Result
 from component.sandbox.process import Child, Spawner
 from component.sandbox.profile import MIB, Profile
 from component.sandbox.report import log_confinement
 from component.skills.context import Context
+from component.skills.description import converted
+from component.skills.durable import Parked
 from component.skills.errors import (
     CapabilityMissing,
     DeclarationError,
@@ -46,11 +35,11 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
+from component.skills.host import FUNCTION_KINDS, HostFunctions, LogLevel
 from component.skills.inputs import Arguments
 from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
-from component.skills.spec import SkillSpec
 from component.skills.threads import Threads
 
 _log = structlog.get_logger("component.sandbox")
@@ -134,14 +123,14 @@ class Children:
         finally:
             self._busy.release(key.principal)
 
-    async def call(self, key: _Key, wanted: Call, host: _Host) -> Result | Failure:
+    async def call(self, key: _Key, wanted: Call, host: ContextHost) -> Result | Failure:
         """Call a skill in a child. Raises SkillUnavailable, and what `host` raises."""
         await self._busy.acquire(key.principal)
         child = None
         try:
             child = self._take(key) or await self._start(key)
             outcome = await child.call(wanted, host)
-        except anyio.get_cancelled_exc_class():
+        except (anyio.get_cancelled_exc_class(), Parked):
             if child is None or self._group is None:
                 self._busy.release(key.principal)
             else:
@@ -213,11 +202,12 @@ class Children:
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """What a child may be used for."""
+    """What a child may be used for. No skill is named where the skills are described."""
 
     module: str
     version: str
     profile: Profile
+    skill: str
     principal: str
 
 
@@ -254,7 +244,7 @@ class ProcessSkills:
         Raises SkillLoadError if it cannot be loaded, or describes a skill that cannot be offered.
         """
         try:
-            found = await self._children.describe(self._key(""))
+            found = await self._children.describe(self._key("", ""))
         except (SkillError, SkillUnavailable) as error:
             raise SkillLoadError(str(error)) from error
         return tuple(self._skill(one) for one in found)
@@ -280,7 +270,7 @@ class ProcessSkills:
             declared=tuple(each for each in _OPTIONAL if getattr(functions, each) is not None),
         )
         outcome = await self._children.call(
-            self._key(context.principal), wanted, _Host(name, context, functions)
+            self._key(name, context.principal), wanted, ContextHost(name, context, functions)
         )
         if isinstance(outcome, Failure):
             raise self._error(name, outcome, wanted.seconds)
@@ -290,8 +280,8 @@ class ProcessSkills:
         """End the children of this version that have no call."""
         await self._children.end(self._module, self._version)
 
-    def _key(self, principal: str) -> _Key:
-        return _Key(self._module, self._version, self._profile, principal)
+    def _key(self, skill: str, principal: str) -> _Key:
+        return _Key(self._module, self._version, self._profile, skill, principal)
 
     def _error(self, name: str, failure: Failure, seconds: float) -> Exception:
         if failure.trace:
@@ -314,16 +304,10 @@ class ProcessSkills:
 
     def _skill(self, described: dict[str, Any]) -> Skill:
         try:
-            description = msgspec.convert(described, _Description)
-        except msgspec.ValidationError as error:
+            fields = converted(described)
+        except ValueError as error:
             raise SkillLoadError(f"The module {self._module} describes no skill: {error}") from None
-        fields = msgspec.structs.asdict(description)
         name = fields["name"]
-        if fields["durable"]:
-            raise SkillLoadError(
-                f"The skill {name} is durable: its steps cannot be recorded from a process of its"
-                " own. Remove durable=True, or install the module as trusted."
-            )
         fields["timeout"] = min(fields["timeout"], self._profile.limits.wall_s)
         fields["source"] = f"process:{self._module}"
         try:
@@ -338,74 +322,7 @@ class ProcessSkills:
             raise SkillLoadError(str(error)) from error
 
 
-_OPTIONAL: Final = ("http", "memory", "credentials", "llm")
-
-
-def _description() -> type[msgspec.Struct]:
-    """Return a type of the fields of a description, to read what a child writes."""
-    hints = typing.get_type_hints(SkillSpec)
-    fields: list[Any] = []
-    for field in dataclasses.fields(SkillSpec):
-        if not field.init:
-            continue
-        if field.default is dataclasses.MISSING:
-            fields.append((field.name, hints[field.name]))
-        else:
-            fields.append((field.name, hints[field.name], field.default))
-    return msgspec.defstruct("Description", fields, kw_only=True, forbid_unknown_fields=True)
-
-
-_Description: Final = _description()
-
-
-class _Host:
-    """The host functions of one call. What is not declared ends the call."""
-
-    def __init__(self, skill: str, context: Context, functions: HostFunctions) -> None:
-        self._skill = skill
-        self._context = context
-        self._functions = functions
-
-    def log(self, level: LogLevel, text: str) -> None:
-        """Write a line to the log."""
-        self._functions.log(level, text)
-
-    async def answer(self, ask: Ask) -> Any:
-        """Run a host function, and return its value."""
-        functions = self._functions
-        match ask:
-            case AskProgress():
-                return await functions.progress(ask.fraction, ask.text)
-            case AskOutput():
-                return await self._context.output(ask.name, ask.text, ask.media_type, last=ask.last)
-            case AskHttp():
-                if functions.http is not None:
-                    return await functions.http(ask.request)
-                raise CapabilityMissing(self._skill, "network")
-            case AskMemory():
-                return await self._memory(ask)
-            case AskCredential():
-                if functions.credentials is not None:
-                    return await functions.credentials.available(ask.name)
-                raise CapabilityMissing(self._skill, "credential")
-            case AskLlm():
-                if functions.llm is not None:
-                    return await functions.llm(ask.prompt, ask.schema, ask.max_tokens)
-                raise CapabilityMissing(self._skill, "llm")
-
-    async def _memory(self, ask: AskMemory) -> Any:
-        memory = self._functions.memory
-        if memory is None:
-            raise CapabilityMissing(self._skill, "memory")
-        match ask.what:
-            case "get":
-                return await memory.get(ask.key)
-            case "put":
-                return await memory.put(ask.key, ask.value)
-            case "delete":
-                return await memory.delete(ask.key)
-            case "keys":
-                return await memory.keys(ask.key)
+_OPTIONAL: Final = tuple(FUNCTION_KINDS)
 
 
 def _intact(outcome: Result | Failure) -> bool:

@@ -32,7 +32,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from component.sandbox.host import HostFunctions
 from component.sandbox.wasm_cache import WasmCache
 from component.sandbox.wasm_call import Stopped, WasmCall, current
 from component.sandbox.wasm_limits import IMPORTS, Import, WasmLimits
@@ -48,6 +47,7 @@ from component.skills.errors import (
     SkillTimeout,
     printable,
 )
+from component.skills.host import HostFunctions
 from component.skills.outputs import SkillResult, result_of
 from component.skills.threads import Threads
 

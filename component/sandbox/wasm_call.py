@@ -18,7 +18,6 @@ import anyio.from_thread
 import structlog
 from anyio.abc import TaskGroup
 
-from component.sandbox.host import HostError, HostFunctions, LogLevel
 from component.sandbox.wasm_limits import WasmLimits
 from component.skills.errors import (
     CapabilityMissing,
@@ -27,6 +26,7 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
+from component.skills.host import HostError, HostFunctions, LogLevel
 
 T = TypeVar("T")
 

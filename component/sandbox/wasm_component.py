@@ -19,7 +19,6 @@ from typing import Any, Final, cast
 import wasmtime
 from wasmtime import component as wc
 
-from component.sandbox.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
 from component.sandbox.wasm_call import Stopped, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
 from component.sandbox.wasm_limits import IMPORTS, Import
@@ -32,6 +31,8 @@ from component.sandbox.wasm_types import (
     interface_of,
 )
 from component.skills.errors import CapabilityMissing, SkillLoadError
+from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
+from component.skills.model_answers import ModelFailed
 
 Imports = frozenset[Import]
 HostFunction = Callable[..., Any]
@@ -259,13 +260,25 @@ def _llm(call: WasmCall, prompt: str, schema: str, max_tokens: int) -> wc.Varian
     llm = call.host.llm
     if llm is None:
         raise call.missing("llm")
+
+    async def asked() -> str:
+        try:
+            return await llm(prompt, schema, max_tokens)
+        except ModelFailed as error:
+            raise HostError(str(error)) from None
+
     try:
-        answer = call.ask(
-            "the model", lambda: llm(prompt, schema, max_tokens), seconds=call.limits.llm_s
-        )
+        answer = call.ask("the model", asked, seconds=call.limits.llm_s)
     except HostError as error:
         return wc.Variant("err", _fit(str(error)))
     return wc.Variant("ok", _fit(answer))
+
+
+def _xmpp_send(call: WasmCall, to: str, text: str) -> Any:
+    xmpp = call.host.xmpp
+    if xmpp is None:
+        raise call.missing("xmpp")
+    return _untagged(call, "the message", lambda: xmpp.send(to, text))
 
 
 def _bytes(call: WasmCall, length: int) -> bytes:
@@ -286,6 +299,7 @@ _FUNCTIONS: Final[Mapping[str, Mapping[str, HostFunction]]] = {
     },
     "credentials": {"available": _available},
     "llm": {"ask": _llm},
+    "xmpp": {"send": _xmpp_send},
     "clock": {
         "now": lambda _: time.time_ns() // 1_000_000,
         "monotonic": lambda _: time.monotonic_ns(),

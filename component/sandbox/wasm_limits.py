@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-Import: TypeAlias = Literal["http", "memory", "credentials", "llm", "clock", "random"]
+Import: TypeAlias = Literal["http", "memory", "credentials", "llm", "xmpp", "clock", "random"]
 """Interfaces of `protocol_schemas/skill.wit` that a skill may import only if its manifest declares
 them and an admin approved it. It may always import `log` and `progress`."""
 
@@ -15,6 +15,7 @@ IMPORTS: Final[tuple[Import, ...]] = (
     "memory",
     "credentials",
     "llm",
+    "xmpp",
     "clock",
     "random",
 )

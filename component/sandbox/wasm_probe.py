@@ -1,11 +1,12 @@
-"""Tries to compile code in a child process, whose result is thrown away.
+"""Tries to compile code in a confined process, whose result is thrown away.
 
 A fault of the compiler (a panic of wasmtime) ends the process in which it happens, and compiling
-may take any time and memory. So code is compiled here first, with limits that the kernel enforces;
-what passes is compiled again by the service, which takes the same steps. The service never
-deserialises what this process made.
+may take any time and memory. So code is compiled here first, without rights and within limits that
+the kernel enforces; what passes is compiled again by the service, which takes the same steps. The
+service never deserialises what this process made, and this process gets nothing of the service but
+the code.
 
-    python -m component.sandbox.wasm_probe SECONDS BYTES < CODE
+    python -m component.sandbox.wasm_probe < CODE
 
 The exit code is 0 if the code can be compiled, 1 if not, with the reason on standard output.
 """
@@ -13,28 +14,37 @@ The exit code is 0 if the code can be compiled, 1 if not, with the reason on sta
 from __future__ import annotations
 
 import math
-import resource
 import subprocess
 import sys
 from typing import Final
 
 import anyio
 
+from component.sandbox.launch import NOT_CONFINED, confined_command
+from component.sandbox.profile import Limits, Profile
+
 _REASON: Final = 300
+_NICE: Final = 10
+_THREADS: Final = 1_024
+"""The compiler uses one for each processor."""
 
 
 async def probe(wasm: bytes, seconds: float, most_bytes: int) -> str:
     """Compile code in a child. Return why it cannot be compiled, or an empty text."""
-    command = [sys.executable, "-I", "-m", __name__, str(math.ceil(seconds)), str(most_bytes)]
+    profile = profile_of(seconds, most_bytes)
+    command = confined_command(profile, [sys.executable, "-I", "-m", __name__])
     with anyio.move_on_after(seconds):
         ended = await anyio.run_process(
             command,
             input=wasm,
             stderr=subprocess.DEVNULL,
             check=False,
-            env={"LC_ALL": "C.UTF-8"},
+            env={},
             cwd="/",
+            start_new_session=True,
         )
+        if ended.returncode == NOT_CONFINED:
+            return "the process that tries it cannot be confined: see `xmpp-agent doctor`"
         if ended.returncode == 0:
             return ""
         if ended.returncode == 1 and ended.stdout:
@@ -46,14 +56,22 @@ async def probe(wasm: bytes, seconds: float, most_bytes: int) -> str:
     return f"it was not compiled within {seconds:g} seconds"
 
 
+def profile_of(seconds: float, most_bytes: int) -> Profile:
+    """Return what the process may do: nothing, for so long and with so much memory."""
+    limits = Limits(
+        memory=most_bytes,
+        cpu_s=math.ceil(seconds),
+        tasks=_THREADS,
+        file_bytes=0,
+        wall_s=seconds,
+        nice=_NICE,
+    )
+    # On a system that can confine nothing, the limits hold all the same.
+    return Profile(limits=limits, weaker=True)
+
+
 def main() -> None:
     """Compile the code on standard input."""
-    seconds, most_bytes = int(sys.argv[1]), int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
     wasm = sys.stdin.buffer.read()
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - under the limits
     from wasmtime.component import Component  # noqa: PLC0415

@@ -136,6 +136,7 @@ INTERFACES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "credentials": {"available": "(name: string) -> bool"},
     "llm": {"ask": "(prompt: string, schema: string, max-tokens: u32) -> result<string, string>"},
+    "xmpp": {"send": "(to: string, text: string) -> result<_, string>"},
     "clock": {"now": "() -> u64", "monotonic": "() -> u64"},
     "random": {"bytes": "(length: u32) -> list<u8>", "number": "() -> u64"},
 }

@@ -1,6 +1,6 @@
 """The skills that are installed in directories, and the commands about them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from component.storage.database import Transactions
 from component.storage.shared import SharedChanges
 
 if TYPE_CHECKING:
+    from component.sources.directories.host_functions import Services, SkillMessages
     from component.sources.directories.source import SkillDirectories
 
 APPROVED: Final = "approved-skills"
@@ -25,14 +26,15 @@ class InstalledSkillSubsystem:
 
     Args:
         environment: the settings, the database and the audit log.
+        messages: returns what sends the messages of skills.
 
     Attributes:
         directories: offers them.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, messages: Callable[[], "SkillMessages"]) -> None:
         self.directories = skill_directories(
-            environment.settings, environment.storage, environment.monitoring.recorder
+            environment.settings, environment.storage, environment.monitoring.recorder, messages
         )
 
     def sources(self) -> Sequence[SkillSource]:
@@ -50,7 +52,10 @@ class InstalledSkillSubsystem:
 
 
 def skill_directories(
-    settings: Settings, storage: Transactions, recorder: Recorder
+    settings: Settings,
+    storage: Transactions,
+    recorder: Recorder,
+    messages: Callable[[], "SkillMessages | None"] = lambda: None,
 ) -> "SkillDirectories | None":
     """Return the source of the skills that are installed in directories; None without any."""
     if not settings.skill_roots:
@@ -58,21 +63,11 @@ def skill_directories(
     # Imported only where there are directories: the service starts faster without.
     from component.sources.directories.approvals import Approvals  # noqa: PLC0415
     from component.sources.directories.content import ContentStore  # noqa: PLC0415
-    from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415
     from component.sources.directories.kinds import makers  # noqa: PLC0415
     from component.sources.directories.runners import Runners  # noqa: PLC0415
     from component.sources.directories.source import SkillDirectories  # noqa: PLC0415
 
-    credentials = {
-        name: Credential(
-            value=one.value.get_secret_value(),
-            hosts=one.hosts,
-            header=one.header,
-            prefix=one.prefix,
-        )
-        for name, one in settings.skills.credentials.items()
-    }
-    services = Services(credentials=credentials, storage=storage)
+    services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
             make_directory(settings.proposals_path.expanduser())
@@ -84,6 +79,24 @@ def skill_directories(
         recorder,
         settings.skills.auto_approve,
     )
+
+
+def skill_services(
+    settings: Settings, storage: Transactions, messages: Callable[[], "SkillMessages | None"]
+) -> "Services":
+    """Return what the service has for skills."""
+    from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415
+
+    credentials = {
+        name: Credential(
+            value=one.value.get_secret_value(),
+            hosts=one.hosts,
+            header=one.header,
+            prefix=one.prefix,
+        )
+        for name, one in settings.skills.credentials.items()
+    }
+    return Services(credentials=credentials, storage=storage, messages=messages)
 
 
 def installed_commands(directories: "SkillDirectories") -> Sequence[AnyCommand]:

@@ -1,4 +1,4 @@
-"""Sends the messages of the skill `xmpp_send`."""
+"""Sends messages on behalf of people, for skills."""
 
 import hashlib
 from typing import Final
@@ -20,7 +20,7 @@ _SHARED: Final = ("from", "to", "both")
 
 
 class Sending:
-    """Implements `component.builtins.xmpp_send.MessagePort`.
+    """Implements `component.builtins.guarded_messages.MessagePort`.
 
     Args:
         environment: the settings and the database.

@@ -24,10 +24,8 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
         found += [OpenApiSource(*each) for each in environment.settings.openapi.items()]
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
-        from component.service.sending import Sending  # noqa: PLC0415
 
-        sending = Sending(environment, subsystems.stream, subsystems.contacts)
-        found.append(XmppSendSource(environment.settings.xmpp_send, sending))
+        found.append(XmppSendSource(environment.settings.xmpp_send, subsystems.messages()))
     where = environment.settings.proposals_path
     proposals = environment.settings.skills.proposals
     if where is not None and proposals is not None:

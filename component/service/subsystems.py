@@ -9,6 +9,7 @@ from component.service.contacts import ContactSubsystem
 from component.service.discovery import DiscoverySubsystem
 from component.service.environment import Environment
 from component.service.installed_skills import InstalledSkillSubsystem
+from component.service.module_functions import ModuleFunctions
 from component.service.notifications import NotificationSubsystem
 from component.service.operations import OperationsSubsystem
 from component.service.pep_memory import MemorySubsystem
@@ -22,6 +23,7 @@ from component.storage.shared import SharedChanges
 from xep.jid import JID
 
 if TYPE_CHECKING:
+    from component.builtins.guarded_messages import GuardedMessages
     from component.service.agents import AgentSubsystem
 
 
@@ -60,8 +62,12 @@ class Subsystems:
             environment, self.stream, self.contacts, self.notifications.notifier
         )
         self.memory = MemorySubsystem(environment, self.stream, self.contacts, self.pubsub.service)
-        self.installed = InstalledSkillSubsystem(environment)
-        self.tasks = TaskSubsystem(environment, self.stream, self.contacts, self.pubsub)
+        self._messages: GuardedMessages | None = None
+        self.installed = InstalledSkillSubsystem(environment, self.messages)
+        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
+        self.tasks = TaskSubsystem(
+            environment, self.stream, self.contacts, self.pubsub, modules.provide
+        )
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model
@@ -113,6 +119,19 @@ class Subsystems:
                 *self.chat.handlers(),
             )
         )
+
+    def messages(self) -> "GuardedMessages":
+        """Return what sends messages on behalf of people, for all skills together."""
+        if self._messages is None:
+            # Imported only where a skill sends messages: the service starts faster without.
+            from component.builtins.guarded_messages import GuardedMessages  # noqa: PLC0415
+            from component.service.sending import Sending  # noqa: PLC0415
+            from component.settings.builtins import XmppSend  # noqa: PLC0415
+
+            settings = self._environment.settings.xmpp_send or XmppSend(recipients=("*",))
+            sending = Sending(self._environment, self.stream, self.contacts)
+            self._messages = GuardedMessages(settings, sending)
+        return self._messages
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self._environment.settings.llm is None:

@@ -27,7 +27,7 @@ from component.service.environment import Environment
 from component.service.options import task_limits
 from component.service.pubsub import PubSubSubsystem
 from component.service.stream import Handler, StreamSubsystem
-from component.skills import Skill
+from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.threads import Threads
 from component.storage.switches import PAUSED, Switches
@@ -53,6 +53,7 @@ class TaskSubsystem:
         stream: sends messages about tasks.
         contacts: who may be asked to confirm, and who may be written to.
         pubsub: has the node of each principal's tasks.
+        provide: gives the contexts of calls the functions of the service.
 
     Attributes:
         limits: the limits of tasks.
@@ -74,6 +75,7 @@ class TaskSubsystem:
         stream: StreamSubsystem,
         contacts: ContactSubsystem,
         pubsub: PubSubSubsystem,
+        provide: Callable[[Skill, Context], None],
     ) -> None:
         settings, catalog = environment.settings, environment.catalog
         monitoring = environment.monitoring
@@ -104,6 +106,7 @@ class TaskSubsystem:
                 names=lambda: (*catalog.registry.names(), *self.internal),
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
+                provide=provide,
             ),
             Threads(settings.limits.threads_total, settings.limits.threads_per_principal),
             self.limits,

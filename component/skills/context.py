@@ -5,99 +5,23 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+from datetime import UTC, datetime
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import anyio
-import msgspec
+import structlog
 
 from component.policy.taint import Taint
-from component.skills.errors import SkillError, UsageError
-from component.skills.model_answers import ModelQuestion, question
+from component.skills.durable import ChildResult, DurableHost, Work
+from component.skills.errors import CapabilityMissing, SkillError, UsageError
+from component.skills.host import HostFunctions, LogLevel
+from component.skills.model_answers import question
 from component.skills.outputs import TEXT
+from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp
+
+_log = structlog.get_logger("component.skills")
 
 T = TypeVar("T")
-
-Work: TypeAlias = Callable[[str], Awaitable[T]]
-"""The work of a step, called with its idempotency key."""
-
-
-class Parked(BaseException):
-    """The call waits for a person: its function is interrupted, and runs again with the answer.
-
-    It is not an `Exception`, so that `except Exception` in a skill does not catch it. Never catch
-    it.
-    """
-
-
-class ChildResult(msgspec.Struct, frozen=True):
-    """The outcome of a child task.
-
-    `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
-    need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
-    raised SkillError, `reason` why another one failed.
-    """
-
-    task: str
-    state: str
-    text: str = ""
-    is_error: bool = False
-    reason: str = ""
-
-    @property
-    def success(self) -> bool:
-        """Whether it completed and raised no SkillError."""
-        return self.state == "completed" and not self.is_error
-
-
-class Host(Protocol):
-    """Runs the call durably; `Context` delegates to it and documents its methods."""
-
-    @property
-    def key(self) -> str:
-        """The idempotency key of the whole call."""
-
-    async def progress(self, fraction: float, text: str) -> None:
-        """Report progress."""
-
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        """Publish a part of an artifact."""
-
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - it is one
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - the name that the author of a skill writes
-    ) -> T:
-        """Run a step once."""
-
-    async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
-        """Ask the principal."""
-
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        """Wait for a time."""
-
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        """Start a child task."""
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        """Wait for child tasks."""
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """Leave the skill until a turn has ended."""
-        ...
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        """Ask a model."""
 
 
 class Context:
@@ -116,11 +40,17 @@ class Context:
     texts that the agent's model has read, if a model calls the skill, and `trace` links the audit
     events of its turn. `key` is an idempotency key of this call: the same whenever the call is run
     again after an interruption.
+
+    `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
+    skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
+    is missing. What a skill can do is the same in a confined process, in the service and in tests.
     """
 
     __slots__ = (
         "_deadline",
+        "_functions",
         "_host",
+        "_model",
         "_report",
         "agent",
         "key",
@@ -141,7 +71,7 @@ class Context:
         taints: tuple[Taint, ...] = (),
         trace: str = "",
         report: Callable[[float, str], Awaitable[None]] | None = None,
-        host: Host | None = None,
+        host: DurableHost | None = None,
     ) -> None:
         """Create a context; `report` receives progress, and None discards it.
 
@@ -157,7 +87,75 @@ class Context:
         self.key = secrets.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress
         self._host = host
+        self._functions: HostFunctions | None = None
+        self._model = ""
+        """The only model that may be asked; empty for that of the agent."""
         self._deadline: float | None = None
+
+    def provide(self, functions: HostFunctions) -> None:
+        """Set the functions of the service that the skill may use. For what runs the skill."""
+        self._functions = functions
+
+    @property
+    def functions(self) -> HostFunctions | None:
+        """The functions of the service that were provided."""
+        return self._functions
+
+    @property
+    def http(self) -> ContextHttp:
+        """HTTP requests: `await context.http.get(url, credential="weather-key")`.
+
+        Raises CapabilityMissing if the skill declares no `network`.
+        """
+        if self._functions is None or self._functions.http is None:
+            raise CapabilityMissing(self.skill, "network")
+        return ContextHttp(self._functions.http)
+
+    @property
+    def memory(self) -> ContextMemory:
+        """What the skill remembers of its caller: `await context.memory.put("city", "Verona")`.
+
+        Raises CapabilityMissing if the skill declares neither `memory_read` nor `memory_write`.
+        """
+        if self._functions is None or self._functions.memory is None:
+            raise CapabilityMissing(self.skill, "memory")
+        return ContextMemory(self._functions.memory)
+
+    @property
+    def xmpp(self) -> ContextXmpp:
+        """Messages: `await context.xmpp.send("romeo@example.com", "The tide is high.")`.
+
+        Raises CapabilityMissing if the skill declares no `xmpp`.
+        """
+        if self._functions is None or self._functions.xmpp is None:
+            raise CapabilityMissing(self.skill, "xmpp")
+        return ContextXmpp(self._functions.xmpp)
+
+    def log(self, text: str, level: LogLevel = "info") -> None:
+        """Write a line to the log of the service, where admins see it."""
+        if self._functions is None:
+            getattr(_log, level)("a skill logs", skill=self.skill, text=text)
+        else:
+            self._functions.log(level, text)
+
+    async def has_credential(self, name: str) -> bool:
+        """Return whether a declared credential has a value; requests use it by its name.
+
+        Raises CapabilityMissing if the skill does not declare it.
+        """
+        if self._functions is None or self._functions.credentials is None:
+            raise CapabilityMissing(self.skill, f"credential:{name}")
+        return await self._functions.credentials.available(name)
+
+    def now(self) -> datetime:
+        """Return the time, in UTC. A durable skill reads it in a step, so that it stays the same
+        when the skill runs again.
+        """
+        return datetime.now(UTC)
+
+    def random(self, length: int = 16) -> bytes:
+        """Return unpredictable bytes. A durable skill uses it in a step, as `now`."""
+        return secrets.token_bytes(length)
 
     async def progress(self, fraction: float, text: str = "") -> None:
         """Report progress as a fraction from 0 to 1, with a short text for people.
@@ -221,6 +219,7 @@ class Context:
             )
         return await work(self.key)
 
+    @overload
     async def ask(
         self,
         question: str,
@@ -228,11 +227,31 @@ class Context:
         *,
         expires_s: float | None = None,
         key: str | int | None = None,
-    ) -> T:
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        schema: Mapping[str, Any],
+        *,
+        expires_s: float | None = None,
+        key: str | int | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def ask(
+        self,
+        question: str,
+        schema: type[T] | Mapping[str, Any],
+        *,
+        expires_s: float | None = None,
+        key: str | int | None = None,
+    ) -> T | dict[str, Any]:
         """Ask the principal, and return the answer.
 
-        `schema` is a Struct, a dataclass or another type whose JSON Schema is an object; its fields
-        become those of a form. The question expires after `expires_s` seconds (a day unless the
+        `schema` is a Struct, a dataclass or another type whose JSON Schema is an object, or such a
+        schema itself; the answer then is a dict. Its fields become those of a form. The question
+        expires after `expires_s` seconds (a day unless the
         settings say otherwise), and the task fails with it. `key` identifies a question in a
         concurrent branch, like that of a step. Never ask for secrets.
 
@@ -241,10 +260,12 @@ class Context:
         its beginning when the answer has arrived.
 
         Raises Denied when the principal declines, and UsageError in a skill that is neither
-        `durable=True` nor read-only or idempotent, inside a step, or where nobody can be asked.
+        `durable=True` nor read-only or idempotent, inside a step, after too many questions, or
+        where nobody can be asked.
         """
         if self._host is not None:
-            return await self._host.ask(question, schema, expires_s, key=key)
+            answer: Any = await self._host.ask(question, schema, expires_s, key=key)
+            return answer  # type: ignore[no-any-return]  # it fits the schema
         raise UsageError(f"The skill {self.skill} asked a question where nobody can be asked.")
 
     async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
@@ -346,16 +367,17 @@ class Context:
         hold for `key`. A skill that is neither durable nor read-only or idempotent may ask too; it
         never runs again.
 
-        Raises ModelFailed, whose `problem` says why there is no answer, and UsageError if the
-        capability is not declared, if the schema is not one of an object, and as `step` does.
+        Raises ModelFailed, whose `problem` says why there is no answer; CapabilityMissing if the
+        capability is not declared; and UsageError if the schema is not one of an object, and as
+        `step` does.
         """
-        asked = question(prompt, schema, max_tokens)
+        asked = question(prompt, schema, max_tokens, self._model)
         if self._host is None:
             raise UsageError(f"The skill {self.skill} asks a model where there is none.")
         answer: Any = asked.check(await self._host.llm(asked, key=key))
         return answer  # type: ignore[no-any-return]  # it has been checked against the schema
 
-    def _durable(self, what: str) -> Host:
+    def _durable(self, what: str) -> DurableHost:
         if self._host is None:
             raise UsageError(
                 f"The skill {self.skill} uses context.{what} where nothing is durable."

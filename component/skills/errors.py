@@ -121,7 +121,8 @@ class CapabilityMissing(Exception):
         self.skill = skill
         self.capability = printable(capability, _LONGEST_NAME)
         super().__init__(
-            f"The skill {skill} was stopped: it lacks the capability {self.capability}."
+            f"The skill {skill} was stopped: it lacks the capability {self.capability}. Its author"
+            " declares it in the manifest (skill.toml), and an admin approves it."
         )
 
 

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from random import Random
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 
+from component.policy.flows import covers
 from component.skills import calling
-from component.skills.context import ChildResult, Context, Work
-from component.skills.errors import SkillError, StepFailed, UsageError
+from component.skills.capabilities import DEFAULT_PORTS
+from component.skills.context import Context
+from component.skills.durable import ChildResult, Work
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+)
+from component.skills.host import (
+    FUNCTION_KINDS,
+    HostError,
+    HostFunctions,
+    Http,
+    HttpRequest,
+    HttpResponse,
+    LogLevel,
+)
+from component.skills.manifest import read_manifest
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
@@ -28,6 +53,13 @@ class FakeContext(Context):
             exception such as `Denied`.
         model: what the model answers, in order: values that fit the schema, or an exception such
             as `ModelFailed`.
+        http: what servers answer, in order: HttpResponse, values that become JSON, or an exception
+            such as `HostError`.
+        memories: what the skill remembers at the beginning, by key.
+        credentials: the names of the credentials that have a value.
+        manifest: the `skill.toml` whose capabilities the skill has, besides those that its code
+            declares.
+        now: the time, in UTC.
         children: what the skills return that are started, by name: a text, or an exception.
         principal: the bare JID of the caller.
         agent: the name of the agent.
@@ -40,6 +72,9 @@ class FakeContext(Context):
         prompts: the questions to the model, in order.
         started: names and parameters of the skills that were started, in order.
         slept: the seconds of each wait, in order.
+        requests: the HTTP requests, in order.
+        memories: what the skill remembers, by key.
+        sent: recipients and texts of the messages, in order.
     """
 
     def __init__(
@@ -47,7 +82,12 @@ class FakeContext(Context):
         *,
         answers: Sequence[object] = (),
         model: Sequence[object] = (),
+        http: Sequence[object] | Http = (),
+        memories: Mapping[str, str] | None = None,
+        credentials: Collection[str] = (),
+        manifest: str | PathLike[str] | None = None,
         children: Mapping[str, str | Exception] | None = None,
+        now: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC),
         principal: str = "juliet@example.com",
         agent: str = "assistant",
     ) -> None:
@@ -63,16 +103,48 @@ class FakeContext(Context):
         self.started = host.started
         self.slept = host.slept
         self._fake = host
+        self._ports = ports = _Ports(http, dict(memories or {}), credentials)
+        self._capabilities: Sequence[str] = ()
+        if manifest is not None:
+            read = read_manifest(Path(manifest).read_text("utf-8"))
+            self._capabilities = read.skill.capabilities.texts
+        self.requests = ports.requests
+        self.memories = ports.memories
+        self.sent = ports.sent
+        self._now = now
+        self._generator = Random(0)  # noqa: S311 - a test sees the same numbers in each run
+        self.provide(
+            HostFunctions(
+                log=ports.log,
+                progress=host.progress,
+                http=ports.request,
+                memory=ports,
+                credentials=ports,
+                xmpp=ports,
+            )
+        )
+
+    def now(self) -> datetime:
+        """Return the time of the test."""
+        return self._now
+
+    def random(self, length: int = 16) -> bytes:
+        """Return bytes that are the same in each run of a test."""
+        return self._generator.randbytes(length)
 
     def of(self, skill: Skill) -> None:
         """Use the context for a skill: what it must declare is checked as in the service."""
         self.skill = skill.name
         self._fake.skill = skill
+        declared = self._fake.declared = (*skill.capabilities, *self._capabilities)
+        self._ports.of(skill.name, declared)
+        if self.functions is not None:
+            self.provide(_declared(self.functions, declared))
 
     @property
     def unused(self) -> int:
-        """The number of answers of the person and the model that nobody asked for."""
-        return len(self._fake.answers) + len(self._fake.model)
+        """The number of answers of the person, the model and servers that nobody asked for."""
+        return len(self._fake.answers) + len(self._fake.model) + len(self._ports.answers)
 
 
 def call(
@@ -93,7 +165,7 @@ async def called(skill: Skill, arguments: Mapping[str, Any], context: FakeContex
 
 
 class _Host:
-    """Implements `component.skills.context.Host`."""
+    """Implements `component.skills.durable.DurableHost`."""
 
     key = "test"
 
@@ -104,6 +176,7 @@ class _Host:
         self.model = model
         self._children = children
         self.skill: Skill | None = None
+        self.declared: Sequence[str] = ()
         self.progress_reports: list[tuple[float, str]] = []
         self.artifacts: dict[str, str] = {}
         self.steps: list[str] = []
@@ -137,7 +210,7 @@ class _Host:
         self.steps.append(name)
         try:
             made = await work(f"{self.key} {name} {'' if key is None else key}".strip())
-        except SkillError:
+        except (SkillError, Denied, InvalidParam, UsageError):
             raise
         except Exception as error:
             raise StepFailed(f"The step {name} failed: {error}") from error
@@ -145,12 +218,18 @@ class _Host:
         return msgspec.json.decode(msgspec.json.encode(made), type=type)
 
     async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
+        self,
+        question: str,
+        schema: type[Any] | Mapping[str, Any],
+        expires_s: float | None,
+        *,
+        key: str | int | None,
+    ) -> Any:
         self._require_steps("ask")
         self.questions.append(question)
         answer = _next(self.answers, f"The skill asks {question!r}", "answers")
-        return msgspec.convert(msgspec.to_builtins(answer), schema)
+        wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
+        return msgspec.convert(msgspec.to_builtins(answer), wanted)
 
     async def sleep(self, seconds: float, *, key: str | int | None) -> None:
         self._require_steps("sleep")
@@ -175,8 +254,8 @@ class _Host:
         raise AssertionError("Only goals wait for turns.")
 
     async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        if self.skill is not None and CAPABILITY not in self.skill.capabilities:
-            raise UsageError(f'The skill {self.skill.name} must declare capabilities=["llm"].')
+        if self.skill is not None and CAPABILITY not in self.declared:
+            raise CapabilityMissing(self.skill.name, CAPABILITY)
         self.prompts.append(question.prompt)
         answer = _next(self.model, f"The skill asks the model {question.prompt!r}", "model")
         text = msgspec.json.encode(answer).decode()
@@ -202,6 +281,84 @@ class _Host:
                 f"The skill {skill.name} uses context.{what}: declare it durable=True,"
                 " read_only=True or idempotent=True."
             )
+
+
+class _Ports:
+    """Implements the host functions of a test: `Http`, `Memory`, `Credentials` and `Xmpp`."""
+
+    def __init__(
+        self,
+        answers: Sequence[object] | Http,
+        memories: dict[str, str],
+        credentials: Collection[str],
+    ) -> None:
+        self.answers = [] if callable(answers) else list(answers)
+        self._answer = answers if callable(answers) else None
+        self.memories = memories
+        self._credentials = credentials
+        self.requests: list[HttpRequest] = []
+        self.sent: list[tuple[str, str]] = []
+        self._skill = ""
+        self._declared: Sequence[str] | None = None
+
+    def of(self, skill: str, declared: Sequence[str]) -> None:
+        """Check what a skill does against what it declares."""
+        self._skill, self._declared = skill, declared
+
+    def _check(self, capability: str, shown: str = "") -> None:
+        if self._declared is not None and covers(self._declared, (capability,)) is not None:
+            raise CapabilityMissing(self._skill, shown or capability)
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Nobody reads the log of a test."""
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        url = urlsplit(request.url)
+        port = url.port or DEFAULT_PORTS.get(url.scheme, 0)
+        host = url.hostname or ""
+        declared = f"network:{host.replace(':', '%3A')}:{port}:{url.scheme}"
+        self._check(declared, f"network:{url.scheme}://{host}:{port}")
+        if request.credential:
+            self._check(f"credential:{request.credential}")
+        if request.credential and request.credential not in self._credentials:
+            raise HostError(f"The credential {request.credential} is not set.")
+        self.requests.append(request)
+        if self._answer is not None:
+            return await self._answer(request)
+        answer = _next(self.answers, f"The skill requests {request.url!r}", "http")
+        if isinstance(answer, HttpResponse):
+            return answer
+        kind = (("content-type", "application/json"),)
+        return HttpResponse(200, kind, msgspec.json.encode(answer))
+
+    async def get(self, key: str) -> str | None:
+        return self.memories.get(key)
+
+    async def put(self, key: str, value: str) -> None:
+        self._check("memory:write:skill")
+        self.memories[key] = value
+
+    async def delete(self, key: str) -> None:
+        self._check("memory:write:skill")
+        self.memories.pop(key, None)
+
+    async def keys(self, prefix: str) -> list[str]:
+        return sorted(key for key in self.memories if key.startswith(prefix))
+
+    async def available(self, name: str) -> bool:
+        self._check(f"credential:{name}")
+        return name in self._credentials
+
+    async def send(self, to: str, text: str, key: str | None = None) -> None:
+        self._check(f"xmpp:{to}")
+        self.sent.append((to, text))
+
+
+def _declared(functions: HostFunctions, capabilities: Sequence[str]) -> HostFunctions:
+    """Return the functions that a skill declares."""
+    kinds = {each.partition(":")[0] for each in capabilities}
+    missing = {name: None for name, kind in FUNCTION_KINDS.items() if kind not in kinds}
+    return msgspec.structs.replace(functions, **missing)
 
 
 def _next(script: list[object], what: str, where: str) -> object:

@@ -333,6 +333,12 @@ def _check(manifest: Manifest) -> None:
     ):
         if value is not None and runs.kind != kind:
             raise ManifestError(f"{FILE}: {where} is for the kind {kind!r} only: remove it.")
+    if runs.kind in ("python", "process") and (said.capabilities.clock or said.capabilities.random):
+        raise ManifestError(
+            f"{FILE}: skill.capabilities has clock or random: a process can always read the time"
+            " and use random numbers, so there is nothing to approve. Remove it, or use the kind"
+            " 'wasm'."
+        )
     if said.input_schema is None and runs.kind != "python":
         raise ManifestError(
             f"{FILE}: skill lacks the key 'input_schema': add the JSON Schema of the parameters, or"

@@ -38,15 +38,19 @@ class ModelQuestion(msgspec.Struct, frozen=True):
         schema: JSON Schema of the answer, encoded; an object.
         max_tokens: maximum number of tokens of the answer.
         check: reads an answer. Raises ValueError, which says what is wrong with it.
+        model: the only model that may answer; empty for that of the agent, whichever it is.
     """
 
     prompt: str
     schema: msgspec.Raw
     max_tokens: int
     check: Callable[[str], object]
+    model: str = ""
 
 
-def question(prompt: str, schema: type[Any] | Mapping[str, Any], max_tokens: int) -> ModelQuestion:
+def question(
+    prompt: str, schema: type[Any] | Mapping[str, Any], max_tokens: int, model: str = ""
+) -> ModelQuestion:
     """Make a question; `schema` is a type of fields or a JSON Schema. Raises UsageError."""
     if max_tokens < 1:
         raise UsageError(f"An answer of {max_tokens} tokens cannot be asked for.")
@@ -58,7 +62,7 @@ def question(prompt: str, schema: type[Any] | Mapping[str, Any], max_tokens: int
 
         encoded = msgspec.json.encode(object_schema(schema))
         check = msgspec.json.Decoder(schema).decode
-    return ModelQuestion(prompt, msgspec.Raw(encoded), max_tokens, check)
+    return ModelQuestion(prompt, msgspec.Raw(encoded), max_tokens, check, model)
 
 
 def _schema_check(schema: Mapping[str, Any]) -> Callable[[str], object]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from component.skills.errors import DeclarationError, InvalidParam
+from component.skills.errors import DeclarationError, InvalidParam, UsageError
 from component.skills.inputs import Arguments, Inputs, params_of
 from component.skills.readers import Reader, read_boolean, read_integer, read_number
 from component.skills.schema_properties import properties_of
@@ -27,6 +27,20 @@ _SCALARS: Final[Mapping[FieldKind, tuple[Callable[[str], Any], str]]] = {
     "number": (read_number, "a number"),
     "boolean": (read_boolean, "true or false"),
 }
+
+
+def checked_schema(schema: Mapping[str, Any]) -> Schema:
+    """Return the JSON Schema of the answer to a question as a dict.
+
+    Raises UsageError for one that is not of an object, or that cannot be validated in bounded work.
+    """
+    if schema.get("type") != "object":
+        raise UsageError("A person is asked for an object: write 'type': 'object' in the schema.")
+    try:
+        schema_inputs(dict(schema))
+    except DeclarationError as error:
+        raise UsageError(f"What a person is asked for: {error}") from None
+    return dict(schema)
 
 
 def schema_inputs(schema: Schema) -> Inputs:

@@ -11,7 +11,8 @@ import anyio
 import structlog
 
 from component.skills.calling import call as call_skill
-from component.skills.context import Context, Parked
+from component.skills.context import Context
+from component.skills.durable import Parked
 from component.skills.errors import CALL_ERRORS
 from component.tasks.claims import Slot
 from component.tasks.host import ContextHost, ExecutionServices
@@ -159,6 +160,7 @@ class Execution(ContextHost):
         )
         try:
             self._engine.check(call, "" if self.row is None else self.task)
+            self._engine.provide(call.skill, context)
             made = await call_skill(
                 call.skill,
                 call.arguments,

@@ -12,10 +12,20 @@ from typing import Any, Literal, NoReturn, TypeVar
 import anyio
 import msgspec
 
-from component.skills.context import ChildResult, Parked, Work
-from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
+from component.skills.context import Context
+from component.skills.durable import ChildResult, Parked, Work
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+)
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
 from component.skills.schema import object_schema
+from component.skills.schema_inputs import checked_schema
+from component.skills.skill import Skill
 from component.skills.threads import Threads
 from component.tasks import journal
 from component.tasks.admit import TaskLimits
@@ -64,7 +74,8 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     `instance` gives the name of this instance, `promoted` is called when an execution gets a task
     row, `start` starts a function concurrently with the execution, and `child_call` makes the call
     of a child task; it raises SkillError if the call is invalid. `ask_model` asks a model, and
-    `check` raises CapabilityMissing if a call must not run.
+    `check` raises CapabilityMissing if a call must not run. `provide` gives a context the functions
+    of the service that its skill declares.
     """
 
     store: TaskStore
@@ -76,6 +87,7 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     child_call: Callable[[Call, str, Mapping[str, Any]], Call]
     ask_model: AskModel
     check: Callable[[Call, str], None]
+    provide: Callable[[Skill, Context], None]
 
 
 class ModelOutcome(msgspec.Struct, frozen=True):
@@ -272,11 +284,11 @@ class ContextHost:
     async def ask(
         self,
         question: str,
-        schema: type[T],
+        schema: type[Any] | Mapping[str, Any],
         expires_s: float | None,
         *,
         key: str | int | None,
-    ) -> T:
+    ) -> Any:
         """Ask the principal a question: this execution ends here, and the answer starts another
         one.
         """
@@ -290,11 +302,13 @@ class ContextHost:
         step = self._steps.question(question, key, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is not None:
-            return result_of(recorded, schema)
+            return result_of(recorded, dict[str, Any] if isinstance(schema, Mapping) else schema)
+        self._steps.check_questions()
         if self.call.request.mode == "inline":
             self._refused = errors.confirmation_unavailable()
             raise Parked
-        shown = msgspec.Raw(msgspec.json.encode(object_schema(schema)))
+        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
+        shown = msgspec.Raw(msgspec.json.encode(fields))
         seconds = self._engine.limits.ask_expires_s if expires_s is None else expires_s
         await self._park(
             lambda: self._writer.ask(step, without_forbidden(question), shown, seconds)
@@ -375,10 +389,7 @@ class ContextHost:
         await self._enter()
         skill = self.call.skill
         if CAPABILITY not in skill.capabilities:
-            raise UsageError(
-                f"The skill {skill.name} uses context.llm, for which it must declare"
-                f' capabilities=["{CAPABILITY}"].'
-            )
+            raise CapabilityMissing(skill.name, CAPABILITY)
 
         async def ask(_key: str) -> ModelOutcome:
             try:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from component.skills.context import ChildResult
+from component.skills.durable import ChildResult
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError
 from component.storage.database import Database
 from component.tasks.files import text_of
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 ATOMIC: Final = ""
 """The only step of a skill that has no steps of its own and must not run twice."""
+MOST_QUESTIONS: Final = 100
+"""The maximum number of questions that one task asks."""
+_QUESTION: Final = "?"
 _START: Final = "~start "
 _WAIT: Final = "~wait"
 
@@ -89,8 +92,13 @@ class Steps:
 
     def question(self, text: str, key: str | int | None, *, branch: bool) -> StepId:
         """Identify a question of the skill. Raises UsageError: the identity is ambiguous."""
-        name = f"?{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         return self._identify(name, f"question {text[:80]!r}", key, None, branch=branch)
+
+    def check_questions(self) -> None:
+        """Raise UsageError if the task has asked as many questions as a task may."""
+        if sum(name.startswith(_QUESTION) for name in self.done) >= MOST_QUESTIONS:
+            raise UsageError(f"A task may ask {MOST_QUESTIONS} questions, and this one has.")
 
     def sleep(self, key: str | int | None, *, branch: bool) -> StepId:
         """Identify a sleep. Raises UsageError: the identity is ambiguous."""

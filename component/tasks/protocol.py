@@ -12,6 +12,7 @@ import msgspec
 from component.budget.protocol import TurnBudget
 from component.messages.delivery import Delivery
 from component.policy.taint import Taint
+from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.skill import Skill
@@ -113,6 +114,10 @@ async def _no_approvers(_: Call) -> Confirmation | None:
     return None
 
 
+def _provide_nothing(_skill: Skill, _context: Context) -> None:
+    """Give a skill no functions of the service."""
+
+
 class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The skills of this instance, and the check whether a principal may execute them.
 
@@ -124,6 +129,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
             Raises StanzaError if nobody can.
         check: called before each run of a call, with the id of its task. Raises CapabilityMissing
             if the skill lacks a capability.
+        provide: gives the context of each call the functions of the service that its skill
+            declares.
     """
 
     find: Callable[[str], Skill | None]
@@ -131,6 +138,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     names: Callable[[], Sequence[str] | None] = lambda: None
     approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
     check: Callable[[Call, str], None] = lambda _call, _task: None
+    provide: Callable[[Skill, Context], None] = _provide_nothing
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

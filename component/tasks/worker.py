@@ -90,6 +90,7 @@ class Worker:
             self._child_call,
             ask_model,
             skills.check,
+            skills.provide,
         )
         self._group: TaskGroup | None = None
         self._executions: set[Execution] = set()

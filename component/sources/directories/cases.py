@@ -35,7 +35,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         error: a part of the error that the skill reports.
         answers: what a person answers to its questions, in order.
         model: what the model answers, in order.
-        http: what servers answer, in order. Then nothing is sent to real ones.
+        http: what servers answer, in order. Nothing is sent to real ones.
+        memories: what the skill remembers at the beginning, by key.
+        credentials: the credentials that have a value.
     """
 
     name: str
@@ -46,7 +48,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: str | None = None
     answers: tuple[Any, ...] = ()
     model: tuple[Any, ...] = ()
-    http: tuple[ScriptedResponse, ...] | None = None
+    http: tuple[ScriptedResponse, ...] = ()
+    memories: dict[str, str] = {}
+    credentials: tuple[str, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -84,7 +88,7 @@ def parse_cases(text: bytes) -> Sequence[Case]:
 async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
     """Call a skill as a case says. The skill connects through `network`."""
     network.play(case.http)
-    outcome = await _run(skill, case)
+    outcome = await _run(skill, case, network)
     if network.problem:
         return Outcome(case.name, network.problem)
     if not outcome.problem and network.unused:
@@ -92,8 +96,14 @@ async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcom
     return outcome
 
 
-async def _run(skill: Skill, case: Case) -> Outcome:
-    context = FakeContext(answers=case.answers, model=case.model)
+async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+    context = FakeContext(
+        answers=case.answers,
+        model=case.model,
+        http=network.request,
+        memories=case.memories,
+        credentials=case.credentials,
+    )
     try:
         result = await called(skill, case.params, context)
     except CALL_ERRORS as error:

@@ -28,6 +28,7 @@ from component.sources.directories.runners import Artefact
 _log = structlog.get_logger("component.skills")
 
 _ERRORS_BYTES: Final = 4_000
+_OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
 
 
 class Commands:
@@ -44,6 +45,12 @@ class Commands:
         said = artefact.manifest.skill
         if said.capabilities.network:
             raise SkillLoadError("A program cannot connect: nothing could limit it to its hosts.")
+        unusable = [name for name in _OF_THE_SERVICE if getattr(said.capabilities, name)]
+        if unusable:
+            raise SkillLoadError(
+                f"A program cannot use {', '.join(unusable)}: these are functions of the service,"
+                " which only Python and WebAssembly have. Remove them."
+            )
         if said.execution.durable:
             raise SkillLoadError("A program cannot be durable: remove durable.")
         _command(artefact)

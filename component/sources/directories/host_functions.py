@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 import msgspec
 import structlog
 
-from component.sandbox.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
 from component.skills.capabilities import Capabilities, Endpoint
 from component.skills.context import Context
-from component.skills.errors import CapabilityMissing, SkillLoadError, UsageError, printable
-from component.skills.model_answers import ModelFailed
+from component.skills.errors import (
+    CapabilityMissing,
+    InvalidParam,
+    SkillError,
+    SkillLoadError,
+    UsageError,
+    printable,
+)
+from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
 from component.sources.directories.memories import SkillMemory
 from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
 
 if TYPE_CHECKING:
-    from component.sandbox.http_gate import Access, Headers, HttpGate, HttpLimits
+    from component.sandbox.http_functions import GatedHttp
+    from component.sandbox.http_gate import Access, HttpGate, HttpLimits
 
 _log = structlog.get_logger("component.skills")
 
@@ -54,6 +61,15 @@ class Gates(Protocol):
         ...
 
 
+class SkillMessages(Protocol):
+    """Sends messages of skills: `component.builtins.guarded_messages.GuardedMessages`."""
+
+    async def send(
+        self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""
+    ) -> None:
+        """Send a message of a skill, on behalf of a person. Raises SkillError."""
+
+
 class Services(msgspec.Struct, frozen=True, kw_only=True):
     """What the service has for skills.
 
@@ -61,11 +77,13 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         credentials: those of the settings, by name.
         storage: keeps what skills remember; None if nothing can be kept.
         gates: makes the gates of requests; None makes those that connect.
+        messages: returns what sends messages; None where there is no connection.
     """
 
     credentials: Mapping[str, Credential] = {}
     storage: Transactions | None = None
     gates: Gates | None = None
+    messages: Callable[[], SkillMessages | None] = lambda: None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
@@ -85,22 +103,29 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
     """Return what makes the functions for each call of a skill: those that its manifest declares,
     and progress and log.
     """
-    capabilities = artefact.manifest.skill.capabilities
-    name = artefact.name
-    known, storage = services.credentials, services.storage
-    usable = {str(key): known[key] for key in capabilities.credential if key in known}
+    return functions_for(artefact.name, artefact.manifest.skill.capabilities, services)
+
+
+def functions_for(name: str, capabilities: Capabilities, services: Services) -> Functions:
+    """Return what makes the functions for each call of a skill with these capabilities."""
+    storage = services.storage
     remembers = bool(capabilities.memory_read or capabilities.memory_write)
 
     def make(context: Context) -> HostFunctions:
+        llm = None if capabilities.llm is None else _Llm(context)
+        if context.functions is not None:  # of a test
+            return msgspec.structs.replace(context.functions, llm=llm)
+        secrets = Credentials(name, capabilities, services) if capabilities.credential else None
         return HostFunctions(
             log=_Log(name),
             progress=context.progress,
-            http=_Http(artefact, services) if capabilities.network else None,
-            credentials=_Available(name, capabilities, usable) if capabilities.credential else None,
+            http=_Http(name, capabilities, secrets, services) if capabilities.network else None,
+            credentials=secrets,
             memory=SkillMemory(storage, name, context.principal, capabilities)
-            if remembers and storage is not None
+            if remembers
             else None,
-            llm=None if capabilities.llm is None else _Llm(context),
+            llm=llm,
+            xmpp=_Xmpp(context, capabilities, services) if capabilities.xmpp else None,
         )
 
     return make
@@ -125,50 +150,29 @@ def gate_of(
     return (services.gates or HttpGate)(access, limits)
 
 
-def secret_headers(artefact: Artefact, services: Services, credential: str, url: str) -> Headers:
-    """Return the header of a credential, for a request to a URL; nothing without a credential.
-
-    Raises CapabilityMissing for one that the manifest does not declare, and HostError for one that
-    is not set, or is for other servers.
-    """
-    if not credential:
-        return ()
-    if credential not in artefact.manifest.skill.capabilities.credential:
-        raise CapabilityMissing(artefact.name, f"credential:{credential}")
-    found = services.credentials.get(credential)
-    if found is None:
-        raise HostError(f"The credential {credential} is not set: an admin adds it.")
-    from component.sandbox.http_targets import target_of  # noqa: PLC0415
-
-    try:
-        host = target_of(url).host
-    except ValueError as error:
-        raise HostError(str(error)) from None
-    if host not in found.hosts:
-        raise HostError(f"The credential {credential} is not for {host}.")
-    return ((found.header, f"{found.prefix}{found.value}"),)
-
-
 class _Http:
-    def __init__(self, artefact: Artefact, services: Services) -> None:
-        self._artefact = artefact
+    """Makes requests through a gate of its own, which is made for the first one."""
+
+    def __init__(
+        self,
+        skill: str,
+        capabilities: Capabilities,
+        credentials: Credentials | None,
+        services: Services,
+    ) -> None:
+        self._skill = skill
+        self._capabilities = capabilities
+        self._credentials = credentials
         self._services = services
-        self._gate = gate_of(artefact.manifest.skill.capabilities, services)
+        self._gated: GatedHttp | None = None
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        from component.sandbox.http_functions import redacted  # noqa: PLC0415
-        from component.sandbox.http_gate import HttpError, HttpRefused  # noqa: PLC0415
-        from component.sandbox.http_gate import HttpRequest as GateRequest  # noqa: PLC0415
+        if self._gated is None:
+            from component.sandbox.http_functions import GatedHttp  # noqa: PLC0415 - as the gate
 
-        secret = secret_headers(self._artefact, self._services, request.credential, request.url)
-        wanted = GateRequest(request.url, request.method, request.headers, request.body, secret)
-        try:
-            response = redacted(await self._gate.send(wanted), secret)
-        except HttpRefused as error:
-            raise CapabilityMissing(self._artefact.name, error.capability) from error
-        except HttpError as error:
-            raise HostError(str(error)) from error
-        return HttpResponse(response.status, response.headers, response.body)
+            gate = gate_of(self._capabilities, self._services)
+            self._gated = GatedHttp(self._skill, gate, self._credentials)
+        return await self._gated(request)
 
 
 def _access(endpoint: Endpoint) -> Access:
@@ -191,30 +195,78 @@ def _is_private(host: str) -> bool:
     return True
 
 
-class _Available:
-    def __init__(
-        self, skill: str, capabilities: Capabilities, credentials: Mapping[str, Credential]
-    ) -> None:
+class Credentials:
+    """The credentials that one skill declares, of those that are set."""
+
+    def __init__(self, skill: str, capabilities: Capabilities, services: Services) -> None:
         self._skill = skill
         self._declared = capabilities.credential
-        self._credentials = credentials
+        self._credentials = services.credentials
 
     async def available(self, name: str) -> bool:
+        """See `component.skills.host.Credentials`."""
+        self._check(name)
+        return name in self._credentials
+
+    def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
+        """See `component.sandbox.http_functions.CredentialPort`."""
+        self._check(name)
+        credential = self._credentials.get(name)
+        if credential is None:
+            raise HostError(f"The credential {name} is not set: an admin adds it.")
+        from component.sandbox.http_targets import target_of  # noqa: PLC0415 - as the gate
+
+        try:
+            host = target_of(url).host
+        except ValueError as error:
+            raise HostError(str(error)) from None
+        if host not in credential.hosts:
+            raise HostError(f"The credential {name} is not for {host}.")
+        return ((credential.header, f"{credential.prefix}{credential.value}"),)
+
+    def _check(self, name: str) -> None:
         if name not in self._declared:
             raise CapabilityMissing(self._skill, f"credential:{printable(name, 64)}")
-        return name in self._credentials
 
 
 class _Llm:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def __call__(self, prompt: str, schema: str, max_tokens: int) -> str:
+    async def __call__(
+        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
+    ) -> str:
         try:
             wanted = msgspec.json.decode(schema, type=dict[str, object])
-            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens)
         except (ValueError, RecursionError) as error:
             raise HostError(f"The schema is not JSON: {error}") from None
-        except (ModelFailed, UsageError) as error:
+        try:
+            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens, key=key)
+        except UsageError as error:
             raise HostError(str(error)) from error
         return msgspec.json.encode(cast("object", answer)).decode()
+
+
+class _Xmpp:
+    def __init__(self, context: Context, capabilities: Capabilities, services: Services) -> None:
+        self._context = context
+        self._recipients = capabilities.xmpp
+        self._services = services
+        self._sent = 0
+
+    async def send(self, to: str, text: str, key: str | None = None) -> None:
+        context = self._context
+        self._sent += 1
+        if to not in self._recipients:
+            raise CapabilityMissing(context.skill, f"xmpp:{printable(to, 100)}")
+        messages = self._services.messages()
+        if messages is None:
+            raise HostError("Messages cannot be sent here: no service is connected.")
+        try:
+            await messages.send(
+                *(context.agent, context.principal, to, text),
+                key=key or f"{context.key} {self._sent}",
+                skill=context.skill,
+            )
+        except (SkillError, InvalidParam) as error:
+            raise HostError(str(error)) from error

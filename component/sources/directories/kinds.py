@@ -16,7 +16,7 @@ def makers(services: "Services", cache: Path | None = None) -> Makers:
     def trusted_python() -> Runner:
         from component.sources.directories.python import TrustedPython  # noqa: PLC0415
 
-        return TrustedPython()
+        return TrustedPython(services)
 
     def confined_python() -> Runner:
         from component.sources.directories.confined import ConfinedPython  # noqa: PLC0415

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from component.sandbox.host import HostError
 from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
+from component.skills.host import HostError
 from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
 
@@ -16,17 +16,17 @@ LONGEST_VALUE: Final = 65_536
 
 
 class SkillMemory:
-    """Implements `component.sandbox.host.Memory` for one skill and one caller.
+    """Implements `component.skills.host.Memory` for one skill and one caller.
 
     Args:
-        storage: has the table.
+        storage: has the table; None where nothing is kept, and nothing can be remembered.
         skill: the name of the skill.
         principal: the bare JID of its caller.
         capabilities: what it may do.
     """
 
     def __init__(
-        self, storage: Transactions, skill: str, principal: str, capabilities: Capabilities
+        self, storage: Transactions | None, skill: str, principal: str, capabilities: Capabilities
     ) -> None:
         self._storage = storage
         self._skill = skill
@@ -37,6 +37,7 @@ class SkillMemory:
     async def get(self, key: str) -> str | None:
         """See `Memory`."""
         self._check("read", self._reads)
+        _check_text(key)
 
         def op(database: Database) -> str | None:
             found = database.execute(
@@ -46,17 +47,18 @@ class SkillMemory:
             return None if found is None else str(found[0])
 
         try:
-            return await self._storage.read(op)
+            return await self._stored().read(op)
         except StorageError as error:
             raise _failed() from error
 
     async def put(self, key: str, value: str) -> None:
         """See `Memory`."""
         self._check("write", self._writes)
-        if not 1 <= len(key) <= LONGEST_KEY or "\0" in key:
+        if not 1 <= len(key) <= LONGEST_KEY:
             raise HostError(f"A key has 1 to {LONGEST_KEY} characters.")
-        if len(value.encode(errors="replace")) > LONGEST_VALUE or "\0" in value:
-            raise HostError(f"A value has at most {LONGEST_VALUE} bytes, none of them 0.")
+        _check_text(key)
+        if _check_text(value) > LONGEST_VALUE:
+            raise HostError(f"A value has at most {LONGEST_VALUE} bytes.")
 
         def op(database: Database) -> bool:
             (number,) = database.execute(
@@ -74,7 +76,7 @@ class SkillMemory:
             return True
 
         try:
-            if not await self._storage.write(op):
+            if not await self._stored().write(op):
                 raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
         except StorageError as error:
             raise _failed() from error
@@ -82,6 +84,7 @@ class SkillMemory:
     async def delete(self, key: str) -> None:
         """See `Memory`."""
         self._check("write", self._writes)
+        _check_text(key)
 
         def op(database: Database) -> None:
             database.execute(
@@ -90,7 +93,7 @@ class SkillMemory:
             )
 
         try:
-            await self._storage.write(op)
+            await self._stored().write(op)
         except StorageError as error:
             raise _failed() from error
 
@@ -106,14 +109,30 @@ class SkillMemory:
             return [str(name) for (name,) in found.fetchall()]
 
         try:
-            names = await self._storage.read(op)
+            names = await self._stored().read(op)
         except StorageError as error:
             raise _failed() from error
         return [name for name in names if name.startswith(prefix)]
 
+    def _stored(self) -> Transactions:
+        if self._storage is None:
+            raise HostError("Nothing is remembered here: no service runs.")
+        return self._storage
+
     def _check(self, what: str, allowed: bool) -> None:
         if not allowed:
             raise CapabilityMissing(self._skill, f"memory:{what}:skill")
+
+
+def _check_text(text: str) -> int:
+    """Return the length of a text in bytes. Raises HostError for one that no database can store."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise HostError("Keys and values have no halves of surrogate pairs.") from None
+    if b"\0" in data:
+        raise HostError("Keys and values have no character of code 0.")
+    return len(data)
 
 
 def _failed() -> HostError:

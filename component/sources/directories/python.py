@@ -21,6 +21,7 @@ from component.skills.description import read, written
 from component.skills.errors import SkillLoadError
 from component.skills.loading import skill_named
 from component.skills.params import prepare
+from component.sources.directories.host_functions import Services, functions_of
 from component.sources.directories.runners import Artefact
 
 _THREADS: Final = 16
@@ -29,9 +30,14 @@ _loading = threading.Lock()
 
 
 class TrustedPython:
-    """Implements `component.sources.directories.runners.Runner`. Each content is loaded once."""
+    """Implements `component.sources.directories.runners.Runner`. Each content is loaded once.
 
-    def __init__(self) -> None:
+    Args:
+        services: what the service has for skills.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._loaded: dict[str, FunctionSkill[Any, Any]] = {}
         self._threads = anyio.CapacityLimiter(_THREADS)
 
@@ -47,6 +53,7 @@ class TrustedPython:
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
         """See `Runner`."""
         skill = await self._skill(artefact)
+        context.provide(functions_of(artefact, self._services)(context))
         values = prepare(skill, (), msgspec.json.encode(arguments))
         if skill.kind == "async":
             return await skill.invoke(values, context)

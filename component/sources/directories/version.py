@@ -31,6 +31,8 @@ class ApprovedContext(Context):
         for name in Context.__slots__:
             setattr(self, name, getattr(context, name))
         self._capabilities = capabilities
+        if capabilities.llm is not None and capabilities.llm.model is not None:
+            self._model = capabilities.llm.model
 
     async def llm(
         self,

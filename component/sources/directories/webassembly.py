@@ -48,6 +48,12 @@ class WebAssembly:
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `Runner`. The manifest says everything; the code is compiled and checked."""
         check_grantable(artefact)
+        said = artefact.manifest.skill.capabilities
+        if said.filesystem_read or said.filesystem_write or said.shell:
+            raise SkillLoadError(
+                "WebAssembly has no files and no programs: remove filesystem_read, filesystem_write"
+                " and shell."
+            )
         try:
             await (await self._of(artefact)).prepare()
         except CapabilityMissing as error:
@@ -87,6 +93,7 @@ def _imports(said: Capabilities) -> frozenset[Import]:
         "memory": said.memory_read or said.memory_write,
         "credentials": said.credential,
         "llm": said.llm,
+        "xmpp": said.xmpp,
         "clock": said.clock,
         "random": said.random,
     }

@@ -9,6 +9,7 @@ from component.agent.model_call import ModelCalls
 from component.agent.observer import NoObserver
 from component.agent.skill_model import SkillModel
 from component.budget.protocol import Spender
+from component.models.fallback import Fallback, only
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
@@ -44,10 +45,10 @@ class World:
         self.of.append((agent, who))
         return self.brain
 
-    async def ask(self, max_tokens: int = 50) -> str:
+    async def ask(self, max_tokens: int = 50, only: str = "") -> str:
         calls = ModelCalls(self.purse, self.book, NoObserver())
         spender = Spender(("assistant/helper-1", "assistant"), ROMEO, "turn-1")
-        asked = question("How do they feel?", Mood, max_tokens)
+        asked = question("How do they feel?", Mood, max_tokens, only)
         return await SkillModel(self.model, calls).ask(spender, asked)
 
 
@@ -115,3 +116,24 @@ async def test_an_insufficient_budget_is_reported() -> None:
         await world.ask()
     assert failed.value.problem == "budget"
     assert world.brain.asked == []
+
+
+async def test_only_the_model_that_a_skill_may_ask_is_asked() -> None:
+    world = World(lambda _: says('{"mood":"good"}'))
+    name = world.brain.name
+    assert await world.ask(only=name) == '{"mood":"good"}'
+    with pytest.raises(
+        ModelFailed, match=f"the model another only, and the agent uses {name}"
+    ) as no:
+        await world.ask(only="another")
+    assert no.value.problem == "refused"
+    assert len(world.brain.asked) == 1
+
+
+async def test_a_model_of_a_chain_is_asked_by_its_name() -> None:
+    first, second = World(lambda _: says("{}")).brain, World(lambda _: says("{}")).brain
+    second.name = "second"
+    chain = Fallback([first, second])
+    assert only(chain, "second") is second
+    assert only(chain, first.name) is first
+    assert only(chain, "third") is None

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.builtins.guarded_messages import GuardedMessages
 from component.builtins.hourly_limit import HourlyLimit
 from component.builtins.xmpp_send import xmpp_send_skill
 from component.settings.builtins import XmppSend
@@ -38,7 +39,8 @@ class Messages:
 
 
 def sending(messages: Messages, **more: Any) -> Skill:
-    return xmpp_send_skill(XmppSend(**({"recipients": ["*@example.com"]} | more)), messages)
+    settings = XmppSend(**({"recipients": ["*@example.com"]} | more))
+    return xmpp_send_skill(settings, GuardedMessages(settings, messages))
 
 
 ROMEO = {"to": "romeo@example.com/balcony", "text": "I am late."}

@@ -35,10 +35,10 @@ def test_a_skill_is_shown_approved_changed_and_revoked(command: RunCommand) -> N
     table = command("skills", "list", **HERE).stdout
     assert "Installed in directories" in table
     digest = json.loads(command("skills", "show", "--json", "greet", **HERE).stdout)["digest"]
-    install(Path("skills"), capabilities="clock = true")
+    install(Path("skills"), capabilities='memory_read = ["skill"]')
     assert listed(command)["greet"]["state"] == "changed"
     shown = command("skills", "show", "greet", **HERE).stdout
-    assert "+ read the time" in shown
+    assert "+ read its own memories of its caller" in shown
     assert "- connect to https://api.example.com:443" in shown
     late = command("skills", "approve", "--yes", "--digest", digest[:12], "greet", **HERE)
     assert late.exit_code == ExitCode.FAILURE

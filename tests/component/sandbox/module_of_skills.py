@@ -6,9 +6,8 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from component.sandbox.guest import host
-from component.sandbox.host import HostError, HttpRequest
 from component.skills import Context, InvalidParam, Output, SkillError, skill
+from component.skills.host import HostError
 
 count = 0
 
@@ -66,30 +65,26 @@ async def reports(context: Context) -> list[Output]:
     """Use what each skill may use."""
     await context.progress(0.25, "begun")
     await context.output("log.txt", "a line", last=True)
-    host().log("warning", "said by the skill")
+    context.log("said by the skill", "warning")
     return [Output(f"{context.principal} {context.agent} {context.sender}"), Output(context.key)]
 
 
 @skill
-async def asks(url: str) -> str:
+async def asks(url: str, context: Context) -> str:
     """Make a request."""
-    http = host().http
-    if http is None:
-        return "none"
     try:
-        response = await http(HttpRequest("GET", url, credential="token"))
+        response = await context.http.get(url, credential="token")
     except HostError as error:
         return f"failed: {error}"
-    return f"{response.status} {response.body.decode()}"
+    return f"{response.status} {response.text}"
 
 
 @skill
-async def remembers(key: str, value: str) -> list[str]:
+async def remembers(key: str, value: str, context: Context) -> list[str]:
     """Use the memory."""
-    memory = host().memory
-    assert memory is not None
+    memory = context.memory
     await memory.put(key, value)
-    found = [await memory.get(key) or "", *await memory.keys("")]
+    found = [await memory.get(key) or "", *await memory.keys()]
     await memory.delete(key)
     return [*found, str(await memory.get(key))]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from component.sandbox.host import HostFunctions, LogLevel
 from component.sandbox.wasm import IMPORTS, Import, WasmLimits, WasmRuntime, WasmSkill
 from component.skills.context import Context
+from component.skills.host import HostFunctions, LogLevel
 from component.skills.threads import Threads
 
 ALL: frozenset[Import] = frozenset(IMPORTS)

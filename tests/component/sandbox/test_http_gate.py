@@ -10,8 +10,6 @@ import pytest
 import trustme
 from hypothesis import example, given, strategies
 
-from component.sandbox.host import HostError
-from component.sandbox.host import HttpRequest as HostRequest
 from component.sandbox.http_functions import GatedHttp
 from component.sandbox.http_gate import (
     PUBLIC,
@@ -28,6 +26,8 @@ from component.sandbox.http_gate import (
 )
 from component.sandbox.http_targets import is_public, target_of
 from component.skills.errors import CapabilityMissing
+from component.skills.host import HostError
+from component.skills.host import HttpRequest as HostRequest
 from tests.component.sandbox.http_server import Server, plain, redirect, serving
 
 
@@ -280,7 +280,7 @@ def test_public_addresses_of_ipv4_inside_ipv6(address: ipaddress.IPv4Address) ->
 
 
 class Credentials:
-    async def headers(self, name: str) -> Headers:
+    def headers(self, name: str, url: str) -> Headers:
         if name != "shop":
             raise CapabilityMissing("guest", f"credential:{name}")
         return (("Authorization", "Bearer hush-hush"),)

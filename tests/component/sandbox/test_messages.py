@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.sandbox.host import LOG_LEVELS, HttpRequest
 from component.sandbox.messages import (
     AskHttp,
     AskMemory,
@@ -24,6 +23,7 @@ from component.sandbox.messages import (
     read_from_child,
     read_to_child,
 )
+from component.skills.host import LOG_LEVELS, HttpRequest
 from component.skills.outputs import File, Link, Output, SkillResult
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given, strategies
 
-from component.sandbox.host import HostError, HttpRequest, HttpResponse
 from component.sandbox.wasm import WasmLimits, WasmRuntime
 from component.skills.errors import (
     CapabilityMissing,
@@ -20,6 +19,7 @@ from component.skills.errors import (
     SkillLoadError,
     SkillTimeout,
 )
+from component.skills.host import HostError, HttpRequest, HttpResponse
 from component.skills.outputs import JSON, TEXT
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import ALL, Told, context, runtime, skill

@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from component.sandbox.host import HostError
 from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, SkillError, SkillFailed
+from component.skills.host import HostError
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import ALL, Told, context, skill
 
@@ -27,6 +27,9 @@ FUNCTIONS = {
     "llm.ask": (
         '(func (param "prompt" string) (param "schema" string) (param "max-tokens" u32)'
         " (result (result string (error string))))"
+    ),
+    "xmpp.send": (
+        '(func (param "to" string) (param "text" string) (result (result (error string))))'
     ),
     "clock.now": "(func (result u64))",
     "clock.monotonic": "(func (result u64))",
@@ -161,6 +164,25 @@ async def test_llm(wasm: WasmRuntime) -> None:
     assert asked == [("why", "{}", 99)]
     with pytest.raises(SkillError, match="budget is spent"):
         await text_of(wasm, code, llm=llm)
+
+
+async def test_xmpp(wasm: WasmRuntime) -> None:
+    """A component sends messages; a recipient that is not declared ends the call."""
+
+    class Messages:
+        sent: list[tuple[str, str]] = []  # noqa: RUF012 - one test
+
+        async def send(self, to: str, text: str, key: str | None = None) -> None:
+            if to == "not":
+                raise CapabilityMissing("guest", "xmpp:not")
+            self.sent.append((to, text))
+
+    send = after(f"(call $f {TEXT.format(3)} (i32.const 1027) (i32.const 3) {RESULT})", 256)
+    signature = "(param i32 i32 i32 i32 i32)"
+    await text_of(wasm, calling("xmpp.send", signature, send, "youold"), xmpp=Messages())
+    assert Messages.sent == [("you", "old")]
+    with pytest.raises(CapabilityMissing, match="xmpp:not"):
+        await text_of(wasm, calling("xmpp.send", signature, send, "notold"), xmpp=Messages())
 
 
 async def test_progress(wasm: WasmRuntime) -> None:

@@ -54,8 +54,8 @@ random = true
 shell = false
 
 [skill.execution]
-kind = "python"
-entry = "lib/main.py"
+kind = "wasm"
+entry = "lib/main.wasm"
 timeout_s = 5
 memory_bytes = 100_000_000
 output_bytes = 10_000
@@ -91,6 +91,14 @@ def test_a_whole_manifest() -> None:
         principal="juliet@example.com",
         missed="skip",
     )
+
+
+@pytest.mark.parametrize("name", ["clock", "random"])
+@pytest.mark.parametrize("kind", ["python", "process"])
+def test_what_no_process_can_be_denied_is_not_declared(kind: str, name: str) -> None:
+    text = SMALL.replace('"python"', f'"{kind}"') + f"[skill.capabilities]\n{name} = true\n"
+    with pytest.raises(ManifestError, match="a process can always"):
+        read_manifest(text)
 
 
 def test_what_the_manifest_says_counts() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from component.skills import Context, ModelFailed, Skill, skill
-from component.skills.errors import UsageError
+from component.skills.errors import CapabilityMissing, UsageError
 from component.skills.model_answers import ModelQuestion, question
 from component.tasks.protocol import Call
 from tests.component.tasks.test_durable import Choice, answer, text_of
@@ -104,14 +104,14 @@ async def test_a_skill_that_does_not_declare_it_cannot_ask(open_storage: Open) -
     async def work(context: Context) -> str:
         try:
             await context.llm("How many?", Mood)
-        except UsageError as error:
-            return str(error)
+        except CapabilityMissing as error:
+            return error.capability
         raise AssertionError
 
     oracle = Oracle()
     async with living(open_storage, moody(work, capabilities=())) as world:
         world.service.ask_model = oracle.ask
-        assert 'capabilities=["llm"]' in (await result_of(world)).outputs[0].text
+        assert (await result_of(world)).outputs[0].text == "llm"
     assert oracle.asked == []
 
 

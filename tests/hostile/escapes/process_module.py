@@ -20,9 +20,8 @@ from collections.abc import Callable
 
 import anyio
 
-from component.sandbox.guest import host
-from component.sandbox.host import HttpRequest
 from component.skills import Context, SkillResult, skill
+from component.skills.host import HttpRequest
 
 libc = ctypes.CDLL(None, use_errno=True)
 left_behind = ""
@@ -578,8 +577,7 @@ async def undeclared_request(context: Context, target: str) -> str:
     """Ask for a web page by the pipe, though nothing is declared."""
     from component.sandbox.guest import _Http
 
-    functions = host()
-    guest = functions.progress._guest  # type: ignore[attr-defined]
+    guest = context._host._guest  # type: ignore[union-attr]
     return str(await _Http(guest)(HttpRequest("GET", "http://127.0.0.1/")))
 
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import anyio
 import pytest
 
-from component.sandbox.host import HttpRequest, HttpResponse
 from component.sandbox.wasm import WasmLimits, WasmRuntime
 from component.skills.errors import (
     CapabilityMissing,
@@ -25,6 +24,7 @@ from component.skills.errors import (
     SkillLoadError,
     SkillTimeout,
 )
+from component.skills.host import HttpRequest, HttpResponse
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import ALL, Told, context, runtime, skill
 from tests.component.sandbox.test_wasm import HTTP, sending

@@ -23,7 +23,7 @@ def test_every_file_counts(tmp_path: Path) -> None:
         lambda: (directory / "data" / "table.csv").write_text("1,2\n"),
         lambda: (directory / "data" / "table.csv").rename(directory / "table.csv"),
         lambda: (directory / "table.csv").chmod(0o755),
-        lambda: install(tmp_path, capabilities="clock = true"),
+        lambda: install(tmp_path, capabilities='memory_read = ["skill"]'),
     ):
         before = signature(directory)
         change()

@@ -10,8 +10,8 @@ import h11
 import pytest
 from anyio.abc import SocketStream
 
-from component.sandbox.host import HostError, HttpRequest
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
+from component.skills.host import HostError, HttpRequest
 from component.skills.manifest import read_manifest
 from component.sources.directories.host_functions import Credential, Services, functions_of
 from component.sources.directories.installed import InstalledError
@@ -277,8 +277,21 @@ async def test_memories_belong_to_one_skill_and_one_caller(storage: Storage) -> 
         await reads.put("tea", "red")
     with pytest.raises(CapabilityMissing):
         await reads.delete("tea")
-    for key, value in (("", "x"), ("k" * 201, "x"), ("\0", "x"), ("k", "x" * 70_000)):
+    for key, value in (
+        ("", "x"),
+        ("k" * 201, "x"),
+        ("\0", "x"),
+        ("\ud800", "x"),
+        ("k", "\0"),
+        ("k", "\ud800"),
+        ("k", "x" * 70_000),
+    ):
         with pytest.raises(HostError):
             await writes.put(key, value)
+    for key in ("\0", "\ud800"):
+        with pytest.raises(HostError):
+            await writes.get(key)
+        with pytest.raises(HostError):
+            await writes.delete(key)
     await writes.delete("tea")
     assert await reads.get("tea") is None

@@ -54,12 +54,12 @@ async def test_changed_files_wait_for_an_approval_while_the_approved_ones_are_of
     install(root)
     async with opened(storage, root, tmp_path) as world:
         first = await world.directories.approve("greet", ADMIN, trusted=True)
-        install(root, word="Bye", capabilities="clock = true")
+        install(root, word="Bye", capabilities='memory_read = ["skill"]')
         (found,) = await world.directories.list()
         assert found.state == "changed"
         assert await world.says() == "Hello Romeo"
         sheet = await world.directories.show("greet")
-        assert (sheet.added, sheet.removed) == (("read the time",), ())
+        assert (sheet.added, sheet.removed) == (("read its own memories of its caller",), ())
         with pytest.raises(InstalledError, match="has changed"):
             await world.directories.approve("greet", ADMIN, digest=first.digest, trusted=True)
         await world.directories.approve("greet", ADMIN, digest=sheet.digest[:8], trusted=True)

@@ -54,7 +54,7 @@ async def test_a_proposal_is_tested_inert_approved_offered_and_revoked(tmp_path:
 async def test_a_request_is_proposed_and_its_tests_reach_no_server(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
         result = await world.propose(WEATHER)
-        assert not result.is_error, result
+        assert not result.is_error, result.outputs[0].text
         shown = await world.installed.show("weather")
         assert shown.capabilities == ("connect to https://api.example.com:443",)
         assert "connect to https://api.example.com:443" in world.told[0]
@@ -232,4 +232,4 @@ text = "good"
 """
     async with living(tmp_path) as world:
         result = await world.propose({"manifest": manifest, "code": code, "tests": tests})
-        assert not result.is_error, result
+        assert not result.is_error, result.outputs[0].text

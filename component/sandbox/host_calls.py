@@ -1,0 +1,267 @@
+"""Runs the functions of the service that one call in a confined child asks for.
+
+What is recorded (steps, questions, timers, answers of models) is identified by its order, unless
+the child says that it is in a branch. So recorded functions outside branches run in the task of the
+call, one after another, and all others in tasks of their own. A step asks twice: the child is told
+to do the work, and says how it ended, which is recorded before the child gets the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+import msgspec
+
+from component.sandbox.messages import (
+    Ask,
+    AskLlm,
+    AskPerson,
+    AskSleep,
+    AskStep,
+    Begin,
+    Described,
+    DurableAsk,
+    ErrorKind,
+    Failure,
+    FrameError,
+    FromChild,
+    LogLine,
+    Reply,
+    Result,
+    StepEnded,
+    ToChild,
+    Withdraw,
+)
+from component.skills.durable import Work
+from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
+from component.skills.host import HostError, LogLevel
+from component.skills.model_answers import ModelFailed
+
+Outcome: TypeAlias = Described | Result | Failure
+
+MOST_ASKS: Final = 10_000
+"""The maximum number of host functions that one call may use."""
+MOST_AT_ONCE: Final = 64
+"""The maximum number of those that run at the same time."""
+_LINE: Final = 1000
+
+
+class StepWorkError(Exception):
+    """The work of a step raised another exception than SkillError, in the child."""
+
+
+class CallHost(Protocol):
+    """The service's side of one call."""
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Write a line to the log."""
+
+    async def answer(self, ask: Ask) -> Any:
+        """Run a host function, and return its value.
+
+        Raises HostError, SkillError, UsageError or ValueError with a reason for the child. Any
+        other exception ends the call.
+        """
+
+    async def durable(self, ask: DurableAsk, work: Work[Any]) -> Any:
+        """Run a function that is recorded; `work` is that of a step. Raises as `answer`, and Denied
+        and StepFailed.
+        """
+
+
+class NoHost:
+    """The service's side where there is no call."""
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Write nothing."""
+
+    async def answer(self, ask: Ask) -> Any:
+        """Raise HostError."""
+        raise HostError("there is no call")
+
+    async def durable(self, ask: DurableAsk, work: Work[Any]) -> Any:
+        """Raise HostError."""
+        raise HostError("there is no call")
+
+
+class HostCalls:
+    """The host functions of one call.
+
+    Args:
+        host: runs them.
+        read: returns the next message of the child that is no line for the log.
+        write: writes a message to the child.
+    """
+
+    def __init__(
+        self,
+        host: CallHost,
+        read: Callable[[], Awaitable[FromChild]],
+        write: Callable[[ToChild], Awaitable[None]],
+    ) -> None:
+        self._host = host
+        self._read = read
+        self._write = write
+        self._writing = anyio.Lock()
+        self._scope = anyio.CancelScope()
+        self._waiting, self._queue = anyio.create_memory_object_stream[DurableAsk | StepEnded](
+            math.inf  # what is in it is bounded by the functions that run at once
+        )
+        self._running: dict[int, anyio.CancelScope] = {}
+        self._steps: dict[int, anyio.Event] = {}
+        self._ended: dict[int, StepEnded] = {}
+        self._end: Outcome | BaseException | None = None
+
+    async def run(self, first: Ask) -> Outcome:
+        """Run host functions until the call ends, and return its outcome.
+
+        Raises what ends the call, FrameError for too many of them, and what `read` and `write`
+        raise.
+        """
+        with self._waiting, self._queue:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._guarded, partial(self._read_all, first, group))
+                with self._scope:
+                    await self._guarded(partial(self._serve, None))
+                group.cancel_scope.cancel()
+        if isinstance(self._end, BaseException):
+            raise self._end
+        assert self._end is not None, "it is set before the scope is cancelled"
+        return self._end
+
+    async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Let what work raises end the call; a task group would wrap it."""
+        try:
+            await work()
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - also Parked; raised by `run`
+            self._finish(error)
+
+    def _finish(self, end: Outcome | BaseException) -> None:
+        if self._end is None:
+            self._end = end
+        self._scope.cancel()
+
+    async def _read_all(self, message: FromChild, group: anyio.abc.TaskGroup) -> None:
+        """Distribute what the child asks for."""
+        asks = 0
+        while True:
+            match message:
+                case Described() | Result() | Failure():
+                    self._finish(message)
+                    return
+                case StepEnded():
+                    self._step_ended(message)
+                case Withdraw():
+                    scope = self._running.get(message.id)
+                    if scope is not None:
+                        scope.cancel()
+                case AskLlm() | AskPerson() | AskSleep() | AskStep() if not message.branch:
+                    self._add(message)
+                    self._waiting.send_nowait(message)
+                case LogLine():
+                    raise AssertionError("`read` returns none")
+                case ask:
+                    self._add(ask)
+                    group.start_soon(self._guarded, partial(self._run, ask))
+            asks += 1
+            if asks > MOST_ASKS:
+                raise FrameError(f"it asks the service more than {MOST_ASKS:,} times")
+            message = await self._read()
+
+    def _add(self, ask: Any) -> None:
+        if ask.id in self._running or len(self._running) >= MOST_AT_ONCE:
+            raise FrameError(f"it asks the service for more than {MOST_AT_ONCE} things at once")
+        self._running[ask.id] = anyio.CancelScope()
+
+    def _step_ended(self, message: StepEnded) -> None:
+        event = self._steps.get(message.id)
+        if event is not None:
+            self._ended[message.id] = message
+            event.set()
+        elif message.id in self._running:
+            self._waiting.send_nowait(message)
+
+    async def _serve(self, step: int | None) -> StepEnded:
+        """Run what is recorded, in order, until a step ends."""
+        while True:
+            message = await self._queue.receive()
+            if not isinstance(message, StepEnded):
+                await self._run(message)
+            elif message.id == step:
+                return message
+
+    async def _run(self, ask: Ask) -> None:
+        """Run a host function, and write the reply."""
+        try:
+            with self._running[ask.id]:
+                if isinstance(ask, DurableAsk):
+                    running = self._host.durable(ask, partial(self._work, ask))
+                else:
+                    running = self._host.answer(ask)
+                await self._send(await _reply(ask.id, running))
+        finally:
+            del self._running[ask.id]
+
+    async def _work(self, ask: DurableAsk, key: str) -> Any:
+        """Have the child do the work of a step, and return its value."""
+        try:
+            if ask.branch:
+                event = self._steps[ask.id] = anyio.Event()
+                await self._send(Begin(ask.id, key))
+                await event.wait()
+                ended = self._ended.pop(ask.id)
+            else:
+                await self._send(Begin(ask.id, key))
+                ended = await self._serve(ask.id)
+        finally:
+            self._steps.pop(ask.id, None)
+        if ended.error is None:
+            try:
+                return msgspec.json.decode(ended.value)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise StepWorkError(f"its result is not JSON: {error}") from error
+        reason = printable(ended.error, _LINE)
+        match ended.kind:
+            case "refused":
+                raise SkillError(reason)
+            case "usage":
+                raise UsageError(reason)
+        raise StepWorkError(reason)
+
+    async def _send(self, message: ToChild) -> None:
+        async with self._writing:
+            await self._write(message)
+
+
+async def _reply(number: int, running: Awaitable[Any]) -> Reply:
+    """Return the reply of a host function. Raises what ends the call."""
+    try:
+        return Reply(number, msgspec.Raw(msgspec.msgpack.encode(await running)))
+    except (SkillError, Denied, StepFailed, UsageError, ValueError) as error:
+        if isinstance(error, FrameError):
+            raise
+        reason = error.reason if isinstance(error, Denied) else str(error)
+        return Reply(number, error=printable(reason, _LINE), kind=_kind_of(error))
+
+
+def _kind_of(error: Exception) -> ErrorKind:
+    match error:
+        case HostError():
+            return "host"
+        case ModelFailed():
+            return "model" if error.problem == "refused" else error.problem
+        case SkillError():
+            return "refused"
+        case Denied():
+            return "declined"
+        case StepFailed():
+            return "step"
+        case UsageError():
+            return "usage"
+    return "value"

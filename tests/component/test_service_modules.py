@@ -1,0 +1,41 @@
+"""Skills of `[skills] modules` have the functions of the service that they declare."""
+
+import pytest
+
+from component.service.module_functions import ModuleFunctions
+from component.settings import Settings
+from component.skills import CapabilityMissing, Context, Skill, skill
+from component.storage import Storage
+from tests.component.sources.directories.test_author_api import Messages
+
+pytestmark = pytest.mark.anyio
+
+
+@skill(capabilities=["memory:write:skill", "xmpp:romeo@example.com"])
+async def notes(context: Context) -> str:
+    """Remember, and tell."""
+    await context.memory.put("a", "1")
+    await context.xmpp.send("romeo@example.com", "Hello")
+    return await context.memory.get("a") or ""
+
+
+@skill
+async def plain(context: Context) -> None:
+    """Declare nothing, and remember all the same."""
+    await context.memory.put("a", "1")
+
+
+def provided(one: Skill, settings: Settings, storage: Storage, messages: Messages) -> Context:
+    context = Context(principal="ann@test", sender="ann@test/x", skill=one.name)
+    ModuleFunctions(settings, storage, lambda: messages).provide(one, context)
+    return context
+
+
+async def test_a_module_has_what_it_declares(storage: Storage) -> None:
+    messages, settings = Messages(), Settings.model_construct()
+    assert await notes(provided(notes, settings, storage, messages)) == "1"
+    assert messages.sent == [("ann@test", "romeo@example.com", "Hello", "notes")]
+    with pytest.raises(CapabilityMissing, match="network"):
+        _ = provided(notes, settings, storage, messages).http
+    with pytest.raises(CapabilityMissing, match="memory"):
+        await plain(provided(plain, settings, storage, messages))
