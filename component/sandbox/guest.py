@@ -312,6 +312,7 @@ class _Host:
         self._guest = guest
         self._functions = functions
         self.key = key
+        self.resumes = False
 
     async def progress(self, fraction: float, text: str) -> None:
         await self._functions.progress(fraction, text)

@@ -56,6 +56,10 @@ class Host(Protocol):
     def key(self) -> str:
         """The idempotency key of the whole call."""
 
+    @property
+    def resumes(self) -> bool:
+        """Whether this execution is stopped and another one continues the call."""
+
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress."""
 
@@ -158,6 +162,15 @@ class Context:
         self._report = report if host is None else host.progress
         self._host = host
         self._deadline: float | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether this execution is being stopped and another one continues the call: the service
+        stops, or another instance has taken the task over.
+
+        For a skill whose work goes on elsewhere, such as on a worker.
+        """
+        return self._host is not None and self._host.resumes
 
     async def progress(self, fraction: float, text: str = "") -> None:
         """Report progress as a fraction from 0 to 1, with a short text for people.

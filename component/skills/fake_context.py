@@ -96,6 +96,7 @@ class _Host:
     """Implements `component.skills.context.Host`."""
 
     key = "test"
+    resumes = False
 
     def __init__(
         self, answers: list[object], model: list[object], children: dict[str, str | Exception]

@@ -173,6 +173,11 @@ class ContextHost:
         """The idempotency key of the whole call."""
         return self._steps.key_of(ATOMIC)
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the execution is stopped and another one continues the call."""
+        return self._stopped in ("drain", "lost")
+
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress, at most once a second."""
         self._check()
