@@ -58,7 +58,8 @@ class Host(Protocol):
 
     @property
     def resumes(self) -> bool:
-        """Whether this execution is stopped and another one continues the call."""
+        """Whether another execution continues the call if this one is cancelled now."""
+        ...
 
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress."""
@@ -165,10 +166,11 @@ class Context:
 
     @property
     def resumes(self) -> bool:
-        """Whether this execution is being stopped and another one continues the call: the service
-        stops, or another instance has taken the task over.
+        """Whether another execution continues the call if this one is cancelled now: the service
+        stops, or another instance has taken the task over. False if the caller cancels.
 
-        For a skill whose work goes on elsewhere, such as on a worker.
+        For a skill whose work goes on elsewhere meanwhile, such as on a worker. The time-out of the
+        call does not count; see `remaining`.
         """
         return self._host is not None and self._host.resumes
 

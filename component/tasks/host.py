@@ -175,8 +175,10 @@ class ContextHost:
 
     @property
     def resumes(self) -> bool:
-        """Whether the execution is stopped and another one continues the call."""
-        return self._stopped in ("drain", "lost")
+        """Whether another execution continues the call if this one is cancelled now: the service
+        stops, in order or not, or has lost the task.
+        """
+        return self._stopped in (None, "drain", "lost")
 
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress, at most once a second."""

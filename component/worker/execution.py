@@ -66,7 +66,11 @@ def _with_outputs(made: SkillResult, host: WorkerHost) -> SkillResult:
     """Add the artifacts that were published; one that the skill also returned appears once."""
     published = host.outputs
     given = [one for one in made.outputs if one not in published]
-    return replace(made, outputs=(*published, *given)) if published else made
+    if not published:
+        return made
+    if len(given) == 1 and given[0].name is None:
+        given = [replace(given[0], name="output")]  # as the service names it
+    return replace(made, outputs=(*published, *given))
 
 
 def _bounded(skill: Skill, outcome: Result | Asked, most_bytes: int) -> Outcome:

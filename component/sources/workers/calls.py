@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from component.sources.workers.client import Client
 
 _DEFAULT_S: Final = 3600.0
+_OVER_S: Final = 0.01  # the call's time is over; the clocks of threads and the event loop differ
 
 
 class WorkerFailure(Exception):  # noqa: N818 - it is the cause of a SkillFailed
@@ -126,7 +127,8 @@ class WorkerCalls:
         try:
             return await client.call(call, context.progress)
         except cancelled:
-            if context.resumes:
+            left = context.remaining()
+            if context.resumes and (left is None or left > _OVER_S):
                 raise
             stopped = await self._stop(id)
             if self._repeatable or (isinstance(stopped, Stopped) and not stopped.begun):

@@ -8,18 +8,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio import to_thread
+from pydantic import SecretStr
 
 from component.settings.workers import WorkersEntry
 from component.skills.registry import Registry
 from component.skills.sources import SkillSources
 from component.sources.workers.source import WorkersSource
+from component.storage import Storage
 from tests.component.tasks.world import World, living
 from tests.servers.watchdog import Watchdog
 from tests.waiting import eventually
@@ -36,6 +38,7 @@ class WorkerProgram:
         directory: gets its files.
         url: the database of the queue.
         modules: its skills.
+        text: its whole configuration, in place of one that is made.
         settings: further lines of its section.
     """
 
@@ -46,7 +49,7 @@ class WorkerProgram:
         *,
         name: str = "one",
         modules: Sequence[str] = (str(SKILLS),),
-        more: str = "",
+        text: str = "",
         **settings: Any,
     ) -> None:
         directory.mkdir(exist_ok=True)
@@ -55,9 +58,12 @@ class WorkerProgram:
         section = {"name": name, "lost_after_s": LOST_AFTER_S, "concurrency": 8, **settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in section.items()]
         config.write_text(
-            f"[skills]\nmodules = {json.dumps(list(modules))}\n{more}\n"
+            text
+            or f"[skills]\nmodules = {json.dumps(list(modules))}\n"
             '[log]\nformat = "json"\n'
-            f'[worker]\ndatabase = "${{QUEUE}}"\n' + "\n".join(lines) + "\n"
+            f'[worker]\ndatabase = "${{QUEUE}}"\n'
+            + "\n".join(lines)
+            + "\n"
         )
         self._config = config
         self._environment = {
@@ -108,10 +114,16 @@ class WorkerProgram:
         assert self._process is not None
         self._process.send_signal(signal_number)
 
-    def stop(self) -> int:
+    def wait(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process is not None
+        self._process.wait()
+        self.kill()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it as an admin does; return its exit code."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(number)
         code = self._process.wait(60)
         self.kill()
         return code
@@ -122,7 +134,9 @@ class WorkerProgram:
 
 
 @contextmanager
-def workers(directory: Path, url: str, *names: str, **settings: Any) -> Iterator[list[WorkerProgram]]:
+def workers(
+    directory: Path, url: str, *names: str, **settings: Any
+) -> Iterator[list[WorkerProgram]]:
     """Run workers."""
     made = [WorkerProgram(directory, url, name=name, **settings) for name in names or ("one",)]
     try:
@@ -143,34 +157,41 @@ class Serving:
     def __init__(self, world: World, registry: Registry) -> None:
         self.world = world
         self.registry = registry
+        registry.listen(self.update)
+        self.update()
 
-    async def offers(self, *names: str) -> None:
-        """Wait until skills are offered."""
-        await eventually(lambda: all(self.registry.get(name) is not None for name in names))
+    def update(self) -> None:
+        """Use the skills that are offered now."""
+        self.world.skills.clear()
         self.world.skills.update({one.name: one for one in self.registry})
 
 
 @asynccontextmanager
+async def offering(entry: WorkersEntry, *wanted: str) -> AsyncIterator[Registry]:
+    """Run the source of a queue; its skills are in the registry, those wanted from the start."""
+    registry = Registry()
+    async with anyio.create_task_group() as group:
+        await group.start(SkillSources(registry, [WorkersSource(entry)]).run)
+        await eventually(lambda: all(registry.get(name) is not None for name in wanted))
+        yield registry
+        group.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def serving(
-    open_storage: Callable[..., Any], url: str, *wanted: str, limits: dict[str, Any] | None = None,
+    open_storage: Callable[[], AbstractAsyncContextManager[Storage]],
+    url: str,
+    *wanted: str,
+    limits: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     """Run a task service, whose skills are those of the workers of a queue."""
-    entry = WorkersEntry(database=url, **settings)
-    registry = Registry()
-    async with living(open_storage, **(limits or {})) as world, anyio.create_task_group() as group:
-        await group.start(SkillSources(registry, [WorkersSource(entry)]).run)
-
-        def update() -> None:
-            world.skills.clear()
-            world.skills.update({one.name: one for one in registry})
-
-        registry.listen(update)
-        update()
-        made = Serving(world, registry)
-        await made.offers(*wanted)
-        yield made
-        group.cancel_scope.cancel()
+    entry = WorkersEntry(database=SecretStr(url), **settings)
+    async with (
+        offering(entry, *wanted) as registry,
+        living(open_storage, *registry, **(limits or {})) as world,
+    ):
+        yield Serving(world, registry)
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:

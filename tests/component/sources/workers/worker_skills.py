@@ -60,9 +60,11 @@ async def store(number: int, seconds: float = 0.0) -> str:
 @skill(read_only=True, destructive=False)
 def files(size: int = 3) -> list[Any]:
     """Return files."""
-    return [File(b"\0" * size, "image/png", "a.png"), "text"] if size < 0 else [
-        File(b"\0" * size, "image/png", "a.png")
-    ]
+    return (
+        [File(b"\0" * size, "image/png", "a.png"), "text"]
+        if size < 0
+        else [File(b"\0" * size, "image/png", "a.png")]
+    )
 
 
 @skill(read_only=True, destructive=False)
