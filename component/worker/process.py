@@ -45,7 +45,10 @@ _BEATS: Final = 5
 _ANNOUNCE_S: Final = 300.0
 _CLEAN_S: Final = 30.0
 _AGAIN_S: Final = 1.0
-_POLL_S: Final = 5.0
+_FETCH_S: Final = 0.25
+"""Seconds between two looks for jobs without a notification: procrastinate misses one that arrives
+while it fetches a job."""
+_ABORT_S: Final = 5.0
 _UNAVAILABLE: Final = (Error, PoolTimeout, ConnectorException)
 
 
@@ -143,8 +146,8 @@ class WorkerProcess:
             queues=sorted(self._lanes) or ["-"],  # without any it would take every job
             name=self.name,
             concurrency=settings.concurrency,
-            fetch_job_polling_interval=_POLL_S,
-            abort_job_polling_interval=_POLL_S,
+            fetch_job_polling_interval=_FETCH_S,
+            abort_job_polling_interval=_ABORT_S,
             shutdown_graceful_timeout=settings.drain_s,
             delete_jobs="always",
             install_signal_handlers=False,

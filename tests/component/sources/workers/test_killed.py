@@ -120,7 +120,7 @@ async def test_three_workers_are_killed_and_nothing_runs_twice(
             assert ended[what] >= 1, what
         elif found == OutcomeUnknown.__name__:
             unknown += 1
-            assert begun[what] == 1, what
+            assert begun[what] <= 1, what  # it may have been killed just before that line
         else:
             assert found == f"paid {number}", what
             assert (begun[what], ended[what]) == (1, 1), what

@@ -126,6 +126,7 @@ async def test_errors_are_those_of_the_skill(served: Served) -> None:
 
 async def test_progress_and_cancellation_cross(worker: WorkerProgram, served: Served) -> None:
     async with served() as running:
+        stopped = worker.lines().count("hang stopped")
         task = await running.world.task("hang")
         heard = await running.world.ear.until(
             lambda one: one.task.id == task and one.task.progress is not None
@@ -134,7 +135,7 @@ async def test_progress_and_cancellation_cross(worker: WorkerProgram, served: Se
         assert heard.task.progress.text == "half way"
         await running.world.service.cancel(ANN.bare, AGENT, Cancel(id=task))
         assert (await ended(running, task)).state == "cancelled"
-        await eventually(lambda: worker.lines().count("hang stopped") == 1)
+        await eventually(lambda: worker.lines().count("hang stopped") == stopped + 1)
 
 
 async def test_a_call_that_must_not_run_twice_is_cancelled_with_an_unknown_outcome(
@@ -159,6 +160,24 @@ async def test_the_deadline_stops_the_worker(worker: WorkerProgram, served: Serv
         refused = await refusal(running, "hang", mode="inline")
         assert isinstance(refused.application[0], errors.Timeout)
         await eventually(lambda: worker.lines().count("hang stopped") == stopped + 1)
+
+
+@pytest.mark.parametrize("how", ["drained", "at once"])
+async def test_a_call_goes_on_while_its_service_stops(
+    worker: WorkerProgram, served: Served, how: str, anyio_backend_name: str
+) -> None:
+    number = 100 + 2 * (how == "drained") + (anyio_backend_name == "trio")
+    begun, paid = f"begin pay {number}", f"pay {number}"
+    async with served(limits={"drain_s": 0.1}) as running:
+        task = await running.world.task("pay", json={"number": number, "seconds": 0.5})
+        await eventually(lambda: begun in worker.lines())
+        if how == "drained":
+            await running.world.service.drain()
+    async with served() as running:
+        done = await ended(running, task)
+        assert done.result is not None
+        assert done.result.outputs[0].text == f"paid {number}"
+    assert [line for line in worker.lines() if line in (begun, paid)] == [begun, paid]
 
 
 async def test_a_question_of_a_worker_is_asked_and_answered(
