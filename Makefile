@@ -4,7 +4,8 @@
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
-#              1,000 random points at which instances and their database fail
+#              1,000 random points at which instances and their database fail, 10,000 calls of
+#              workers that are killed at random
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3

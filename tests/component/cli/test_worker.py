@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from click.testing import CliRunner, Result
 
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
-from tests.component.sources.workers.support import workers
+from component.storage import Storage
+from tests.component.sources.directories.world import install
+from tests.component.sources.workers.support import in_thread, serving, workers
+from tests.waiting import eventually
+from xep.fluux_agent.execute import Result as Answer
 
 WORKER = '[worker]\ndatabase = "postgresql://nobody@127.0.0.1:1/queue"\n'
 
@@ -53,6 +58,31 @@ def test_a_worker_is_not_run_as_a_service() -> None:
     found = run(WORKER, "run")
     assert found.exit_code == ExitCode.CONFIG
     assert "xmpp-agent worker --config worker.toml" in found.output
+
+
+@pytest.mark.servers
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_worker(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    directory = tmp_path / "worker"
+    install(directory / "skills")
+    text = (
+        '[worker]\ndatabase = "${QUEUE}"\n[skills]\ndirectories = ["./skills"]\n'
+        '[storage]\npath = "./data"\n'
+    )
+    approve = ["skills", "approve", "--yes", "greet", "--config", "one.toml"]
+    open_storage = partial(Storage.open, tmp_path / "data")
+    with workers(directory, postgres_url, text=text) as (program,):
+        async with serving(open_storage, postgres_url) as served:
+            assert served.registry.get("greet") is None
+            approved = await in_thread(partial(program.command, *approve))
+            assert "greet is offered." in approved
+            await eventually(lambda: served.registry.get("greet") is not None)
+            answer = await served.world.run("greet", params={"who": "Juliet"})
+            assert isinstance(answer, Answer)
+            assert "Juliet" in answer.outputs[0].text
 
 
 @pytest.mark.servers

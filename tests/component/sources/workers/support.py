@@ -114,6 +114,19 @@ class WorkerProgram:
         assert self._process is not None
         self._process.send_signal(signal_number)
 
+    def command(self, *arguments: str) -> str:
+        """Run a command beside it; return what it prints."""
+        done = subprocess.run(
+            [str(PROGRAM), *arguments],
+            cwd=self._config.parent,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
     def wait(self) -> None:
         """Wait until it has ended by itself."""
         assert self._process is not None

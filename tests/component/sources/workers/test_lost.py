@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ from component.sources.workers import statements
 from component.storage import Storage
 from component.tasks.states import TERMINAL
 from tests.component.sources.workers.support import Serving, in_thread, serving, workers
+from tests.servers.postgres import Postgres
 from tests.waiting import eventually
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Result
@@ -107,6 +109,25 @@ async def test_a_repeatable_call_that_always_ends_its_worker_is_given_up(
             assert isinstance(failed.failure.conditions[0], errors.RemoteFailure)
             group.cancel_scope.cancel()
         assert program.lines().count("kill me") == 2
+
+
+async def test_calls_go_on_when_the_database_is_back(
+    tmp_path: Path, make_postgres: Callable[[], Postgres]
+) -> None:
+    server = await in_thread(make_postgres)
+    url = server.new_database()
+    with workers(tmp_path, url) as (program,):
+        async with serving(lambda: Storage.open(tmp_path / "data"), url, "pay") as running:
+            task = await running.world.task("pay", json={"number": 1, "seconds": 0.5})
+            await eventually(lambda: "begin pay 1" in program.lines())
+            await in_thread(server.stop)
+            await eventually(lambda: "pay 1" in program.lines())
+            await in_thread(server.start)
+            done = await running.world.reaches(task, *TERMINAL)
+            assert done.result is not None, done.failure
+            assert done.result.outputs[0].text == "paid 1"
+            await eventually(lambda: says(running, "paid 2", "pay", number=2))
+        assert program.lines().count("begin pay 1") == 1
 
 
 async def test_a_worker_that_was_counted_as_lost_cannot_write(
