@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import msgspec
 import procrastinate
+from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job
 from psycopg import Connection, Error, ProgrammingError
 from psycopg.rows import TupleRow
@@ -120,21 +121,20 @@ class Statements:
         """Make jobs for calls: ids, lanes and priorities."""
         if not calls:
             return
-        made = self._jobs.batch_defer_jobs(
-            [
-                Job(
-                    id=None,
-                    task_name=TASK,
-                    queue=lane,
-                    priority=priority,
-                    lock=None,
-                    queueing_lock=None,
-                    task_kwargs={"call": call},
-                )
-                for call, lane, priority in calls
-            ],
-            connection=self.connection,
-        )
+        jobs = [
+            Job(
+                id=None,
+                task_name=TASK,
+                queue=lane,
+                priority=priority,
+                lock=None,
+                queueing_lock=None,
+                task_kwargs={"call": call},
+            )
+            for call, lane, priority in calls
+        ]
+        with _driver_errors():
+            made = self._jobs.batch_defer_jobs(jobs, connection=self.connection)
         self.connection.execute(
             "UPDATE calls SET job = new.job"
             " FROM unnest(%s::text[], %s::bigint[]) AS new (id, job) WHERE calls.id = new.id",
@@ -159,7 +159,8 @@ class Statements:
                 "SELECT job FROM calls WHERE id = ANY(%s) AND state = 'running'", (list(ids),)
             ).fetchall()
             for (job,) in running:
-                self._jobs.cancel_job_by_id(job, abort=True, connection=self.connection)
+                with _driver_errors():
+                    self._jobs.cancel_job_by_id(job, abort=True, connection=self.connection)
         return dict.fromkeys(unbegun, _UNBEGUN)
 
     def follow(self, ids: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
@@ -188,7 +189,8 @@ class Statements:
             (outcome, list(ids)),
         ).fetchall()
         for _, job in found:
-            self._jobs.cancel_job_by_id(job, delete_job=True, connection=self.connection)
+            with _driver_errors():
+                self._jobs.cancel_job_by_id(job, delete_job=True, connection=self.connection)
         return [call for call, _ in found]
 
     def settle_lost(self, connected_s: float) -> list[str]:
@@ -298,6 +300,17 @@ class Statements:
             (self._queue, list(lanes)),
         ).fetchall()
         return {lane: Offered(skill, lane, description) for lane, skill, description in rows}
+
+
+@contextlib.contextmanager
+def _driver_errors() -> Iterator[None]:
+    """Raise the errors of psycopg that procrastinate wraps, as all other statements do."""
+    try:
+        yield
+    except ConnectorException as error:
+        if isinstance(error.__cause__, Error):
+            raise error.__cause__ from error
+        raise
 
 
 def connect(database: str) -> Connection[TupleRow]:
