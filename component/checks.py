@@ -13,6 +13,7 @@ from component.checks_of_homes import check_homes
 from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
 from component.checks_of_webhooks import check_webhooks
+from component.checks_of_workers import check_workers
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
@@ -53,10 +54,10 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         permissions = await to_thread.run_sync(_permissions, settings, repair)
         if permissions is not None:
             yield permissions
-    if storage.verdict != "failed" or settings.memory.path is not None:
+    if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
         async for check in check_agents(settings):
             yield check
-    if storage.verdict == "warning":
+    if storage.verdict == "warning" or settings.is_worker:
         return
     async for check in check_watching(settings):
         yield check
@@ -85,6 +86,8 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
     async for check in _models(settings):
         yield check
     async for check in check_mcp(settings):
+        yield check
+    async for check in check_workers(settings):
         yield check
     yield await check_sandbox()
     async for check in check_builtins(settings):

@@ -27,7 +27,10 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "human", "json"]
 
 _MASK = "**********"
-_CHATTY = ("httpx2",)  # logs every request at level info; the callers log the outcomes
+_CHATTY = (
+    "httpx2",
+    "procrastinate",
+)  # log every request and job at level info; callers log outcomes
 _SECRET_KEYS = ("secret", "password", "token", "api_key", "authorization")
 
 

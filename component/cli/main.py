@@ -11,6 +11,7 @@ COMMANDS = {
     "init": Lazy("component.cli.init:init", "Create agent.toml and show the server configuration."),
     "doctor": Lazy("component.cli.doctor:doctor", "Check the configuration and the connection."),
     "run": Lazy("component.cli.run:run", "Run the agent until it is stopped."),
+    "worker": Lazy("component.cli.worker:worker", "Run skills for services on other machines."),
     "skills": Lazy("component.cli.skills:skills", "List the skills."),
     "status": Lazy("component.cli.admin:status", "Show the state of the service."),
     "tasks": Lazy("component.cli.tasks:tasks", "List, cancel and retry tasks."),

@@ -45,6 +45,11 @@ def run(config: Path) -> None:
     from component.storage import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
+    if settings.is_worker:
+        raise ConfigFault(
+            f"{config} is the configuration of a worker, without [server]: run"
+            f" `xmpp-agent worker --config {config}`."
+        )
     logs.configure(settings.log.level, settings.log.format)
     service = make_service(settings)
     try:

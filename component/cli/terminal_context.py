@@ -30,6 +30,7 @@ class TerminalHost:
 
     def __init__(self) -> None:
         self.key = secrets.token_hex(16)
+        self.resumes = False
 
     async def progress(self, fraction: float, text: str) -> None:
         """See `Context.progress`."""

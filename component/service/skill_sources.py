@@ -22,6 +22,10 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
         from component.sources.openapi.source import OpenApiSource  # noqa: PLC0415
 
         found += [OpenApiSource(*each) for each in environment.settings.openapi.items()]
+    if environment.settings.workers:
+        from component.sources.workers.source import WorkersSource  # noqa: PLC0415
+
+        found += [WorkersSource(entry) for entry in environment.settings.workers]
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
 

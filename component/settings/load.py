@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from component.settings.expand import Path, expand_all, leaves
 from component.settings.lines import line_of, lines_of_keys
-from component.settings.model import ENV_DELIMITER, ENV_PREFIX, LATER, Settings
+from component.settings.model import ENV_DELIMITER, ENV_PREFIX, LATER, NO_SERVER, Settings
 from component.settings.problems import (
     Problem,
     SettingsError,
@@ -64,7 +64,7 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     ]
     problems += _unknown_variables(environ)
     try:
-        settings = Settings(**_merge({"server": {}}, _merge(_merge(data, later), above)))
+        settings = Settings(**_with_server(_merge(_merge(data, later), above)))
     except ValidationError as error:
         problems += [
             problem(key, sentence)
@@ -138,6 +138,13 @@ def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         served["skills"] = {k: v for k, v in skills.items() if k in Skills.model_fields}
         later["skills"] = {k: True for k in skills if k not in Skills.model_fields}
     return served, later
+
+
+def _with_server(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with a section about the server: a worker needs none."""
+    if "worker" in data and "server" not in data:
+        return {**data, "server": NO_SERVER}
+    return _merge({"server": {}}, data)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:

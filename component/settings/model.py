@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from component.settings.agents import AgentEntry, Budgets, Loop
 from component.settings.audit import Audit, Metrics, Traces
@@ -40,11 +48,15 @@ from component.settings.storage import Storage
 from component.settings.watches import WatchEntry, Watches
 from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
 from component.settings.work import WorkEntry
+from component.settings.workers import Worker, WorkersEntry, queues_differ
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the
 agent of a client's account.
 """
+
+NO_SERVER = Server(component_domain="worker.invalid", component_secret=SecretStr("none"))
+"""The server of a configuration that has only a worker; the domain does not exist (RFC 6761)."""
 
 ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
@@ -100,6 +112,8 @@ class Settings(BaseModel):
     github: GitHub | None = None
     rest: dict[str, RestSkill] = {}
     openapi: dict[str, OpenApi] = {}
+    workers: tuple[WorkersEntry, ...] = ()
+    worker: Worker | None = None
 
     rooms: Later = False
 
@@ -128,6 +142,11 @@ class Settings(BaseModel):
     @classmethod
     def _webhooks_differ(cls, value: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
         return entries_differ(value)
+
+    @field_validator("workers")
+    @classmethod
+    def _queues_differ(cls, value: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
+        return queues_differ(value)
 
     @model_validator(mode="after")
     def _webhooks_are_reachable(self) -> Self:
@@ -215,6 +234,11 @@ class Settings(BaseModel):
         domains = self.agent.allowed_domains
         assert domains is not None, "computed when the settings were created"
         return domains
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is the configuration of a worker, which has no XMPP server."""
+        return self.server == NO_SERVER
 
     @property
     def memory_path(self) -> Path:

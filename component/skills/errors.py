@@ -110,6 +110,13 @@ class SkillUnavailable(Exception):
         super().__init__(printable(reason, _LONGEST_REASON))
 
 
+class SkillInterrupted(SkillUnavailable):
+    """A skill that must not run twice was interrupted, so whether it has had its effect is unknown.
+
+    The text is meant for the caller.
+    """
+
+
 class CapabilityMissing(Exception):
     """A skill tried to use what its manifest does not declare, or what nobody has approved.
 

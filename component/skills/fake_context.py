@@ -168,6 +168,7 @@ class _Host:
     """Implements `component.skills.durable.DurableHost`."""
 
     key = "test"
+    resumes = False
 
     def __init__(
         self, answers: list[object], model: list[object], children: dict[str, str | Exception]

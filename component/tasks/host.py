@@ -185,6 +185,13 @@ class ContextHost:
         """The idempotency key of the whole call."""
         return self._steps.key_of(ATOMIC)
 
+    @property
+    def resumes(self) -> bool:
+        """Whether another execution continues the call if this one is cancelled now: the service
+        stops, in order or not, or has lost the task.
+        """
+        return self._stopped in (None, "drain", "lost")
+
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress, at most once a second."""
         self._check()

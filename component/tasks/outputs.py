@@ -13,6 +13,7 @@ from component.skills.errors import (
     Denied,
     InvalidParam,
     SkillFailed,
+    SkillInterrupted,
     SkillTimeout,
     SkillUnavailable,
 )
@@ -85,6 +86,10 @@ def error_of(skill: Skill, error: Exception) -> StanzaError:
             return found
         case SkillTimeout():
             return errors.timed_out(repeatable=skill.annotations.repeatable)
+        case SkillInterrupted() if not skill.annotations.repeatable:
+            found = errors.outcome_unknown()
+            found.text = str(error)
+            return found
         case SkillUnavailable():
             repeatable = skill.annotations.repeatable or not error.begun
             found = errors.remote_failure(repeatable=repeatable)

@@ -209,6 +209,32 @@ async def test_a_skill_without_steps_that_was_interrupted_is_outcome_unknown(
         assert caught.value.application == (errors.OutcomeUnknown(),)
 
 
+@pytest.mark.parametrize(("how", "resumes"), [("drain", True), ("kill", True), ("cancel", False)])
+async def test_a_skill_that_is_stopped_knows_whether_its_call_goes_on(
+    open_storage: Open, how: str, resumes: bool
+) -> None:
+    begun, found = anyio.Event(), []
+
+    @skill(durable=True)
+    async def elsewhere(context: Context) -> str:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            found.append(context.resumes)
+        return ""
+
+    async with living(open_storage, elsewhere, drain_s=0.01) as world:
+        task = await world.task("elsewhere")
+        await begun.wait()
+        if how == "drain":
+            await world.service.drain()
+        elif how == "cancel":
+            await world.service.cancel(ANN.bare, AGENT, Cancel(id=task))
+            await world.reaches(task, "cancelled")
+    assert found == [resumes]
+
+
 async def test_what_a_step_raised_is_recorded_and_raised_again(open_storage: Open) -> None:
     tries: list[str] = []
     met: list[str] = []

@@ -1,0 +1,43 @@
+"""`xmpp-agent doctor` names each queue, whether it can be used, and its workers."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from component.checks_of_workers import check_workers
+from component.settings import Server, Settings
+from component.settings.workers import Worker, WorkersEntry
+from tests.component.sources.workers.support import workers
+
+pytestmark = [pytest.mark.servers, pytest.mark.anyio]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One event loop: the checks run in a thread."""
+    return "trio"
+
+
+async def test_each_queue_is_named(tmp_path: Path, postgres_url: str) -> None:
+    database, nowhere = SecretStr(postgres_url), SecretStr("postgresql://a@127.0.0.1:1/a")
+    settings = Settings(
+        server=Server(component_domain="agent.example.com", component_secret="s"),
+        workers=(
+            WorkersEntry(database=database),
+            WorkersEntry(database=database, queue="idle"),
+            WorkersEntry(database=nowhere, queue="away"),
+        ),
+        worker=Worker(database=database, queue="idle"),
+    )
+    with workers(tmp_path / "worker", postgres_url, "render-1"):
+        found = {one.name: (one.verdict, one.text) async for one in check_workers(settings)}
+    verdict, text = found.pop("workers away")
+    assert verdict == "failed"
+    assert "cannot be reached" in text
+    idle = "the queue can be used, and no worker is running"
+    assert found == {
+        "workers default": ("ok", "render-1: 15 skills"),
+        "workers idle": ("warning", idle),
+        "worker": ("ok", idle),
+    }
