@@ -27,8 +27,10 @@ from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
-MOST_CALLS: Final = 10
-"""The maximum number of calls in a question: a person has to read all of them."""
+MOST_CALLS: Final = 9
+"""The maximum number of calls in a question: a person has to read all of them. With one digit, the
+numbers of calls are in order where parameters are sorted by name.
+"""
 MOST_CHARACTERS: Final = 3_000
 """The maximum size of the calls as JSON, so that the question shows each of them whole."""
 _RISKS: Final[tuple[Literal["low", "medium", "high"], ...]] = ("low", "medium", "high")
