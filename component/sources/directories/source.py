@@ -105,7 +105,7 @@ class SkillDirectories:
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
         self._retired: WeakSet[Version] = WeakSet()
-        """What is not offered any more, as long as a call that has begun, or waits, needs it."""
+        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._problems: dict[str, str] = {}
         """Why approved skills are not offered, by name."""
         self._logged: dict[str, str] = {}
@@ -357,18 +357,19 @@ class SkillDirectories:
             name, version = before.popitem()
             if self._versions.get(name) is version:
                 continue
-            if not self._counts(name):
-                version.revoke()
             self._runners.forget(version.approval.digest)
             version.retire()
-            self._retired.add(version)
+            if self._counts(name):
+                self._retired.add(version)
+            else:
+                version.revoke()
 
     def _counts(self, name: str) -> bool:
         approval = self._approvals.get(name)
         return approval is not None and approval.counts
 
     async def _delete_copies(self) -> None:
-        """Delete the copies that neither an approval nor a call needs.
+        """Delete the copies that neither an approval nor a call needs, as far as it is known now.
 
         They are those of this data directory, which no other instance uses.
         """
