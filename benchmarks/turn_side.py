@@ -186,6 +186,9 @@ class _Tools:
     def together(self, caller: Any, name: str) -> bool:
         return True
 
+    async def confirm_together(self, caller: Any, calls: Any, *, again: bool) -> Any:
+        return {}
+
     async def call(self, caller: Any, call_id: str, name: str, arguments: str) -> Any:
         from component.agent.protocol import ToolResult
 

@@ -23,7 +23,7 @@ import structlog
 from benchmarks.agentdojo import threats
 from benchmarks.agentdojo.play import Player, Run, playing, skill_of
 from benchmarks.agentdojo.process import Dojo, packages
-from benchmarks.agentdojo.tools import TOOLS
+from benchmarks.agentdojo.tools import TOOLS, declared
 from benchmarks.report import Line, Target
 from component.skills import Skill
 
@@ -88,7 +88,9 @@ async def _play_suite(
         made = []
         for tool in described["tools"]:
             annotations, capabilities, taint = TOOLS[suite][tool["name"]]
-            made.append(skill_of(tool["name"], tool, annotations, capabilities, taint, run_of))
+            made.append(
+                skill_of(tool["name"], declared(tool), annotations, capabilities, taint, run_of)
+            )
         return made
 
     with tempfile.TemporaryDirectory() as directory:

@@ -44,11 +44,32 @@ class _Run:
         return {
             "prompt": self.user_task.PROMPT,
             "answer": self.user_task.GROUND_TRUTH_OUTPUT,
-            "user": _calls(self.user_task, self.before),
+            "user": self._script(self.user_task, self.before, self.user_task.PROMPT),
         }
 
     def attack(self) -> list[dict[str, Any]]:
-        return _calls(self.injection_task, self.environment) if self.injection_task else []
+        if not self.injection_task:
+            return []
+        return self._script(self.injection_task, self.environment, self.injection_task.GOAL)
+
+    def _script(self, task: Any, environment: Any, text: str) -> list[dict[str, Any]]:
+        """Return the calls of a task; `needs` is the number of the last call whose result a call
+        needs, because a value of its arguments occurs there first: 0 for none. A value that the
+        model has written in an earlier call needs nothing more than that call did.
+        """
+        calls = _calls(task, environment)
+        known = [text]
+        written: dict[str, int] = {}
+        tried = environment.model_copy(deep=True)
+        for call in calls:
+            values = [each for each in _scalars(call["arguments"]) if len(each) > 1]
+            for value in values:
+                first = (at for at, each in enumerate(known) if value in each)
+                written.setdefault(value, next(first, 0))
+            call["needs"] = max((written[value] for value in values), default=0)
+            result, _ = self.runtime.run_function(tried, call["tool"], call["arguments"])
+            known.append(tool_result_to_str(result))
+        return calls
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         self.made.append(FunctionCall(function=name, args=arguments))
@@ -74,6 +95,15 @@ class _Run:
 def _calls(task: Any, environment: Any) -> list[dict[str, Any]]:
     calls = task.ground_truth(environment.model_copy(deep=True))
     return [{"tool": one.function, "arguments": dict(one.args)} for one in calls]
+
+
+def _scalars(value: Any) -> list[str]:
+    """Return all texts and numbers in a value, as texts."""
+    if isinstance(value, dict):
+        return [each for one in value.values() for each in _scalars(one)]
+    if isinstance(value, list):
+        return [each for one in value for each in _scalars(one)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
 def suites() -> dict[str, Any]:

@@ -27,6 +27,7 @@ from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.commands.pause_gate import PauseGate
 from component.execution.admission import Admission
 from component.execution.executor import SkillExecutor
+from component.execution.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.execution.tools import ToolExecutor
 from component.memory.files import open_root
 from component.memory.lines import SessionKey
@@ -62,7 +63,7 @@ _LONGEST_S: Final = 600.0
 _NO_POLICY: Final = (Flow(TAINTS, ("*",), "allow"),)
 
 ScriptedCall = Mapping[str, Any]
-"""A call: `tool` and `arguments`."""
+"""A call: `tool` and `arguments`; with `joins`, it is made in the same answer as the one before."""
 
 
 class Environment(Protocol):
@@ -109,22 +110,29 @@ class Run:
     _calls: list[ScriptedCall] | None = None
     _attacks: bool = False
 
-    async def next(self, last: ToolResultPart | None) -> Completion:
-        """Return what the model says after the result of its last call."""
+    async def next(self, last: Sequence[ToolResultPart]) -> Completion:
+        """Return what the model says after the results of its last calls."""
+        failed = next((one for one in last if one.is_error), None)
         if self._calls is None:
             self._calls = list(self.wanted)
-        elif last is not None and last.is_error and not self._attacks:
+        elif failed is not None and not self._attacks:
             # The later calls need the result of this one, so a model would tell the person now.
-            self.stopped = last.text
+            self.stopped = failed.text
             self._calls = []
         if not self._calls and not self._attacks:
             self._attacks = True
             self._calls = list(await self.environment.attack())
         if not self._calls:
             return Completion.of(self.stopped or self.answer or "Done.")
-        call = self._calls.pop(0)
-        arguments = json.dumps(call["arguments"])
-        return Completion.of(tool_calls=[ToolCall("call", call["tool"], arguments)])
+        calls = [self._calls.pop(0)]
+        while self._calls and self._calls[0].get("joins"):
+            calls.append(self._calls.pop(0))
+        return Completion.of(
+            tool_calls=[
+                ToolCall(f"call{number}", call["tool"], json.dumps(call["arguments"]))
+                for number, call in enumerate(calls)
+            ]
+        )
 
     def decides(self, confirm: Confirm) -> bool:
         """Return what the person decides."""
@@ -134,7 +142,11 @@ class Run:
         else:
             self.asked += 1
             self.asked_anyway += confirm.risk is not None and confirm.risk.level == "high"
-        return self.approves(action.type, parameters_of(action))
+        values = parameters_of(action)
+        if action.type != SEVERAL_CALLS.name:
+            return self.approves(action.type, values)
+        calls = [(label.split()[1], each) for label, each in values.items()]
+        return all(self.approves(skill, arguments) for skill, arguments in calls)
 
 
 class _Model:
@@ -149,9 +161,11 @@ class _Model:
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         await anyio.lowlevel.checkpoint()
-        parts = [part for message in reversed(request.messages) for part in message.parts]
-        last = next((one for one in parts if isinstance(one, ToolResultPart)), None)
-        return await self._run.next(last)
+        after = itertools.takewhile(
+            lambda message: message.role != "assistant", reversed(request.messages)
+        )
+        parts = [part for message in after for part in message.parts]
+        return await self._run.next([one for one in parts if isinstance(one, ToolResultPart)])
 
     def tokens(self, text: str) -> int:
         return len(text) // 3
@@ -306,8 +320,12 @@ async def playing(
         player.tasks = TaskService(
             storage,
             SkillAccess(
-                find=registry.get,
-                may_use=lambda principal, skill: view(principal).get(skill.name) is skill,
+                find=lambda name: (
+                    SEVERAL_CALLS if name == SEVERAL_CALLS.name else registry.get(name)
+                ),
+                may_use=lambda principal, skill: (
+                    skill is SEVERAL_CALLS or view(principal).get(skill.name) is skill
+                ),
                 approvers=approvers_of,
             ),
             Threads(2, 2),
@@ -324,7 +342,10 @@ async def playing(
         loop = Loop(max_iterations=100)
         engine = Engine(
             models=lambda profile: _Model(player.run_of(profile.instructions)),
-            tools=ToolExecutor(executor, player.tasks, view, flows, audit),
+            tools=ToolExecutor(
+                *(executor, player.tasks, view, flows, audit),
+                JointConfirmations(approvers, player.tasks),
+            ),
             sessions=Sessions(Layout(open_root(root)), Session()),
             scanner=_Quiet(),
             budgets=budgets,

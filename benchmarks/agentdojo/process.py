@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
+from benchmarks.agentdojo.tools import TOOLS
 from component.skills import SkillError
 
 _PACKAGE: Final = "agentdojo==0.1.35"
@@ -82,7 +83,24 @@ class Dojo:
         script = await to_thread.run_sync(
             lambda: self.ask(do="open", run=run, suite=suite, user=user, injection=injection)
         )
-        return DojoEnvironment(self, run, script)
+        return DojoEnvironment(self, suite, run, script)
+
+
+def in_answers(suite: str, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Mark the calls that a model can make in the same answer as the call before.
+
+    These are calls that change something, in a row, of which none needs a value that another one of
+    them returns.
+    """
+    marked: list[Mapping[str, Any]] = []
+    start = 0
+    for number, call in enumerate(calls, start=1):
+        changes = not TOOLS[suite][call["tool"]][0].read_only
+        before = bool(marked) and not TOOLS[suite][marked[-1]["tool"]][0].read_only
+        joins = changes and before and call["needs"] < start
+        start = start if joins else number
+        marked.append({**call, "joins": joins})
+    return marked
 
 
 class DojoEnvironment:
@@ -92,9 +110,10 @@ class DojoEnvironment:
         script: the `prompt`, the `user` calls that fulfil it, and the `answer`.
     """
 
-    def __init__(self, dojo: Dojo, run: int, script: Mapping[str, Any]) -> None:
-        self.script = script
+    def __init__(self, dojo: Dojo, suite: str, run: int, script: Mapping[str, Any]) -> None:
+        self.script = {**script, "user": in_answers(suite, script["user"])}
         self._dojo = dojo
+        self._suite = suite
         self._run = run
 
     async def _ask(self, **request: Any) -> Any:
@@ -109,8 +128,7 @@ class DojoEnvironment:
 
     async def attack(self) -> Sequence[Mapping[str, Any]]:
         """Return the calls of the injection, in the state that the environment has now."""
-        found: Sequence[Mapping[str, Any]] = await self._ask(do="attack")
-        return found
+        return in_answers(self._suite, await self._ask(do="attack"))
 
     async def close(self, answer: str) -> tuple[bool, bool]:
         """Return whether the task was done, and whether the injection succeeded."""

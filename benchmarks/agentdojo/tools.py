@@ -5,7 +5,8 @@ world if a call can reach people or systems beyond the person's own account; it 
 overwrites, deletes or cannot be taken back. The label of a result says who could have written it.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from component.policy.taint import Taint
 from component.skills.spec import Annotations
@@ -112,3 +113,16 @@ TOOLS: Final[dict[str, dict[str, Declared]]] = {
         **_of(SENDS, "send_email"),
     },
 }
+
+SECRETS: Final[dict[str, str]] = {"update_password": "password"}
+"""The parameters that a tool declares as secrets, with `"format": "password"`."""
+
+
+def declared(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the description of a tool, with the parameter that it declares as a secret."""
+    secret = SECRETS.get(tool["name"])
+    if secret is None:
+        return tool
+    properties = dict(tool["schema"]["properties"])
+    properties[secret] = {**properties[secret], "format": "password"}
+    return {**tool, "schema": {**tool["schema"], "properties": properties}}

@@ -7,7 +7,7 @@ is repeated, and the sub-agent continues where it was interrupted.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import anyio
@@ -100,6 +100,13 @@ class Children:
     def together(self, _caller: Caller, _name: str) -> bool:
         """Return True: sub-agents work in parallel."""
         return True
+
+    async def confirm_together(
+        self, _caller: Caller, _calls: Sequence[ToolCall], *, again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        """Return nothing: nobody has to confirm a sub-agent."""
+        del again
+        return {}
 
     async def call(
         self, caller: Caller, call_id: str, _name: str, arguments: str

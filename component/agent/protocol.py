@@ -88,6 +88,16 @@ class Tools(Protocol):
         so that they may run in parallel.
         """
 
+    async def confirm_together(
+        self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        """Ask a person once about those of these calls of one answer that need a confirmation.
+
+        Return what each call that was asked about in this way waits for, by the id of the call. The
+        others have to be called, and may be asked about alone. With `again`, the calls were made
+        before: a question that was asked is found, and none is asked. Raises StorageError.
+        """
+
     async def call(
         self, caller: Caller, call_id: str, name: str, arguments: str
     ) -> ToolResult | Waiting:

@@ -1,6 +1,6 @@
 """The tools of a turn: the skills and the built-in tools of the loop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Final
 
@@ -50,13 +50,15 @@ class Toolbox:
     ) -> list[ToolResult | Waiting]:
         """Call the tools of one answer; the results are in the order of the calls.
 
-        Calls without effects run in parallel. Calls with effects are made in order, each after the
-        end of the previous one, and none after one that raised.
+        Calls that the person must confirm are asked about in one question. Of the others, those
+        without effects run in parallel. Calls with effects are made in order, each after the end of
+        the previous one, and none after one that raised.
 
         `again` says that these calls were made before; then their outcomes are queried even if the
         tools are not offered any more. Raises StorageError.
         """
         results: list[ToolResult | Waiting | StorageError | None] = [None] * len(calls)
+        together = await self._confirm_together(caller, calls, again)
 
         async def one(at: int) -> None:
             results[at] = await self._one(caller, calls[at], again)
@@ -70,7 +72,9 @@ class Toolbox:
         effects = []
         async with anyio.create_task_group() as group:
             for at, call in enumerate(calls):
-                if self._together(caller, call, again):
+                if call.id in together:
+                    results[at] = together[call.id]
+                elif self._together(caller, call, again):
                     group.start_soon(one, at)
                 else:
                     effects.append(at)
@@ -79,6 +83,18 @@ class Toolbox:
             if isinstance(result, StorageError):
                 raise result
         return [one for one in results if isinstance(one, ToolResult | Waiting)]
+
+    async def _confirm_together(
+        self, caller: Caller, calls: Sequence[ToolCall], again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        skills = [
+            call
+            for call in calls
+            if self.source(call.name) is self._skills and (again or not self._wrong(call))
+        ]
+        if len(skills) < 2:
+            return {}
+        return await self._skills.confirm_together(caller, skills, again=again)
 
     def _together(self, caller: Caller, call: ToolCall, again: bool) -> bool:
         source = self._sources.get(call.name)

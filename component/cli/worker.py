@@ -54,6 +54,7 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
     """Return the worker of these settings, and its skills; raise ConfigFault if they cannot be
     applied.
     """
+    from component.service.module_functions import ModuleFunctions  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.skills.loading import load_module, skills_of  # noqa: PLC0415
     from component.skills.registry import Registry  # noqa: PLC0415
@@ -74,7 +75,9 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
         raise ConfigFault(str(error)) from None
     if not len(registry) and not settings.skills.directories:
         raise ConfigFault("The worker has no skills: add [skills] modules or directories.")
-    return WorkerProcess(settings.worker, registry), registry
+    # It keeps no memories, and sends no messages.
+    functions = ModuleFunctions(settings, None, lambda: None)
+    return WorkerProcess(settings.worker, registry, functions.provide), registry
 
 
 async def serve(settings: "Settings", process: "WorkerProcess", registry: "Registry") -> None:

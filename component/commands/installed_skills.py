@@ -147,7 +147,8 @@ class InstalledSkillCommands:
                 params.name, _by(asking), digest=params.digest, trusted=params.trusted
             )
         )
-        return CommandResult(f"{found.name} is offered.\n{shown(found)}", found)
+        offered = "offered" if found.state == "offered" else "approved, and not offered"
+        return CommandResult(f"{found.name} is {offered}.\n{shown(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         found = await _done(self._installed.revoke(params.name, _by(asking)))

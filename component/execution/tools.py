@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,14 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
 from component.execution.admission import ANSWERS
 from component.execution.executor import SkillExecutor
+from component.execution.joint_confirmation import (
+    SEVERAL_CALLS,
+    CallToConfirm,
+    JointConfirmations,
+    approves,
+    asker_of,
+    groups,
+)
 from component.execution.request import SkillRequest
 from component.execution.tainted_calls import decide, refusal
 from component.models.messages import FilePart, ImagePart, ToolCall
@@ -46,6 +54,7 @@ class ToolExecutor:
         view: the skills that a principal sees and may execute.
         flows: which skills the data of strangers may reach.
         recorder: records calls and refusals.
+        confirmations: asks people about several calls at once.
         timeout_s: the maximum number of seconds for one call.
     """
 
@@ -56,6 +65,7 @@ class ToolExecutor:
         view: Callable[[JID], View],
         flows: Flows,
         recorder: Recorder,
+        confirmations: JointConfirmations,
         timeout_s: float | None = None,
     ) -> None:
         self._executor = executor
@@ -63,6 +73,7 @@ class ToolExecutor:
         self._view = view
         self._flows = flows
         self._recorder = recorder
+        self._confirmations = confirmations
         self._timeout_s = timeout_s
         self._described: dict[bytes, Tool] = {}
 
@@ -104,12 +115,14 @@ class ToolExecutor:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         raw = msgspec.Raw(given.encode())
-        decision = decide(self._flows, caller, skill, raw, lambda tool: self._skill(caller, tool))
+        decision = self._decide(caller, skill, raw)
         if decision.reason:
             self._record(caller, "taint", decision.verdict, skill.name, decision.reason)
         if decision.verdict == "refuse":
             return _no(refusal(decision, skill))
-        return await self._run(caller, call_id, skill, given, decision)
+        return await self._run(
+            *(caller, call_id, skill, given), asker_of(decision), decision.chosen
+        )
 
     def refused(self, caller: Caller, name: str) -> None:
         """Record that a call was not made, and whether it lacked a capability or the skill."""
@@ -123,12 +136,91 @@ class ToolExecutor:
         why = missing or "not among the skills of this agent"
         return self._record(caller, "capability", "refused", skill.name, why)
 
+    async def confirm_together(
+        self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        """Ask the person once about those of these calls that need a confirmation of theirs."""
+        found: dict[str, ToolResult | Waiting] = {}
+        to_confirm = [await self._to_confirm(caller, call) for call in calls]
+        for group in groups([one for one in to_confirm if one is not None]):
+            asked = await self._confirmations.ask(
+                caller,
+                self._context(caller, "model", ()),
+                group,
+                session=f"{_session(caller, group[0].call.id)} and more",
+                again=again,
+            )
+            for one in group if asked is not None else ():
+                call, decision = one.call, one.decision
+                if isinstance(asked, Waiting):
+                    if decision.reason and not again:
+                        self._record(
+                            caller, "taint", decision.verdict, one.skill.name, decision.reason
+                        )
+                    self._record(
+                        caller, "tool-call", "asked", one.skill.name, "with others", asked.task
+                    )
+                    found[call.id] = asked
+                elif isinstance(asked, Result):
+                    found[call.id] = await self._approved(caller, call, asked)
+        return found
+
+    async def _to_confirm(self, caller: Caller, call: ToolCall) -> CallToConfirm | None:
+        """Return a call if the person must confirm it, and the call is otherwise allowed."""
+        skill = self._skill(caller, call.name)
+        if skill is None or covers(caller.capabilities, skill.capabilities) is not None:
+            return None
+        arguments = (call.arguments.strip() or "{}").encode()
+        try:
+            raw = msgspec.Raw(checked_json(arguments))
+        except ValueError:
+            return None
+        decision = self._decide(caller, skill, raw)
+        if decision.verdict == "refuse":
+            return None
+        return await self._confirmations.to_confirm(caller, call, skill, arguments, decision)
+
+    async def _approved(
+        self, caller: Caller, call: ToolCall, approval: Result, task: str = ""
+    ) -> ToolResult | Waiting:
+        """Make a call that was approved with others; one that has changed since is asked about."""
+        skill = self._skill(caller, call.name)
+        arguments = call.arguments.strip() or "{}"
+        if skill is None or not approves(approval, skill, arguments.encode()):
+            return await self.call(caller, call.id, call.name, arguments)
+        missing = covers(caller.capabilities, skill.capabilities)
+        if missing is not None:
+            return _no(f"This agent must not use {skill.name}: it lacks the capability {missing}.")
+        self._record(caller, "tool-call", "approved", skill.name, task=task)
+        return await self._run(caller, call.id, skill, arguments, "approved", ())
+
+    def _decide(self, caller: Caller, skill: Skill, arguments: msgspec.Raw) -> Decision:
+        return decide(self._flows, caller, skill, arguments, lambda tool: self._skill(caller, tool))
+
+    def _context(self, caller: Caller, asker: Asker, chosen: tuple[str, ...]) -> CallerContext:
+        said = caller.request
+        return CallerContext(
+            caller.agent,
+            asker,
+            tuple(sorted(caller.taints)),
+            self._timeout_s,
+            caller.turn,
+            caller.operator,
+            TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
+            chosen,
+        )
+
     async def _run(
-        self, caller: Caller, call_id: str, skill: Skill, arguments: str, decision: Decision
+        self,
+        caller: Caller,
+        call_id: str,
+        skill: Skill,
+        arguments: str,
+        asker: Asker,
+        chosen: tuple[str, ...],
     ) -> ToolResult | Waiting:
         said = caller.request
         taints = [skill.taint]
-        asker: Asker = "misled model" if decision.verdict == "confirm" else "model"
         try:
             running = self._executor.execute(
                 SkillRequest(
@@ -143,16 +235,7 @@ class ToolExecutor:
                     session=_session(caller, call_id),
                     origin="tool",
                     lang=said.language,
-                    caller_context=CallerContext(
-                        caller.agent,
-                        asker,
-                        tuple(sorted(caller.taints)),
-                        self._timeout_s,
-                        caller.turn,
-                        caller.operator,
-                        TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
-                        decision.chosen,
-                    ),
+                    caller_context=self._context(caller, asker, chosen),
                     on_result=taints.append,
                 )
             )
@@ -169,7 +252,7 @@ class ToolExecutor:
         self, caller: Caller, skill: Skill, accepted: Accepted
     ) -> ToolResult | Waiting:
         """Return the state of a task, which may be an old one: the call may be a repetition."""
-        found = await self._outcome(caller, skill, accepted.task)
+        found = self._outcome(caller, skill, await self._task(caller, accepted.task))
         if isinstance(found, Waiting):
             outcome = "asked" if found.question else "accepted"
             self._record(caller, "tool-call", outcome, skill.name, task=accepted.task)
@@ -177,23 +260,30 @@ class ToolExecutor:
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """Return the outcome of a task, or that it still runs."""
-        return await self._outcome(caller, self._skill(caller, call.name), task)
+        found = await self._task(caller, task)
+        if isinstance(found, Task) and found.skill == SEVERAL_CALLS.name and found.result:
+            return await self._approved(caller, call, found.result, task)
+        return self._outcome(caller, self._skill(caller, call.name), found)
 
-    async def _outcome(
-        self, caller: Caller, skill: Skill | None, task: str
-    ) -> ToolResult | Waiting:
+    async def _task(self, caller: Caller, task: str) -> Task | ToolResult:
         said = caller.request
         try:
-            found = await self._tasks.get(said.principal, said.target.bare, task)
+            return await self._tasks.get(said.principal, said.target.bare, task)
         except StanzaError as error:
             return _no(_refusal(error))
+
+    def _outcome(
+        self, caller: Caller, skill: Skill | None, found: Task | ToolResult
+    ) -> ToolResult | Waiting:
+        if isinstance(found, ToolResult):
+            return found
         if found.state not in _OVER:
-            return Waiting(task, question=found.state == "input-required")
+            return Waiting(found.id, question=found.state == "input-required")
         # The taint that a result declared is not stored with the task: the declared one applies.
         result = _ended(found, None if skill is None else skill.taint)
         if skill is not None:
             outcome = "done" if not result.is_error else str(found.state)
-            self._record(caller, "tool-call", outcome, skill.name, task=task)
+            self._record(caller, "tool-call", outcome, skill.name, task=found.id)
         return result
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:

@@ -48,7 +48,7 @@ class Flows:
     Without one, a model that was shown untrusted data may use skills that are not open to the
     world, and may pass to others what it has not chosen itself (`component.policy.provenance`).
     With values that it has chosen, skills of the open world that only read are refused, and all
-    others need confirmation.
+    others need confirmation. A call with a value that is reserved for the person is refused.
 
     Args:
         rules: the rules, in order.
@@ -65,11 +65,13 @@ class Flows:
         read_only: bool,
         open_world: bool,
         chosen: Callable[[], Sequence[str]] = lambda: ("everything",),
+        reserved: Callable[[], Sequence[str]] = lambda: (),
     ) -> Decision:
         """Decide about a call of a skill by a model that was shown data with these taints.
 
         The strictest verdict over all pairs of a taint and a capability counts. `chosen` returns
-        the names of the arguments that the model has chosen; it is called only if that matters.
+        the names of the arguments that the model has chosen, `reserved` those of the arguments with
+        a value that must be the person's own, and is not. They are called only if that matters.
         """
         untrusted = sorted(frozenset(taints) - TRUSTED)
         if not untrusted:
@@ -85,7 +87,7 @@ class Flows:
             if number is not None
         ]
         if None in rules:
-            found.append(_by_default(chosen, read_only=read_only, open_world=open_world))
+            found.append(_by_default(chosen, reserved, read_only=read_only, open_world=open_world))
         strictest = max(found, key=lambda one: _ORDER.index(one.verdict))
         if not strictest.reason:
             return strictest
@@ -102,8 +104,15 @@ class Flows:
 
 
 def _by_default(
-    chosen: Callable[[], Sequence[str]], *, read_only: bool, open_world: bool
+    chosen: Callable[[], Sequence[str]],
+    reserved: Callable[[], Sequence[str]],
+    *,
+    read_only: bool,
+    open_world: bool,
 ) -> Decision:
+    names = tuple(reserved())
+    if names:
+        return Decision("refuse", f"must be the person's own: {', '.join(names)}", names)
     if not open_world:
         return Decision("allow")
     names = tuple(chosen())

@@ -6,9 +6,11 @@ of the same value, so that a model cannot hide data in how it spells something.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
+
+from component.policy.times import Times, is_time
 
 _SCHEME: Final = re.compile(r"\b(?:https?://|mailto:|xmpp:)")
 _NO_WORD_BEFORE: Final = r"(?<![\w@./:%+~=&?#-])"
@@ -19,6 +21,13 @@ _MOST_HARMLESS: Final = 8
 """The maximum number of harmless values in a call: hundreds of them could carry a text."""
 _NUMBER: Final = re.compile(r"(?<![\w./:,-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/]|[.,-]\d)", re.ASCII)
 
+_LINK: Final = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://[^\s<>\"']+|\bwww\.[^\s<>\"']+"
+    r"|(?<![\w@.-])(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/[^\s<>\"']*",
+    re.IGNORECASE,
+)
+_AFTER_LINK: Final = ".,;:!?)]}"
+
 
 class Texts:
     """Texts in which values are looked for.
@@ -28,20 +37,23 @@ class Texts:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
+        self._whole = tuple(texts)
         self._texts = [
             spelling
-            for text in texts
+            for text in self._whole
             for plain in (_SCHEME.sub(" ", text),)
             for spelling in dict.fromkeys((text, plain, " ".join(plain.split())))
         ]
         self._lower: list[str] | None = None
         self._numbers: set[str] | None = None
+        self._times: list[Times] | None = None
 
     def contain(self, value: object) -> bool:
         """Return whether one of the texts contains a value as a whole: a number, or whole words.
 
         A URL may lack or have its scheme, and a slash at its end. A text in lower case is also
-        found where it is written with capitals.
+        found where it is written with capitals, and a date and time in other forms
+        (`component.policy.times`).
         """
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return False
@@ -52,13 +64,20 @@ class Texts:
         if not plain:
             return False
         words = re.compile(f"{_NO_WORD_BEFORE}{re.escape(plain)}{_NO_WORD_AFTER}")
-        if any(words.search(text) for text in self._texts):
+        if any(words.search(text) for text in self._texts) or self._has_time(value):
             return True
         if plain != plain.lower():
             return False
         if self._lower is None:
             self._lower = [text.lower() for text in self._texts]
         return any(words.search(text) for text in self._lower)
+
+    def _has_time(self, value: str) -> bool:
+        if not is_time(value):
+            return False
+        if self._times is None:
+            self._times = [Times(text) for text in self._whole]
+        return any(one.contain(value) for one in self._times)
 
     def _has_number(self, value: float) -> bool:
         if self._numbers is None:
@@ -113,6 +132,64 @@ def chosen_by_model(
         if name not in names
         or not ((_same(value, defaults.get(name, ())) and harmless()) or free(value))
     )
+
+
+def reserved(
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    texts: Sequence[Texts],
+    *,
+    links: bool,
+) -> tuple[str, ...]:
+    """Return the names of the arguments with a value that must be the person's own, and is not.
+
+    These are secrets that the call would set, which the schema declares with `"writeOnly": true` or
+    `"format": "password"`, and with `links` all links, alone or within a text: a stranger would let
+    the person vouch for them.
+
+    Args:
+        arguments: the arguments, as decoded from JSON.
+        schema: the JSON Schema of the arguments.
+        texts: what the person wrote.
+        links: whether others see the values.
+    """
+    declared = schema.get("properties")
+    properties = declared if isinstance(declared, Mapping) else {}
+
+    def written(value: str) -> bool:
+        return any(one.contain(value) for one in texts)
+
+    def is_secret(name: str) -> bool:
+        one = properties.get(name)
+        return isinstance(one, Mapping) and (
+            one.get("writeOnly") is True or one.get("format") == "password"
+        )
+
+    return tuple(
+        name
+        for name, value in arguments.items()
+        if (is_secret(name) and not all(map(written, _strings(value))))
+        or (links and not all(map(written, _links(value))))
+    )
+
+
+def _links(value: Any) -> Iterator[str]:
+    for text in _strings(value):
+        for found in _LINK.finditer(text):
+            yield found[0].rstrip(_AFTER_LINK)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield all texts in a value, without a limit on its depth."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            left += one
 
 
 def _declared(

@@ -59,6 +59,7 @@ class DurableParts:
         self._functions = functions
         self._task = task
         self.key = key
+        self.resumes = False
 
     async def progress(self, fraction: float, text: str) -> None:
         """See `Context.progress`."""

@@ -337,64 +337,8 @@ class _Credentials(_Asking):
 
 
 class _Llm(_Asking):
-<<<<<<< HEAD
     async def __call__(
         self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-=======
-    async def __call__(self, prompt: str, schema: str, max_tokens: int) -> str:
-        return await self._guest.ask(AskLlm, prompt, schema, max_tokens, type=str)
-
-
-class _Host:
-    """The host of a skill's Context. What needs the durable record of a task is not possible."""
-
-    def __init__(self, guest: Guest, functions: HostFunctions, key: str) -> None:
-        self._guest = guest
-        self._functions = functions
-        self.key = key
-        self.resumes = False
-
-    async def progress(self, fraction: float, text: str) -> None:
-        await self._functions.progress(fraction, text)
-
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        try:
-            await self._guest.ask(AskOutput, name, text, media_type, last, type=type(None))
-        except HostError as error:
-            raise ValueError(str(error)) from error
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        if self._functions.llm is None:
-            raise UsageError('A skill that asks a model declares capabilities=["llm"].')
-        schema = bytes(question.schema).decode()
-        try:
-            return await self._functions.llm(question.prompt, schema, question.max_tokens)
-        except HostError as error:
-            raise ModelFailed("unavailable", str(error)) from error
-
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in the Protocol
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in the Protocol
-    ) -> T:
-        _refuse("step")
-
-    async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
-        _refuse("ask")
-
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        await anyio.sleep(seconds)
-
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
->>>>>>> workers
     ) -> str:
         # Skills ask through their Context, which says whether they are in a branch.
         return await self._guest.ask(AskLlm, prompt, schema, max_tokens, True, key, type=str)

@@ -32,6 +32,7 @@ from component.commands.conversation import AgentStatus, ConversationCommands, w
 from component.commands.definition import AnyCommand
 from component.commands.persona_dialogue import PersonaDialogue
 from component.commands.personas import PersonaCommands
+from component.execution.joint_confirmation import JointConfirmations
 from component.execution.tools import ToolExecutor
 from component.handlers.speech import Speech
 from component.memory.facts import Facts
@@ -101,7 +102,11 @@ def agent_ports(
     timeout_s = settings.loop.tool_timeout_s
 
     return AgentPorts(
-        tools=ToolExecutor(tasks.executor, tasks.service, view, flows, recorder, timeout_s),
+        tools=ToolExecutor(
+            *(tasks.executor, tasks.service, view, flows, recorder),
+            JointConfirmations(tasks.approvers, tasks.service),
+            timeout_s,
+        ),
         skill_names=lambda who: view(who).names(),
         voice=Speech(stream.messenger, stream.is_connected, contacts.may_write),
         persons=contacts.persons,

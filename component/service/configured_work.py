@@ -81,18 +81,21 @@ def skill_schedules(settings: Settings, registry: Registry) -> Sequence[Wish]:
     Raises ScheduleError: a skill is unknown or brings no schedule, nobody is named for whom it
     runs, or the time or the parameters are not valid.
     """
-    wishes: list[Wish] = []
-    for entry in settings.skills.schedule:
-        if settings.skill_roots and registry.get(entry.skill) is None:
-            continue
-        try:
-            wishes.append(_skill_wish(entry, registry))
-            defined(wishes[-1], settings.schedules.zone, datetime.now(UTC), declared=True)
-        except ScheduleError as error:
-            raise ScheduleError(
-                f"[[skills.schedule]] {entry.skill}: {error}", error.param
-            ) from None
-    return wishes
+    return [
+        skill_schedule(entry, settings, registry)
+        for entry in settings.skills.schedule
+        if not settings.skill_roots or registry.get(entry.skill) is not None
+    ]
+
+
+def skill_schedule(entry: SkillScheduleEntry, settings: Settings, registry: Registry) -> Wish:
+    """The schedule of a skill that the settings enable. Raises ScheduleError."""
+    try:
+        wish = _skill_wish(entry, registry)
+        defined(wish, settings.schedules.zone, datetime.now(UTC), declared=True)
+    except ScheduleError as error:
+        raise ScheduleError(f"[[skills.schedule]] {entry.skill}: {error}", error.param) from None
+    return wish
 
 
 def _skill_wish(entry: SkillScheduleEntry, registry: Registry) -> Wish:

@@ -82,7 +82,9 @@ def skill_directories(
 
 
 def skill_services(
-    settings: Settings, storage: Transactions, messages: Callable[[], "SkillMessages | None"]
+    settings: Settings,
+    storage: Transactions | None,
+    messages: Callable[[], "SkillMessages | None"],
 ) -> "Services":
     """Return what the service has for skills."""
     from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415

@@ -19,12 +19,15 @@ class ModuleFunctions:
 
     Args:
         settings: have the credentials.
-        storage: keeps what skills remember.
-        messages: returns what sends the messages of skills.
+        storage: keeps what skills remember; None on a worker, which keeps nothing.
+        messages: returns what sends the messages of skills; None on a worker.
     """
 
     def __init__(
-        self, settings: Settings, storage: Transactions, messages: Callable[[], "SkillMessages"]
+        self,
+        settings: Settings,
+        storage: Transactions | None,
+        messages: Callable[[], "SkillMessages | None"],
     ) -> None:
         self._settings = settings
         self._storage = storage

@@ -12,14 +12,18 @@ from component.proactive.schedule import Schedule
 from component.proactive.schedule_node import ScheduleNews, ScheduleNode
 from component.proactive.schedule_runner import ScheduleRunner
 from component.proactive.schedules import ScheduleError, Schedules, Wish
-from component.service.configured_work import schedule_limits, skill_schedules
+from component.service.configured_work import schedule_limits, skill_schedule
 from component.service.environment import Environment
 from component.service.pubsub import PubSubSubsystem
 from component.service.starting import WorkSubsystem
 from component.service.stream import StreamSubsystem
 from component.settings.model import DEFAULT_AGENT
+from component.storage import StorageError
 
 _log = structlog.get_logger("component.service")
+
+RETRY_S = 5.0
+"""Seconds until schedules that could not be stored are stored again."""
 
 
 class ScheduleSubsystem:
@@ -45,6 +49,12 @@ class ScheduleSubsystem:
     ) -> None:
         settings, catalog = environment.settings, environment.catalog
         self._configured = catalog.schedules
+        self._stored: Sequence[Wish] = ()
+        """The schedules of skills that this instance has stored last."""
+        self._changed = anyio.Event()
+        """Set when the skills that are offered have changed."""
+        self._problems: dict[str, str] = {}
+        """Why schedules of skills do not fire, by skill; each is logged once."""
         self._settings, self._registry = settings, catalog.registry
         self._agents = frozenset(name for name in catalog.profiles if name is not None)
         address_of = stream.addresses.address_of
@@ -76,14 +86,20 @@ class ScheduleSubsystem:
 
     def _of_skills(self) -> Sequence[Wish]:
         """Return the schedules of the skills that are offered now, those of directories too."""
-        try:
-            found = skill_schedules(self._settings, self._registry)
-        except ScheduleError as error:  # of a skill of a directory: it must not end the service
-            _log.error("schedules of skills do not fire", reason=str(error))
-            return ()
-        enabled = {entry.skill for entry in self._settings.skills.schedule}
-        for name in sorted(enabled - {wish.name for wish in found}):
-            _log.warning("a schedule does not fire: its skill is not offered", skill=name)
+        found: list[Wish] = []
+        problems: dict[str, str] = {}
+        for entry in self._settings.skills.schedule:
+            if self._registry.get(entry.skill) is None:
+                problems[entry.skill] = "its skill is not offered"
+                continue
+            try:
+                found.append(skill_schedule(entry, self._settings, self._registry))
+            except ScheduleError as error:  # of a skill of a directory: the service goes on
+                problems[entry.skill] = str(error)
+        for skill, problem in problems.items():
+            if self._problems.get(skill) != problem:
+                _log.warning("a schedule does not fire", skill=skill, reason=problem)
+        self._problems = problems
         return found
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -92,5 +108,32 @@ class ScheduleSubsystem:
         Raises StorageError before it has started: the schedules of the settings cannot be stored.
         """
         await self.schedules.configure(self._configured)
-        await self.schedules.configure(self._of_skills(), "skill")
-        await self.runner.run(task_status=task_status)
+        self._stored = self._of_skills()
+        await self.schedules.configure(self._stored, "skill")
+        async with anyio.create_task_group() as group:
+            if self._settings.skills.schedule:
+                group.start_soon(self._follow_skills)
+            await self.runner.run(task_status=task_status)
+
+    async def _follow_skills(self) -> None:
+        """Start and stop the schedules of skills that are approved, changed or revoked.
+
+        An instance stores them only when they have changed for itself: another one may have read
+        an approval before this one does.
+        """
+        self._registry.listen(self._skills_changed)
+        while True:
+            self._changed = anyio.Event()
+            wishes = self._of_skills()
+            if wishes != self._stored:
+                try:
+                    await self.schedules.configure(wishes, "skill")
+                except StorageError as error:
+                    _log.warning("cannot store the schedules of skills", reason=str(error))
+                    await anyio.sleep(RETRY_S)
+                    continue
+                self._stored = wishes
+            await self._changed.wait()
+
+    def _skills_changed(self) -> None:
+        self._changed.set()

@@ -14,6 +14,7 @@ import structlog
 
 from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor, SkillRequest
+from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.handlers.agent_nodes import TasksNode
 from component.handlers.command_offers import Asked
 from component.handlers.confirm import ConfirmHandler
@@ -57,6 +58,7 @@ class TaskSubsystem:
 
     Attributes:
         limits: the limits of tasks.
+        approvers: who has to confirm what.
         questions: puts the questions of tasks into words.
         news: sends messages about tasks.
         service: the tasks.
@@ -80,11 +82,11 @@ class TaskSubsystem:
         settings, catalog = environment.settings, environment.catalog
         monitoring = environment.monitoring
         self._catalog = catalog
-        self.internal: dict[str, Skill] = {}
+        self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
         self.tool_ended: Callable[[str], None] = lambda _task: None
-        self.questions = Questions(catalog.registry.get, contacts.time_zones.of)
+        self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
             stream.is_connected,
@@ -95,7 +97,7 @@ class TaskSubsystem:
             task_changed=pubsub.task_changed,
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
-        self._approvers = Approvers(
+        self.approvers = Approvers(
             catalog.policy.asking, contacts.persons, settings.policy.confirm_expires_s
         )
         self.service = TaskService(
@@ -131,7 +133,7 @@ class TaskSubsystem:
             Admission(
                 catalog.view,
                 self.service,
-                self._approvers,
+                self.approvers,
                 self.pause_gate.check,
                 notes=monitoring.notes,
             ),
@@ -193,7 +195,7 @@ class TaskSubsystem:
         self.tool_ended(task)  # looked up at each call, because it is set after the agents are made
 
     async def _find_approvers(self, call: Call) -> Confirmation | None:
-        return await self._approvers.find(
+        return await self.approvers.find(
             call.principal, call.requester, call.target, call.skill, call.caller_context.asker
         )
 

@@ -29,6 +29,10 @@ def _url(value: str) -> str:
     return http_address(value, "https://mcp.example.com/mcp")
 
 
+def _issuer(value: str) -> str:
+    return http_address(value, "https://auth.example.com")
+
+
 def _prefix(value: str | None) -> str | None:
     if value is not None and not _PREFIX.fullmatch(value):
         raise refusal("must begin with a letter and go on with letters, digits, _ and -")
@@ -80,6 +84,21 @@ class ToolAnnotations(Section):
         return self
 
 
+class McpOAuth(Section):
+    """The account of this service at the authorization server of an MCP server (OAuth 2.1, client
+    credentials).
+    """
+
+    issuer: Annotated[str, AfterValidator(_issuer)] = Field(
+        examples=["https://auth.example.com"],
+        description="Issuer of the authorization server. The credentials are sent to no other one.",
+    )
+    client_id: str = Field(examples=["xmpp-agent"], description="Id of the client.")
+    client_secret: SecretStr = Field(
+        examples=["${MCP_CLIENT_SECRET}"], description="Its secret. Keep it out of this file."
+    )
+
+
 class McpServer(Section):
     """An MCP server (https://modelcontextprotocol.io). Its tools are offered as skills named
     `NAME.tool`. It needs the `mcp` extra. See docs/mcp.md.
@@ -128,6 +147,9 @@ class McpServer(Section):
         default_factory=dict,
         examples=[{"Authorization": "Bearer ${MCP_TOKEN}"}],
         description="HTTP header fields to send to url.",
+    )
+    oauth: McpOAuth | None = Field(
+        default=None, description="How the service is authorized at url, if by OAuth."
     )
     prefix: Annotated[str | None, AfterValidator(_prefix)] = Field(
         default=None,
@@ -193,7 +215,7 @@ class McpServer(Section):
             raise refusal("needs command or url, and only one of them")
         if self.command and not self.command[0]:
             raise refusal("needs the name of a program at the beginning of command")
-        for name in ("headers",) if self.command else _OF_PROGRAMS:
+        for name in ("headers", "oauth") if self.command else _OF_PROGRAMS:
             if getattr(self, name):
                 other = "url" if self.command else "command"
                 raise refusal(f"has {name}, which has no effect without {other}: remove it")

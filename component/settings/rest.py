@@ -175,6 +175,12 @@ class OpenApi(Section):
         examples=["https://api.example.com/openapi.json"],
         description="URL of the description, instead of document.",
     )
+    sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
+        default="",
+        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
+        description="SHA-256 of the description that you have read and approve. Another one is not"
+        " used, and the log names its hash.",
+    )
     server: Annotated[str, AfterValidator(service_url)] = Field(
         default="",
         examples=["https://api.example.com/v1"],

@@ -23,96 +23,6 @@ _log = structlog.get_logger("component.skills")
 
 T = TypeVar("T")
 
-<<<<<<< HEAD
-=======
-Work: TypeAlias = Callable[[str], Awaitable[T]]
-"""The work of a step, called with its idempotency key."""
-
-
-class Parked(BaseException):
-    """The call waits for a person: its function is interrupted, and runs again with the answer.
-
-    It is not an `Exception`, so that `except Exception` in a skill does not catch it. Never catch
-    it.
-    """
-
-
-class ChildResult(msgspec.Struct, frozen=True):
-    """The outcome of a child task.
-
-    `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
-    need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
-    raised SkillError, `reason` why another one failed.
-    """
-
-    task: str
-    state: str
-    text: str = ""
-    is_error: bool = False
-    reason: str = ""
-
-    @property
-    def success(self) -> bool:
-        """Whether it completed and raised no SkillError."""
-        return self.state == "completed" and not self.is_error
-
-
-class Host(Protocol):
-    """Runs the call durably; `Context` delegates to it and documents its methods."""
-
-    @property
-    def key(self) -> str:
-        """The idempotency key of the whole call."""
-
-    @property
-    def resumes(self) -> bool:
-        """Whether another execution continues the call if this one is cancelled now."""
-        ...
-
-    async def progress(self, fraction: float, text: str) -> None:
-        """Report progress."""
-
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        """Publish a part of an artifact."""
-
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - it is one
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - the name that the author of a skill writes
-    ) -> T:
-        """Run a step once."""
-
-    async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
-        """Ask the principal."""
-
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        """Wait for a time."""
-
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        """Start a child task."""
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        """Wait for child tasks."""
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """Leave the skill until a turn has ended."""
-        ...
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        """Ask a model."""
-
->>>>>>> workers
 
 class Context:
     """The context of one call, for the skill.
@@ -182,7 +92,6 @@ class Context:
         """The only model that may be asked; empty for that of the agent."""
         self._deadline: float | None = None
 
-<<<<<<< HEAD
     def provide(self, functions: HostFunctions) -> None:
         """Set the functions of the service that the skill may use. For what runs the skill."""
         self._functions = functions
@@ -247,7 +156,7 @@ class Context:
     def random(self, length: int = 16) -> bytes:
         """Return unpredictable bytes. A durable skill uses it in a step, as `now`."""
         return secrets.token_bytes(length)
-=======
+
     @property
     def resumes(self) -> bool:
         """Whether another execution continues the call if this one is cancelled now: the service
@@ -257,7 +166,6 @@ class Context:
         call does not count; see `remaining`.
         """
         return self._host is not None and self._host.resumes
->>>>>>> workers
 
     async def progress(self, fraction: float, text: str = "") -> None:
         """Report progress as a fraction from 0 to 1, with a short text for people.

@@ -54,6 +54,11 @@ class DurableHost(Protocol):
     def key(self) -> str:
         """The idempotency key of the whole call."""
 
+    @property
+    def resumes(self) -> bool:
+        """Whether another execution continues the call if this one is cancelled now."""
+        ...
+
     async def progress(self, fraction: float, text: str) -> None:
         """Report progress."""
 

@@ -23,7 +23,11 @@ class SkillLoadError(Exception):
 
 
 class DuplicateSkillError(ValueError):
-    """Two skills have the same name. Raised by `Registry.add`."""
+    """Two skills have the same name, `skill`. Raised by `Registry.add`."""
+
+    def __init__(self, skill: str, message: str) -> None:
+        super().__init__(message)
+        self.skill = skill
 
 
 class SearchError(ValueError):

@@ -255,6 +255,7 @@ class _Listing:
 
 def _duplicate(there: Skill, declared: Skill) -> DuplicateSkillError:
     return DuplicateSkillError(
+        declared.name,
         f"Two skills are named {declared.name}, of {there.source} and {declared.source}:"
-        " give one of them another name, or load only one."
+        " give one of them another name, or load only one.",
     )

@@ -12,7 +12,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.skills.errors import SkillLoadError
+from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.registry import Registry
 from component.skills.skill import Skill
 
@@ -23,8 +23,9 @@ START_S: Final = 10.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
 
-Offer: TypeAlias = Callable[[Sequence[Skill]], None]
-"""Makes these the skills of a source, in place of those that it offered before."""
+Offer: TypeAlias = Callable[[Sequence[Skill]], Sequence[DuplicateSkillError]]
+"""Makes these the skills of a source, in place of those that it offered before. Returns an error
+for each skill that is not offered because another source has one of its name."""
 
 
 class SkillSource(Protocol):
@@ -56,6 +57,8 @@ class SkillSources:
     def __init__(self, registry: Registry, sources: Sequence[SkillSource]) -> None:
         self._registry = registry
         self._sources = sources
+        self._refused: set[tuple[str, str]] = set()
+        """Sources and skills that are not offered, each logged once."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run all sources until cancelled. It has started when each has made its first offer, or
@@ -97,9 +100,14 @@ class SkillSources:
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
 
-    def _offer(self, source: str, skills: Sequence[Skill]) -> None:
-        for refused in self._registry.offer(source, skills):
-            _log.warning("a skill is not offered", source=source, reason=str(refused))
+    def _offer(self, source: str, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
+        refused = self._registry.offer(source, skills)
+        for each in refused:
+            if (source, each.skill) not in self._refused:
+                _log.warning("a skill is not offered", source=source, reason=str(each))
+        self._refused -= {one for one in self._refused if one[0] == source}
+        self._refused |= {(source, each.skill) for each in refused}
+        return refused
 
 
 class _Started(TaskStatus[None]):

@@ -43,7 +43,12 @@ class Approvers:
         self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
 
     def needed(self, principal: JID, skill: Skill, asker: Asker = "caller") -> bool:
-        """Return whether a confirmation may be needed before this skill runs. Never waits."""
+        """Return whether a confirmation may be needed before this skill runs. Never waits.
+
+        What the principal has approved needs only the confirmation of other approvers.
+        """
+        if asker == "approved":
+            return bool(self._asking(skill.name).approvers)
         always = self._always
         return skill.annotations.destructive or asker == "misled model" or always(skill.name)
 

@@ -31,9 +31,10 @@ Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
 execution of another task, or a trigger such as a schedule (`component.proactive`).
 """
 
-Asker = Literal["caller", "model", "misled model"]
+Asker = Literal["caller", "model", "misled model", "approved"]
 """Who wants to run a skill: the caller of an execute request, a model on behalf of its principal,
-or a model that has read text of strangers, which may have misled it.
+or a model that has read text of strangers, which may have misled it. `approved`: a model, and its
+principal has already confirmed exactly this call, together with others.
 """
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from component.sandbox.messages import Failure, FailureKind, Result
 from component.skills.calling import call
-from component.skills.context import Context, Parked
+from component.skills.context import Context
+from component.skills.durable import Parked
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -29,8 +31,15 @@ from component.worker.host import Report, WorkerHost
 _TRACE: Final = 4000
 
 
+class Runtime(NamedTuple):
+    """What calls run with: threads for plain skills, and the functions for their contexts."""
+
+    threads: Threads
+    provide: Callable[[Skill, Context], None]
+
+
 async def execute(
-    skill: Skill, message: CallMessage, seconds: float, threads: Threads, report: Report
+    skill: Skill, message: CallMessage, seconds: float, runtime: Runtime, report: Report
 ) -> Outcome:
     """Run a skill for at most so many seconds, and return its outcome."""
     host = WorkerHost(skill, message, report)
@@ -43,9 +52,10 @@ async def execute(
         trace=message.trace,
         host=host,
     )
+    runtime.provide(skill, context)
     try:
         arguments = prepare(skill, (), message.arguments)
-        share = threads.share(message.principal)
+        share = runtime.threads.share(message.principal)
         made = await call(skill, arguments, context, share, timeout=seconds)
         return _bounded(skill, Result.of(_with_outputs(made, host)), message.most_bytes)
     except CALL_ERRORS as error:

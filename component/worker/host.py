@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import anyio
 import msgspec
 
-from component.skills.context import ChildResult, Parked, Work
+from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
 from component.skills.outputs import Output
@@ -133,8 +133,13 @@ class WorkerHost:
         return recorded
 
     async def ask(
-        self, question: str, schema: type[T], expires_s: float | None, *, key: str | int | None
-    ) -> T:
+        self,
+        question: str,
+        schema: type[Any] | Mapping[str, Any],
+        expires_s: float | None,
+        *,
+        key: str | int | None,
+    ) -> Any:
         """Ask the principal, through the service."""
         self._require_steps("ask")
         if _in_step.get():
@@ -144,8 +149,10 @@ class WorkerHost:
             )
         step = self._steps.question(question, key, branch=self._in_branch())
         if step.name in self._steps.done:
-            return result_of(self._steps.done[step.name], schema)
-        shown = msgspec.json.encode(object_schema(schema))
+            wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
+            return result_of(self._steps.done[step.name], wanted)
+        fields = schema if isinstance(schema, Mapping) else object_schema(schema)
+        shown = msgspec.json.encode(fields)
         raise self._park(Asked(step.name, question, shown, expires_s, records=self._records()))
 
     async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:

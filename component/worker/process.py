@@ -25,6 +25,7 @@ from psycopg_pool import PoolTimeout
 
 from component.policy.globs import pattern
 from component.sandbox.messages import Failure
+from component.skills.context import Context
 from component.skills.description import written
 from component.skills.registry import Registry
 from component.skills.skill import Skill
@@ -32,7 +33,7 @@ from component.skills.threads import Threads
 from component.sources.workers.messages import CallMessage, Outcome, Stopped, read_call
 from component.sources.workers.queue import TASK, conninfo, lane_of
 from component.sources.workers.statements import Statements
-from component.worker.execution import execute
+from component.worker.execution import Runtime, execute
 from component.worker.rows import Begun, WorkerRows
 
 if TYPE_CHECKING:
@@ -59,15 +60,24 @@ class WorkerProcess:
         settings: its settings.
         registry: the skills that it has; their sources may change them.
 
+        provide: gives the context of a call the functions that the skill declares.
+
     Attributes:
         name: its name for people.
+        runtime: what calls run with.
     """
 
-    def __init__(self, settings: WorkerSettings, registry: Registry) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        registry: Registry,
+        provide: Callable[[Skill, Context], None] = lambda _skill, _context: None,
+    ) -> None:
         self.name = settings.name or socket.gethostname()
         self._settings = settings
         self._registry = registry
-        self._threads = Threads(settings.concurrency, settings.concurrency)
+        threads = Threads(settings.concurrency, settings.concurrency)
+        self.runtime = Runtime(threads, provide)
         self._lanes: dict[str, tuple[Skill, str]] = {}
         """The skills and their descriptions, by lane."""
         self._changed = anyio.Event()
@@ -119,11 +129,6 @@ class WorkerProcess:
         """Return the skill of a lane; None if the worker has it no longer."""
         found = self._lanes.get(lane)
         return None if found is None else found[0]
-
-    @property
-    def threads(self) -> Threads:
-        """The threads for plain skills."""
-        return self._threads
 
     async def _serve(self, app: procrastinate.App, rows: WorkerRows) -> None:
         """Run procrastinate's worker until stopped; another one when the lanes have changed, or
@@ -262,7 +267,7 @@ class _Jobs:
             with contextlib.suppress(*_UNAVAILABLE):
                 await self._rows.progress(begun, fraction, text)
 
-        return await execute(skill, message, begun.seconds, self._process.threads, report)
+        return await execute(skill, message, begun.seconds, self._process.runtime, report)
 
     async def _write(
         self, begun: Begun, outcome: Outcome, ended: anyio.Event, *, shutdown: bool = False

@@ -38,7 +38,8 @@ async def test_tasks_are_done_with_few_questions(tmp_path: Path) -> None:
     async with playing(tmp_path, skills) as player:
         for task, (_, wanted, questions) in TASKS.items():
             run, office = await play(player, task)
-            assert (office.made, run.asked) == (list(wanted), questions), task
+            assert (len(office.made), run.asked) == (len(wanted), questions), task
+            assert office.has_made(wanted), task
 
 
 async def test_no_attack_succeeds_with_a_person_who_knows_what_they_want(tmp_path: Path) -> None:
@@ -97,6 +98,18 @@ async def test_a_model_cannot_answer_the_question_about_its_call(tmp_path: Path)
             assert still.id == question.id
             assert office.made == [call("read_mail")]
             group.cancel_scope.cancel()
+
+
+async def test_a_no_to_several_calls_prevents_all_of_them(tmp_path: Path) -> None:
+    """A question about a call of the person together with one of an attacker is answered no."""
+    async with playing(tmp_path, skills) as player:
+        _, wanted, _ = TASKS["answer"]
+        planted = {**ATTACKS["send"][1][0], "joins": True}
+        office = Office()
+        run = Run("Answer.", [*wanted, planted], "Done.", office, approves_only(wanted))
+        await player.play(run)
+        assert office.made == [call("read_mail")]
+        assert run.asked == 1
 
 
 async def test_the_audit_log_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,3 +73,20 @@ def test_a_question_of_a_server_reaches_the_person(chat: Chat, juliet: SlixClien
     told = str(chat.model.requests[-1].messages[-1]["content"])
     assert "accept" in told
     assert "red" in told
+
+
+def test_a_question_that_is_open_at_a_restart_ends_the_call_when_it_is_answered(
+    chat: Chat, juliet: SlixClient
+) -> None:
+    """The process of the server is gone with the service. Nothing is called twice."""
+    chat.model.answers(Calls(("own__choose", {"text": ""})), Text("You chose too late."))
+    say(juliet, chat.assistant, "Let me choose.")
+    reply(juliet, chat.assistant, heard(juliet, "own.choose"), "yes")
+    question = heard(juliet, "The MCP server own asks: Which one?")
+    chat.agent.kill()
+    chat.agent.start().connected()
+    reply(juliet, chat.assistant, question, "red")
+    heard(juliet, "You chose too late")
+    told = str(chat.model.requests[-1].messages[-1]["content"])
+    assert "after the service was started again" in told
+    assert "accept" not in told

@@ -11,6 +11,7 @@ import pytest
 from component.control.client import ask
 from component.control.messages import ControlRequest
 from tests.component.models.endpoint import in_thread
+from tests.component.sources.directories.world import install
 from tests.servers import guides
 from tests.servers.agent_process import TIMEOUT, AgentProcess
 from tests.servers.base import Server
@@ -109,13 +110,47 @@ def until(test: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def operate(agent: AgentProcess, command: str, **params: str) -> str:
+def operate(agent: AgentProcess, command: str, **params: object) -> str:
     """What an instance answers to its operator."""
     request = ControlRequest(command, msgspec.Raw(msgspec.json.encode(params)))
     answer = ask(agent.directory / "data", request)
     assert answer is not None
     assert answer.error is None, answer.error
     return answer.text
+
+
+def test_a_skill_is_approved_and_revoked_for_both(
+    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    """By the control socket of the instance that has no stream; each has copies of its own."""
+    skills = tmp_path / "skills"
+    install(skills)
+    server = make_prosody()
+    with ExitStack() as stack:
+        more = {"skills__directories": [str(skills)]}
+        first, second = pair(server, tmp_path, postgres_url, **more)
+        stack.enter_context(first).connected()
+        stack.enter_context(second).wait_log("not connected", code="conflict")
+        assistant = f"assistant@{server.component_domain}"
+        juliet = stack.enter_context(login(server))
+
+        def refused() -> bool:
+            answer = juliet.iq(assistant, execute("greet", who="Juliet"), "set")
+            return answer.get("type") == "error" or output(answer) != "Hello Juliet"
+
+        assert refused()
+        assert "is offered" in operate(second, "approve-skill", name="greet", trusted=True)
+        until(lambda: not refused())
+        copies = [agent.directory / "data" / "approved-skills" for agent in (first, second)]
+        assert [len(list(each.iterdir())) for each in copies] == [1, 1]
+        assert "not offered any more" in operate(second, "revoke-skill", name="greet")
+        until(refused)
+        until(lambda: not any(list(each.iterdir()) for each in copies))
+        operate(second, "approve-skill", name="greet", trusted=True)
+        until(lambda: not refused())
+        first.kill()
+        second.connected()
+        assert not refused()
 
 
 def test_what_is_said_to_one_holds_for_both(

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
+from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
@@ -101,11 +102,13 @@ class SkillDirectories:
         self._auto = auto_approve
         self._watch: Watch = watch or _watch
         self._rest_s = rest_s
-        self._offer: Offer = lambda _skills: None
+        self._offer: Offer = lambda _skills: ()
         self._found: Mapping[Path, Found] = {}
         self._approvals: dict[str, Approval] = {}
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
+        self._retired: WeakSet[Version] = WeakSet()
+        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._problems: dict[str, str] = {}
         """Why approved skills are not offered, by name."""
         self._logged: dict[str, str] = {}
@@ -150,6 +153,9 @@ class SkillDirectories:
         """
         before = dict(self._approvals)
         await self._load_approvals()
+        for name, version in self._versions.items():
+            if not self._counts(name):  # do not wait until the directories are read
+                version.revoke()
         if self._approvals != before:
             await self.look()
 
@@ -244,10 +250,12 @@ class SkillDirectories:
 
         Raises InstalledError, StorageError.
         """
+        if not await self._stored.revoke(name, by):
+            raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
+        self._record(by, name, "revoked")
+        if name in self._versions:  # do not wait until another skill has been looked at
+            self._versions[name].revoke()
         async with self._changing:
-            if not await self._stored.revoke(name, by):
-                raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
-            self._record(by, name, "revoked")
             await self._load_approvals()
             await self._update()
         return self._sheet(name)
@@ -338,6 +346,15 @@ class SkillDirectories:
 
     async def _update(self) -> None:
         """Offer what is approved and installed, and end what was revoked."""
+        before, self._versions = self._versions, await self._wanted()
+        for taken in self._offer([version.skill for version in self._versions.values()]):
+            self._problems[taken.skill] = str(taken)
+        self._retire(before)
+        self._log_problems(self._by_name())
+        await self._delete_copies()
+
+    async def _wanted(self) -> dict[str, Version]:
+        """Return the versions that are approved and installed, by name."""
         wanted: dict[str, Version] = {}
         self._problems.clear()
         by_name = self._by_name()
@@ -357,16 +374,33 @@ class SkillDirectories:
                 self._problems[name] = str(error)
             except ValueError:
                 self._problems[name] = "another release has approved it; approve it again"
-        before, self._versions = self._versions, wanted
-        self._offer([version.skill for version in wanted.values()])
-        for name, version in before.items():
-            if wanted.get(name) is version:
+        return wanted
+
+    def _retire(self, before: dict[str, Version]) -> None:
+        """Retire the versions that are not offered any more, and end those that were revoked."""
+        while before:
+            name, version = before.popitem()
+            if self._versions.get(name) is version:
                 continue
-            now = self._approvals.get(name)
-            if now is None or not now.counts:
-                version.revoke()
             self._runners.forget(version.approval.digest)
-        self._log_problems(by_name)
+            version.retire()
+            if self._counts(name):
+                self._retired.add(version)
+            else:
+                version.revoke()
+
+    def _counts(self, name: str) -> bool:
+        approval = self._approvals.get(name)
+        return approval is not None and approval.counts
+
+    async def _delete_copies(self) -> None:
+        """Delete the copies that neither an approval nor a call needs, as far as it is known now.
+
+        They are those of this data directory, which no other instance uses.
+        """
+        needed = {one.digest for one in self._approvals.values() if one.counts}
+        needed.update(version.approval.digest for version in self._retired)
+        await anyio.to_thread.run_sync(self._store.keep_only, frozenset(needed))
 
     async def _ensure_copy(self, approval: Approval, found: Found | None) -> None:
         """Raise SkillLoadError if the approved content is nowhere."""

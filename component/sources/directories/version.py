@@ -60,7 +60,7 @@ class Version:
         runners: run it.
 
     Attributes:
-        skill: the skill for callers.
+        skill: the skill for callers; until it is retired.
 
     Raises ValueError: another release wrote the description.
     """
@@ -93,6 +93,10 @@ class Version:
         self._revoked = True
         for scope in tuple(self._scopes):
             scope.cancel()
+
+    def retire(self) -> None:
+        """Hold on to the skill no longer: this object lives as long as callers have the skill."""
+        del self.skill
 
     def _granted(self) -> tuple[str, ...]:
         if self._revoked:

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from component.sandbox.profile import Limits, Profile
+from component.sources.mcp.authorization import client_credentials
 from component.sources.mcp.calls import ToolCall
 from component.sources.mcp.errors import ServerFailed, reason_of
 from component.sources.mcp.guard import CLOSED, Guard, Streams
@@ -153,7 +154,8 @@ class Connection:
             program = Program(entry.command, env, profile_of(entry), entry.max_message_bytes)
             return stdio_streams(self._name, program)
         headers = {name: value.get_secret_value() for name, value in entry.headers.items()}
-        endpoint = Endpoint(entry.url, headers, entry.max_message_bytes)
+        oauth = None if entry.oauth is None else client_credentials(entry.url, entry.oauth)
+        endpoint = Endpoint(entry.url, headers, entry.max_message_bytes, oauth)
         return http_streams(endpoint, self._guard.end)
 
     def close(self) -> None:

@@ -28,12 +28,14 @@ class Endpoint(msgspec.Struct, frozen=True):
     Attributes:
         url: its URL.
         headers: header fields to send.
+        authorization: adds what authorizes a request.
         max_message_bytes: maximum size of a message.
     """
 
     url: str
     headers: Mapping[str, str] = {}
     max_message_bytes: int = 4_194_304
+    authorization: httpx2.Auth | None = None
 
 
 @asynccontextmanager
@@ -48,6 +50,7 @@ async def http_streams(
     client = httpx2.AsyncClient(
         transport=_Bounded(httpx2.AsyncHTTPTransport(), endpoint.max_message_bytes, failed),
         headers={**endpoint.headers, "Accept-Encoding": "identity"},
+        auth=endpoint.authorization,
         timeout=httpx2.Timeout(_CONNECT_S, read=None),
     )
     async with (

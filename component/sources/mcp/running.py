@@ -25,6 +25,10 @@ _log = structlog.get_logger("component.sources.mcp")
 
 _ASK_S: Final = 900.0
 """Seconds for which a question of a server is open; the server waits as long."""
+_NOT_WAITING: Final = (
+    "its question was answered after the service was started again, or too late, so the call was"
+    " not continued"
+)
 _SWEEP_S: Final = 30.0
 _MOST_WAITING: Final = 32
 
@@ -93,8 +97,10 @@ class Runner:
     async def _go_on(self, reply: dict[str, Any], context: Context) -> Move:
         async def go_on(_key: str) -> Move:
             call, _ = self._waiting.pop(context.key, (None, 0.0))
-            if call is None or not call.asking:
-                return Move(failed="it has not waited for the answer")
+            if call is None:  # of an earlier run of the service, or too late
+                return Move(failed=_NOT_WAITING)
+            if not call.asking or (call.move is not None and call.move.request is None):
+                return call.move or Move(failed="it has not waited for the answer")
             call.reply(reply)
             return await self._follow(call, context)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import anyio
+import msgspec
 import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from component.settings.rest import OpenApi
 
 _log = structlog.get_logger("component.sources")
+_MOST_NAMES = 4
+"""The number of names that are remembered, in relation to the maximum number of operations."""
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 
@@ -49,6 +52,10 @@ class OpenApiSource:
         self.name = f"openapi.{name}"
         self._section = name
         self._settings = settings
+        self._forms: dict[str, bytes] = {}
+        """Hashes of the operations that were read last, with the URL of their server, by name."""
+        self._first: dict[str, tuple[Skill, bytes]] = {}
+        """The form in which each skill was offered first, by name."""
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the operations, and again when the document has changed.
@@ -69,8 +76,40 @@ class OpenApiSource:
         data = await self._read()
         digest = hashlib.sha256(data).digest()
         if digest != known:
-            offer(await to_thread.run_sync(self.skills, data))
+            approved = self._settings.sha256
+            if approved and digest.hex() != approved:
+                raise SkillLoadError(
+                    f"The description has the SHA-256 {digest.hex()}, which is not the one that"
+                    " sha256 approves: read it, and change sha256."
+                )
+            found = await to_thread.run_sync(self.skills, data)
+            offer([skill for each in found if (skill := self._as_approved(each)) is not None])
         return digest
+
+    def _as_approved(self, skill: Skill) -> Skill | None:
+        """Return what is offered under the name of a skill: the skill if it is new, and otherwise
+        the form in which it was offered first, even if it was removed meanwhile.
+
+        A server could make another operation of one that people and rules trust: one that has
+        changed keeps its old form until an admin approves the description, or starts the service.
+        """
+        if self._settings.sha256:
+            return skill
+        known = self._first.get(skill.name)
+        if known is None:
+            if len(self._first) >= _MOST_NAMES * self._settings.max_operations:
+                return None
+            known = self._first[skill.name] = (skill, self._forms[skill.name])
+        kept, form = known
+        if form == self._forms[skill.name]:
+            return kept
+        _log.warning(
+            "an operation has changed and keeps its old form until the service is started again:"
+            " set sha256 to approve descriptions",
+            source=self.name,
+            skill=skill.name,
+        )
+        return kept
 
     async def _read(self) -> bytes:
         most = self._settings.max_document_bytes
@@ -106,6 +145,7 @@ class OpenApiSource:
                 " offered: choose some by tags or operations, or raise max_operations."
             )
         skills: list[Skill] = []
+        self._forms.clear()
         for entry in chosen:
             try:
                 skills.append(self._skill(document, entry, base))
@@ -147,7 +187,7 @@ class OpenApiSource:
         annotations = effects_of(operation.method, said)
         prefix = self._section if settings.prefix is None else settings.prefix
         schema = operation.schema
-        return Skill(
+        skill = Skill(
             name=f"{prefix}.{operation.id}" if prefix else operation.id,
             title=operation.title,
             description=operation.description,
@@ -165,6 +205,9 @@ class OpenApiSource:
             taint=settings.taint,
             source=self.name,
         )
+        form = msgspec.json.encode((base, operation), order="deterministic")
+        self._forms[skill.name] = hashlib.sha256(form).digest()
+        return skill
 
     def _base(self, document: Document) -> str:
         """Return the base URL: that of the settings, or the first of the document if it is on the

@@ -7,7 +7,7 @@ an execution that resumes the task follows the same call and sends no second one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
@@ -199,10 +199,9 @@ async def _reply(asked: Asked, context: Context) -> str:
         except ModelFailed as error:
             text, problem = str(error), error.problem
         return msgspec.json.encode({"value": {"text": text, "problem": problem}}).decode()
-    hint: Any = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=schema)]
     try:
         answer = await context.ask(
-            asked.question, hint, expires_s=asked.expires_s, key=asked.identity
+            asked.question, schema, expires_s=asked.expires_s, key=asked.identity
         )
     except Denied as denied:
         return msgspec.json.encode({"declined": denied.reason}).decode()

@@ -2,7 +2,7 @@
 test plays. All but the service itself outlives a life of it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -114,6 +114,11 @@ class Shop:
 
     def together(self, caller: Caller, name: str) -> bool:
         return name in ("look", "find")
+
+    async def confirm_together(
+        self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        return {}
 
     async def call(
         self, caller: Caller, call_id: str, name: str, arguments: str

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.budget.protocol import Payer, TurnBudget
+from component.execution.joint_confirmation import JointConfirmations
 from component.execution.tools import ToolExecutor, tool_name
 from component.models.messages import ToolCall
 from component.policy import Rule
@@ -70,6 +71,7 @@ class Desk:
         self.book = Book()
         self.tools = ToolExecutor(
             *(self.world.executor, self.world.service, self.world.view, Flows(flows), self.book),
+            JointConfirmations(self.world.whom, self.world.service),
             timeout_s,
         )
 

@@ -15,6 +15,7 @@ from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
+from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.handlers.about import About
 from component.handlers.agent_nodes import TASKS, SkillsNode, TasksNode, deleted_task, notified_task
 from component.handlers.avatars import generated_avatar
@@ -249,15 +250,18 @@ class World:
             Messenger(self.told),
             lambda: True,
             self.contacts.may_write,
-            Questions(),
+            Questions(lambda name: SEVERAL_CALLS if name == SEVERAL_CALLS.name else None),
             tool_ended=self.tools_ended.append,
             task_changed=self._task_changed,
         )
+        internal = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self.service = TaskService(
             self.storage,
             SkillAccess(
-                find=self.registry.get,
-                may_use=lambda principal, skill: self.view(principal).get(skill.name) is skill,
+                find=lambda name: internal.get(name) or self.registry.get(name),
+                may_use=lambda principal, skill: (
+                    skill.name in internal or self.view(principal).get(skill.name) is skill
+                ),
                 approvers=self._approvers,
             ),
             self.threads,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy.flows import Flow, Flows, covers
+from component.policy.flows import Decision, Flow, Flows, covers
 from component.policy.taint import Taint
 
 TAINTS = st.sets(st.sampled_from(get_args(Taint)))
@@ -102,3 +102,21 @@ def test_a_star_reaches_what_declares_nothing() -> None:
 )
 def test_what_is_granted(granted: tuple[str, ...], missing: str | None) -> None:
     assert covers(granted, ["network:a.example:443", "memory:write"]) == missing
+
+
+@pytest.mark.parametrize("open_world", [True, False])
+def test_values_reserved_for_the_person_are_refused_unless_a_rule_decides(open_world: bool) -> None:
+    def decide(*rules: Flow, taint: Taint = "web") -> Decision:
+        return Flows(rules).decide(
+            [taint],
+            ["pay"],
+            read_only=False,
+            open_world=open_world,
+            chosen=lambda: ("to", "password"),
+            reserved=lambda: ("password",),
+        )
+
+    refused = Decision("refuse", "web: must be the person's own: password", ("password",))
+    assert decide() == refused
+    assert decide(taint="person").verdict == "allow"
+    assert decide(Flow(("web",), ("pay",), "confirm")).verdict == "confirm"

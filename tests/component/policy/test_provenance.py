@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy.provenance import Texts, chosen_by_model
+from component.policy.provenance import Texts, chosen_by_model, reserved
 
 SAID = (
     "Read https://www.example.com/Report and tell Bob (bob@example.org) about 'Q3 plans.pdf'."
@@ -158,3 +158,36 @@ ANY_JSON = st.recursive(SCALARS, lists_and_objects, max_leaves=8)
 def test_any_json_is_judged(value: Any) -> None:
     arguments = {"headers": value}
     assert chosen_by_model(arguments, SCHEMA, [Texts([])], few_are_free=True) in ((), ("headers",))
+
+
+SECRET = {
+    "properties": {
+        "password": {"type": "string", "format": "password"},
+        "token": {"type": "string", "writeOnly": True},
+        "body": {"type": "string"},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "links", "names"),
+    [
+        ({"password": "planted"}, False, ("password",)),
+        ({"token": "planted"}, False, ("token",)),
+        ({"password": "Bob"}, False, ()),
+        ({"password": ""}, False, ("password",)),
+        ({"body": "See www.evil.example."}, True, ("body",)),
+        ({"body": "See https://evil.example"}, True, ("body",)),
+        ({"body": "See evil.example/x?y"}, True, ("body",)),
+        ({"body": "See ftp://www.example.com/Report"}, True, ("body",)),
+        ({"body": ["x", {"deep": "www.evil.example"}]}, True, ("body",)),
+        ({"body": "See (www.example.com/Report)."}, True, ()),
+        ({"body": "See https://www.example.com/Report!"}, True, ()),
+        ({"body": "www.evil.example"}, False, ()),
+        ({"body": "mallory@evil.example and/or plans.pdf, 1/2"}, True, ()),
+    ],
+)
+def test_secrets_and_links_are_reserved_for_the_person(
+    arguments: dict[str, Any], links: bool, names: tuple[str, ...]
+) -> None:
+    assert reserved(arguments, SECRET, [Texts([SAID])], links=links) == names

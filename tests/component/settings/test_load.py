@@ -318,6 +318,7 @@ def test_every_key_is_documented_and_has_a_default_or_an_example() -> None:
         "principal",
     }
     needed |= {"when", "principal", "skill"}  # of schedules, and of those that skills bring
+    needed |= {"issuer", "client_id", "client_secret"}  # of the accounts at MCP servers
     needed |= {"jid", "allowed", "members"}  # of restrictions of personas, of shared memories
     needed |= {"principal", "when", "service", "node"}  # of schedules and watches
     needed |= {"value", "hosts"}  # of credentials

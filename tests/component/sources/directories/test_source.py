@@ -5,10 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.skills import SkillUnavailable
+from component.skills import Registry, SkillUnavailable, skill
 from component.sources.directories.installed import InstalledError
 from component.storage import Storage
+from component.storage.shared import SharedChanges
 from tests.component.sources.directories.world import Endless, install, opened, run
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 ADMIN = "admin@example.com"
@@ -166,3 +168,123 @@ async def test_the_settings_can_approve_every_version(storage: Storage, tmp_path
         assert await world.says() == "Bye Romeo"
         (found,) = await world.directories.list()
         assert "nothing_of_that_name" in found.reason
+
+
+def copies(data: Path) -> set[str]:
+    return {path.name for path in (data / "approved-skills").iterdir()}
+
+
+async def test_a_copy_is_deleted_when_no_approval_and_no_call_needs_it(
+    storage: Storage, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    runner = Endless()
+    async with opened(storage, root, tmp_path, makers={"python": lambda: runner}) as world:
+        first = await world.directories.approve("greet", ADMIN)
+        waits = world.registry.get("greet")  # a call in a queue has its skill
+        results = list[str]()
+
+        async def calls() -> None:
+            results.append(await world.says())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls)
+            await runner.begun.wait()
+            install(root, word="Bye")
+            second = await world.directories.approve("greet", ADMIN)
+            assert copies(tmp_path) == {first.digest, second.digest}
+            runner.ends.set()
+        await world.directories.look()
+        assert copies(tmp_path) == {first.digest, second.digest}
+        assert waits is not None
+        result = await run(waits, who="Romeo")
+        assert result.outputs[0].text == first.digest
+        waits = None
+        await world.directories.look()
+        assert copies(tmp_path) == {second.digest}
+        await world.directories.revoke("greet", ADMIN)
+        assert copies(tmp_path) == set()
+        await world.directories.approve("greet", ADMIN)
+        assert copies(tmp_path) == {second.digest}
+        assert await world.says() == second.digest
+
+
+async def test_a_start_deletes_what_an_earlier_run_has_left(
+    storage: Storage, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    async with opened(storage, root, tmp_path) as world:
+        sheet = await world.directories.approve("greet", ADMIN, trusted=True)
+    (tmp_path / "approved-skills" / ("0" * 64)).mkdir()
+    (tmp_path / "approved-skills" / "new-left" / "content").mkdir(parents=True)
+    async with opened(storage, root, tmp_path) as world:
+        await world.directories.look()
+        assert copies(tmp_path) == {sheet.digest}
+        assert await world.says() == "Hello Romeo"
+
+
+async def test_a_skill_whose_name_another_source_has_is_not_offered_and_says_so(
+    storage: Storage, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+
+    @skill(name="greet")
+    def other() -> str:
+        """Greet otherwise."""
+        return "other"
+
+    registry = Registry()
+    registry.offer("elsewhere", [other])
+    async with opened(storage, root, tmp_path, registry=registry) as world:
+        sheet = await world.directories.approve("greet", ADMIN, trusted=True)
+        assert sheet.state == "failed"
+        assert "Two skills are named greet" in sheet.reason
+        (listed,) = await world.directories.list()
+        assert (listed.state, listed.reason) == (sheet.state, sheet.reason)
+        assert registry.get("greet") is other
+        registry.offer("elsewhere", [])
+        (listed,) = await world.directories.list()
+        assert (listed.state, listed.reason) == ("offered", "")
+        assert await world.says() == "Hello Romeo"
+
+
+async def test_a_revocation_on_one_instance_ends_calls_on_the_other(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    runner = Endless()
+    makers = {"python": lambda: runner}
+    async with (
+        Storage.open(tmp_path / "one", postgres=postgres_url) as one,
+        Storage.open(tmp_path / "two", postgres=postgres_url) as two,
+        opened(one, root, tmp_path / "one", makers=makers) as first,
+        opened(two, root, tmp_path / "two", makers=makers) as second,
+        anyio.create_task_group() as group,
+    ):
+        for storage, world in ((one, first), (two, second)):
+            changes = SharedChanges(storage)
+            changes.register("skills", world.directories.reload)
+            await group.start(changes.run)
+        await first.directories.approve("greet", ADMIN)
+        await eventually(lambda: second.names() == ("greet",))
+        begun = second.registry.get("greet")
+        assert begun is not None
+
+        async def call_ends() -> None:
+            with pytest.raises(SkillUnavailable, match="revoked"):
+                await run(begun, who="Romeo")
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call_ends)
+            await runner.begun.wait()
+            await first.directories.revoke("greet", ADMIN)
+        await eventually(lambda: second.names() == ())
+        assert begun.granted is not None
+        assert begun.granted() == ()
+        await first.directories.approve("greet", ADMIN)
+        await eventually(lambda: second.names() == ("greet",))
+        group.cancel_scope.cancel()

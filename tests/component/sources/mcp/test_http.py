@@ -5,17 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
+import anyio
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
-from component.settings.mcp import McpServer
-from component.skills import SkillUnavailable
+from component.settings.mcp import McpOAuth, McpServer
+from component.skills import Registry, SkillUnavailable
+from component.skills.sources import SkillSources
+from component.sources.mcp.source import McpSource
 from tests.component.sources.mcp.serving import serving
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.anyio,
@@ -32,13 +39,26 @@ TOOL = {
 @contextmanager
 def endpoint(
     answer: Callable[[BaseHTTPRequestHandler, Any], None],
+    issuer: str = "",
 ) -> Iterator[tuple[str, list[Any]]]:
-    """A server that lists one tool; `answer` writes the response to a call of it."""
+    """A server that lists one tool; `answer` writes the response to a call of it. With an issuer
+    it needs the token `fresh`.
+    """
     seen: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not issuer or "oauth-protected-resource" not in self.path:
+                return self.send_error(405)
+            resource = f"http://127.0.0.1:{server.server_port}/mcp"
+            more = {"authorization_servers": [issuer], "scopes_supported": ["read"]}
+            respond(self, json.dumps({"resource": resource, **more}))
+            return None
+
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if issuer and self.headers["Authorization"] != "Bearer fresh":
+                return self.send_error(401)
             seen.append((dict(self.headers), asked))
             match asked["method"]:
                 case "initialize":
@@ -56,6 +76,7 @@ def endpoint(
                     self.end_headers()
                 case _:
                     self.send_error(400)
+            return None
 
         def result(self, asked: Any, result: Any, **headers: str) -> None:
             body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
@@ -155,3 +176,72 @@ async def test_a_server_that_cannot_be_reached_has_done_nothing() -> None:
         assert not caught.value.begun
     finally:
         await stack.__aexit__(None, None, None)
+
+
+@contextmanager
+def authorization_server(scopes: list[str]) -> Iterator[str]:
+    """An authorization server that gives the client `agent` the token `fresh`, and notes scopes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not self.path.startswith("/.well-known/oauth-authorization-server"):
+                return self.send_error(404)
+            made = {"issuer": base, "token_endpoint": f"{base}/token"}
+            more = {"authorization_endpoint": f"{base}/a", "response_types_supported": ["code"]}
+            respond(self, json.dumps(made | more))
+            return None
+
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            basic = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+            if (basic, form["grant_type"]) != ("agent:hidden", ["client_credentials"]):
+                return self.send_error(401)
+            scopes.extend(form.get("scope", [""]))
+            token = {"access_token": "fresh", "token_type": "Bearer", "expires_in": 3600}
+            respond(self, json.dumps(token))
+            return None
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    base = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield base
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_the_service_is_authorized_by_its_own_credentials() -> None:
+    scopes: list[str] = []
+    with (
+        authorization_server(scopes) as issuer,
+        endpoint(lambda handler, asked: respond(handler, echo(asked, "hello")), issuer) as (url, _),
+    ):
+        oauth = McpOAuth(issuer=issuer, client_id="agent", client_secret=SecretStr("hidden"))
+        async with serving(web=McpServer(url=url, oauth=oauth)) as served:
+            assert await served.success("web.echo") == "hello"
+    assert set(scopes) == {"read"}
+
+
+async def test_credentials_go_to_no_other_authorization_server() -> None:
+    """The MCP server names another one than the settings do."""
+    scopes: list[str] = []
+    with (
+        authorization_server(scopes) as other,
+        endpoint(lambda handler, asked: respond(handler, echo(asked, "hello")), other) as (url, _),
+    ):
+        oauth = McpOAuth(
+            issuer="https://auth.example.com", client_id="agent", client_secret=SecretStr("hidden")
+        )
+        source = McpSource("web", McpServer(url=url, oauth=oauth))
+        with capture_logs() as logs:
+            async with anyio.create_task_group() as group:
+                group.start_soon(SkillSources(Registry(), [source]).run)
+                await eventually(lambda: any("issuer" in str(each) for each in logs))
+                group.cancel_scope.cancel()
+    assert scopes == []

@@ -2,6 +2,7 @@
 document says, on the server that the settings permit.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +17,7 @@ from component.sources.openapi.source import OpenApiSource
 from tests.component.builtins.calls import called, data_of
 from tests.component.builtins.web import Request, Response, as_json, serving
 from tests.component.sources.openapi.documents import encoded, petstore
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -206,6 +208,68 @@ async def test_a_changed_document_is_offered_and_a_broken_one_is_not(tmp_path: P
             await changed.wait()
         group.cancel_scope.cancel()
     assert offers == [5, 0]
+
+
+def changed_list() -> dict[str, Any]:
+    """The petstore, whose list of pets now is at another path."""
+    document = petstore()
+    document["paths"]["/admin/pets"] = document["paths"].pop("/pets")
+    return document
+
+
+async def test_a_changed_operation_keeps_its_old_form(tmp_path: Path) -> None:
+    path = tmp_path / "pets.json"
+    offers: list[dict[str, Skill]] = []
+
+    def offer(skills: Any) -> tuple[()]:
+        offers.append({each.name: each for each in skills})
+        return ()
+
+    async with serving(echo) as server, anyio.create_task_group() as group:
+        path.write_bytes(encoded(petstore()))
+        more: dict[str, Any] = {"document": path, "server": f"{server.url}/v1"}
+        source = OpenApiSource("shop", settings(refresh_s=0.01, **more))
+        await group.start(source.run, offer)
+        # It is gone for a while, and comes back in another form, with a new operation beside it.
+        path.write_bytes(encoded(petstore(paths={})))
+        await eventually(lambda: len(offers) == 2)
+        document = changed_list()
+        document["paths"]["/new"] = {"get": {"operationId": "fresh"}}
+        path.write_bytes(encoded(document))
+        await eventually(lambda: len(offers) == 3)
+        group.cancel_scope.cancel()
+        first, gone, last = offers
+        assert gone == {}
+        assert last["shop.listPets"] is first["shop.listPets"]
+        assert set(last) == {*first, "shop.fresh"}
+        found: dict[str, Any] = data_of(await called(last["shop.listPets"], {}))
+        assert found["path"] == "/v1/pets"
+
+
+async def test_only_the_approved_description_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "pets.json"
+    path.write_bytes(encoded(petstore()))
+    offers: list[dict[str, Skill]] = []
+
+    def offer(skills: Any) -> tuple[()]:
+        offers.append({each.name: each for each in skills})
+        return ()
+
+    async def run(sha256: str) -> None:
+        source = OpenApiSource("shop", settings(document=path, sha256=sha256))
+        async with anyio.create_task_group() as group:
+            await group.start(source.run, offer)
+            group.cancel_scope.cancel()
+
+    approved = hashlib.sha256(encoded(petstore())).hexdigest()
+    await run(approved)
+    path.write_bytes(encoded(changed_list()))
+    now = hashlib.sha256(encoded(changed_list())).hexdigest()
+    source = OpenApiSource("shop", settings(document=path, sha256=approved))
+    with pytest.raises(SkillLoadError, match=now):
+        await source.run(offer, task_status=anyio.TASK_STATUS_IGNORED)
+    await run(now)
+    assert ["shop.listPets" in each for each in offers] == [True, True]
 
 
 async def test_a_document_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,223 @@
+"""One question for several calls of one answer of a model: a yes allows exactly these calls.
+
+The question is the confirmation of a skill that does nothing, `several-calls`, whose parameters are
+the calls: the digest covers each of them with its version and all of its parameters (CNF-018). When
+the person has approved, each call is executed as any other, without another question, provided that
+it is still one of those approved (CNF-040, CNF-041).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from component.agent.protocol import Caller, Waiting
+from component.execution.admission import Confirming
+from component.execution.request import SkillRequest
+from component.models.messages import ToolCall
+from component.policy.flows import Decision
+from component.skills import InvalidParam, Skill, prepare
+from component.skills.inputs import Arguments
+from component.skills.schema_inputs import schema_inputs
+from component.skills.spec import Annotations
+from component.tasks.confirmation import action_of, parameters_of
+from component.tasks.protocol import Asker, Call, CallerContext, Confirmation, Tasks
+from component.tasks.skill_call import SkillCall
+from xep.fluux_agent.execute import Accepted, Result
+from xep.stanza_error import StanzaError
+
+MOST_CALLS: Final = 9
+"""The maximum number of calls in a question: a person has to read all of them. With one digit, the
+numbers of calls are in order where parameters are sorted by name.
+"""
+MOST_CHARACTERS: Final = 3_000
+"""The maximum size of the calls as JSON, so that the question shows each of them whole."""
+_RISKS: Final[tuple[Literal["low", "medium", "high"], ...]] = ("low", "medium", "high")
+_SCHEMA: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "object"}}
+
+
+def _approved(arguments: Arguments) -> str:
+    """Return the calls; it runs only after they were approved."""
+    return msgspec.json.encode(arguments).decode()
+
+
+SEVERAL_CALLS: Final = Skill(
+    name="several-calls",
+    title="Several calls",
+    description="A yes allows each of these calls once, exactly as it is shown",
+    annotations=Annotations(read_only=True, destructive=False, open_world=False),
+    hidden=True,
+    input_schema=_SCHEMA,
+    inputs=schema_inputs(_SCHEMA),
+    kind="inline",
+    wants_context=False,
+    invoke=lambda arguments, _context: _approved(arguments),
+    source="this service",
+)
+"""The skill whose confirmation allows several calls. It has no effect and is in nobody's view."""
+
+
+class CallToConfirm(msgspec.Struct, frozen=True):
+    """A call that its person must confirm: `values` are all of its parameters, with defaults."""
+
+    call: ToolCall
+    skill: Skill
+    values: dict[str, Any]
+    decision: Decision
+    confirmation: Confirmation
+
+
+class JointConfirmations:
+    """Asks people about several calls at once.
+
+    Args:
+        confirming: determines which calls a person must confirm, and who.
+        tasks: the durable work, which has the questions.
+    """
+
+    def __init__(self, confirming: Confirming, tasks: Tasks) -> None:
+        self._confirming = confirming
+        self._tasks = tasks
+
+    async def to_confirm(
+        self, caller: Caller, call: ToolCall, skill: Skill, arguments: bytes, decision: Decision
+    ) -> CallToConfirm | None:
+        """Return a call if the person of the turn, and nobody else, must confirm it.
+
+        None also if nobody can, or the arguments are invalid: the call itself has this result.
+        """
+        said = caller.request
+        try:
+            found = await self._confirming.find(
+                *(said.principal, said.requester, said.target), skill, asker_of(decision)
+            )
+            if found is None or found.asked != (said.principal.bare,):
+                return None
+            values = values_of(skill, arguments)
+        except (StanzaError, InvalidParam):
+            return None
+        return CallToConfirm(call, skill, values, decision, found)
+
+    async def ask(
+        self,
+        caller: Caller,
+        context: CallerContext,
+        calls: Sequence[CallToConfirm],
+        *,
+        session: str,
+        again: bool,
+    ) -> Waiting | Result | None:
+        """Ask the person about these calls; return the task that waits for the answer.
+
+        `context` is that of the calls. A repetition, which the `session` identifies, asks nothing;
+        its Result means that the calls are approved. With `again`, only a question that was asked
+        before is looked for. None: the calls cannot be asked about together. Raises StorageError.
+        """
+        said, arguments = caller.request, listed(calls)
+        asked = SkillRequest(
+            said.requester,
+            said.principal,
+            said.target.bare,
+            SkillCall(
+                skill=SEVERAL_CALLS.name,
+                json=msgspec.Raw(msgspec.json.encode(arguments)),
+                thread=said.conversation.thread,
+            ),
+            session=session,
+            origin="tool",
+        )
+        key = asked.compute_key()
+        try:
+            if again:
+                answer = await self._tasks.repeated(key)
+            else:
+                risk = max((one.confirmation.risk for one in calls), key=_RISKS.index)
+                answer = await self._tasks.execute(
+                    Call(
+                        principal=said.principal,
+                        requester=said.requester,
+                        target=said.target.bare,
+                        skill=SEVERAL_CALLS,
+                        arguments=arguments,
+                        request=asked.call,
+                        key=key,
+                        origin="tool",
+                        lang=said.language,
+                        caller_context=msgspec.structs.replace(
+                            context,
+                            asker="misled model" if _chosen(calls) else "model",
+                            chosen=_chosen(calls),
+                        ),
+                        confirmation=msgspec.structs.replace(calls[0].confirmation, risk=risk),
+                    )
+                )
+        except StanzaError:  # too many lines to show, for example; then each is asked about alone
+            return None
+        return Waiting(answer.task, question=True) if isinstance(answer, Accepted) else answer
+
+
+def asker_of(decision: Decision) -> Asker:
+    """Return who wants a call about which the flows have decided."""
+    return "misled model" if decision.verdict == "confirm" else "model"
+
+
+def values_of(skill: Skill, arguments: bytes) -> dict[str, Any]:
+    """Return all parameters of a call, with defaults. Raises StanzaError, InvalidParam."""
+    return parameters_of(action_of(skill, prepare(skill, (), arguments)))
+
+
+def groups(calls: Sequence[CallToConfirm]) -> Iterator[Sequence[CallToConfirm]]:
+    """Divide calls, in order, into groups that a person can review; a call alone is in none."""
+    group: list[CallToConfirm] = []
+    size = 0
+    for one in calls:
+        more = len(json.dumps(one.values, ensure_ascii=False))
+        if group and (len(group) == MOST_CALLS or size + more > MOST_CHARACTERS):
+            if len(group) > 1:
+                yield group
+            group, size = [], 0
+        group.append(one)
+        size += more
+    if len(group) > 1:
+        yield group
+
+
+def listed(calls: Sequence[CallToConfirm]) -> dict[str, Any]:
+    """Return the parameters of the question: the calls in order, each with its skill's version."""
+    return {
+        f"{number}. {_named(one.skill)}": one.values for number, one in enumerate(calls, start=1)
+    }
+
+
+def approves(result: Result, skill: Skill, arguments: bytes) -> bool:
+    """Return whether an approval, the result of `SEVERAL_CALLS`, covers exactly this call."""
+    approved: Mapping[str, Any] = json.loads(result.outputs[0].text)
+    try:
+        values = values_of(skill, arguments)
+    except (StanzaError, InvalidParam):
+        return False
+    return any(
+        label.partition(". ")[2] == _named(skill) and _same(values, each)
+        for label, each in approved.items()
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON; unlike in Python, 1 is not true."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _named(skill: Skill) -> str:
+    return f"{skill.name} {skill.version}"
+
+
+def _chosen(calls: Sequence[CallToConfirm]) -> tuple[str, ...]:
+    """Return the names of the parameters that the model has chosen, with the numbers of calls."""
+    return tuple(
+        [
+            f"{name} (in {number})"
+            for number, one in enumerate(calls, start=1)
+            for name in one.decision.chosen
+        ]
+    )

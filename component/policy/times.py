@@ -1,0 +1,134 @@
+"""Dates and times in texts: whether a date and time in ISO 8601 is one that somebody wrote.
+
+People write *May 19th 2024 at noon for one hour*, and skills take `2024-05-19 12:00`. So a date is
+also found in English words, and a time next to any date of the same text. A time is also found if
+it follows a written one by a written duration: the end of what begins at 12:00 and takes one hour.
+Nothing else is computed, so a model cannot choose any other time.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
+_VALUE: Final = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?", re.ASCII)
+"""Without an offset from UTC: with one it is another time than the one that was written."""
+_MONTHS: Final = (
+    *("jan", "feb", "mar", "apr", "may", "jun"),
+    *("jul", "aug", "sep", "oct", "nov", "dec"),
+)
+_MONTH: Final = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_SPOKEN: Final = (
+    re.compile(rf"\b{_MONTH}\s+{_DAY}\b", re.ASCII),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}\b", re.ASCII),
+)
+_ISO: Final = re.compile(r"(?<![\w-])(\d{4})-(\d{2})-(\d{2})(?![\d-])", re.ASCII)
+_YEAR: Final = re.compile(r"(?<![\w./:-])((?:19|20)\d\d)(?![\w/:-])", re.ASCII)
+_TIME: Final = re.compile(
+    r"(?<![\w.:-])(\d{1,2})(?::(\d{2}))?(?::00)?\s*([ap])\.?m\b|(?<![\w.:])(\d{1,2}):(\d{2})(?![\d:])"
+    r"|\b(noon|midnight)\b",
+    re.ASCII,
+)
+_NUMBERS: Final = {
+    "a": 1,
+    "an": 1,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+}
+_DURATION: Final = re.compile(
+    rf"(?<![\w.:-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[\s-]*(hours?|hrs?|h|minutes?|mins?)\b", re.ASCII
+)
+_MOST: Final = 32
+"""The maximum number of dates, of times and of durations that are taken from a text."""
+
+
+class Times:
+    """The dates, times and durations in a text."""
+
+    def __init__(self, text: str) -> None:
+        lower = text.lower()
+        self._dates = _first(_dates(lower))
+        self._times = _first(_times(lower))
+        self._durations = _first(_durations(lower))
+
+    def contain(self, value: str) -> bool:
+        """Return whether a value is a date, or a date and time, that the text has in some form."""
+        found = _VALUE.fullmatch(value)
+        if found is None:
+            return False
+        try:
+            day = date.fromisoformat(found[1])
+            at = time.fromisoformat(found[2]) if found[2] else None
+        except ValueError:
+            return False
+        if day in self._dates and (at is None or at in self._times):
+            return True
+        return at is not None and any(
+            datetime.combine(day, at) - duration == datetime.combine(one, start)
+            for duration in self._durations
+            for one in self._dates
+            for start in self._times
+        )
+
+
+def is_time(value: str) -> bool:
+    """Return whether a value is a date, or a date and time, in ISO 8601."""
+    return _VALUE.fullmatch(value) is not None
+
+
+def _first(values: Iterator[_T]) -> frozenset[_T]:
+    found: set[_T] = set()
+    for value in values:
+        found.add(value)
+        if len(found) == _MOST:
+            break
+    return frozenset(found)
+
+
+def _dates(text: str) -> Iterator[date]:
+    for year, month, day in _ISO.findall(text):
+        yield from _date(int(year), int(month), int(day))
+    years = sorted({int(year) for year in _YEAR.findall(text)})[:_MOST]
+    for form in _SPOKEN:
+        for found in form.finditer(text):
+            month = _MONTHS.index(found["month"][:3]) + 1
+            for year in years:
+                yield from _date(year, month, int(found["day"]))
+
+
+def _date(year: int, month: int, day: int) -> Iterator[date]:
+    try:
+        yield date(year, month, day)
+    except ValueError:  # no such day
+        return
+
+
+def _times(text: str) -> Iterator[time]:
+    for half_hour, half_minute, half, hour, minute, name in _TIME.findall(text):
+        if name:
+            yield time(12 if name == "noon" else 0)
+        elif half and 1 <= int(half_hour) <= 12 and int(half_minute or 0) < 60:
+            yield time(int(half_hour) % 12 + (12 if half == "p" else 0), int(half_minute or 0))
+        elif hour and int(hour) < 24 and int(minute) < 60:
+            yield time(int(hour), int(minute))
+
+
+def _durations(text: str) -> Iterator[timedelta]:
+    for number, unit in _DURATION.findall(text):
+        count = _NUMBERS[number] if number in _NUMBERS else int(number)
+        yield timedelta(hours=count) if unit.startswith("h") else timedelta(minutes=count)

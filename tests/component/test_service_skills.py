@@ -1,0 +1,154 @@
+"""Installed skills in the whole service: approved and revoked by forms and the control socket."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from anyio import to_thread
+
+from component.control.client import ask
+from component.control.messages import ControlAnswer, ControlRequest
+from component.service import Service
+from component.settings import Agent, Skills
+from component.settings.skills import SkillScheduleEntry
+from tests.component.sources.directories.world import install
+from tests.component.test_service import AGENT, Change, client, new_server, running, settings
+from tests.demo_server.peers import LIMIT
+from tests.servers.clients import Element, SlixClient
+from tests.servers.talk import condition, execute, output
+from tests.servers.test_commands_service import Dialogue
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+__all__ = ["settings"]  # pytest finds the fixture by its name in here
+
+SCHEDULE = """
+[skill.schedule]
+when = "every day at 9"
+params = { who = "Romeo" }
+"""
+
+
+class World:
+    """A service with a directory of skills, its admin juliet and its user romeo."""
+
+    def __init__(self, service: Service, data: Path, juliet: SlixClient, romeo: SlixClient) -> None:
+        self.service = service
+        self.root = data.parent / "skills"
+        self._data, self._juliet, self._romeo = data, juliet, romeo
+
+    async def operate(self, command: str, **params: Any) -> ControlAnswer:
+        """Run a command by the control socket."""
+        request = ControlRequest(command, msgspec.Raw(msgspec.json.encode(params)))
+        answer = await to_thread.run_sync(ask, self._data, request)
+        assert answer is not None
+        return answer
+
+    async def submit(self, node: str, *, who: str = "juliet", **values: str) -> tuple[str, str]:
+        """Fill in the form of a command; return the kind and the text of its note."""
+        asker = self._juliet if who == "juliet" else self._romeo
+
+        def fill() -> tuple[str, str]:
+            dialogue = Dialogue(asker, f"assistant@{AGENT}", f"command/{node}")
+            dialogue.submit(**values)
+            return dialogue.note
+
+        return await to_thread.run_sync(fill)
+
+    async def execute(self, name: str = "greet", **params: str) -> Element:
+        """Execute a skill as romeo."""
+        return await to_thread.run_sync(
+            lambda: self._romeo.iq(AGENT, execute(name, **params), "set")
+        )
+
+    async def schedules(self) -> list[str]:
+        """Return the names of the schedules that skills bring."""
+        found = await self.service._schedules().list(None)
+        return [each.name for each in found if each.origin == "skill"]
+
+
+@asynccontextmanager
+async def world_of(make: Change, path: Path, **skills: Any) -> AsyncIterator[World]:
+    root = path / "skills"
+    root.mkdir(exist_ok=True)
+    given = Skills(directories=(root,), **skills)
+    agent = Agent(allowed_domains=("localhost",), admins=("juliet@localhost",))
+    with anyio.fail_after(3 * LIMIT):
+        async with (
+            new_server() as server,
+            running(server, make, skills=given, agent=agent) as service,
+            client(server, "juliet") as juliet,
+            client(server, "romeo") as romeo,
+        ):
+            yield World(service, path / "data", juliet, romeo)
+
+
+async def test_an_admin_approves_by_a_form_and_revokes_by_the_control_socket(
+    settings: Change, tmp_path: Path
+) -> None:
+    install(tmp_path / "skills")
+    async with world_of(settings, tmp_path) as world:
+        assert condition(await world.execute(who="Romeo")) == "item-not-found"
+        shown = await world.operate("installed-skills")
+        assert "greet 1.0.0: waiting" in shown.text
+        kind, text = await world.submit("approve-skill", name="greet", trusted="1")
+        assert kind == "info"
+        assert text.startswith("greet is offered.")
+        assert output(await world.execute(who="Romeo")) == "Hello Romeo"
+        gone = await world.operate("revoke-skill", name="greet")
+        assert "not offered any more" in gone.text
+        assert condition(await world.execute(who="Romeo")) == "item-not-found"
+        # And the other way round: the digest binds what is approved to what was shown.
+        refused = await world.operate("approve-skill", name="greet", digest="00000000")
+        assert refused.error is not None
+        assert "has changed" in refused.error
+        back = await world.operate("approve-skill", name="greet", trusted=True)
+        assert back.error is None
+        assert output(await world.execute(who="Romeo")) == "Hello Romeo"
+        kind, text = await world.submit("revoke-skill", name="greet")
+        assert (kind, "not offered any more" in text) == ("info", True)
+        again = await world.operate("revoke-skill", name="greet")
+        assert again.error is not None
+        sheet = json.loads(bytes((await world.operate("show-skill", name="greet")).value))
+        assert sheet["state"] == "revoked"
+
+
+async def test_only_admins_can_approve(settings: Change, tmp_path: Path) -> None:
+    install(tmp_path / "skills")
+    async with world_of(settings, tmp_path) as world:
+        with pytest.raises(AssertionError, match=r"forbidden|item-not-found"):
+            await world.submit("approve-skill", who="romeo", name="greet", trusted="1")
+        assert "waiting" in (await world.operate("installed-skills")).text
+
+
+async def test_the_schedule_of_a_skill_starts_at_its_approval_and_stops_at_its_revocation(
+    settings: Change, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    (root / "greet" / "skill.toml").write_text(
+        (root / "greet" / "skill.toml").read_text() + SCHEDULE
+    )
+    entry = SkillScheduleEntry(skill="greet", principal="romeo@localhost")
+
+    async def scheduled(world: World, names: list[str]) -> None:
+        async def are_so() -> bool:
+            return await world.schedules() == names
+
+        await eventually(are_so)
+
+    async with world_of(settings, tmp_path, schedule=(entry,)) as world:
+        assert await world.schedules() == []
+        await world.operate("approve-skill", name="greet", trusted=True)
+        await scheduled(world, ["greet"])
+        await world.operate("revoke-skill", name="greet")
+        await scheduled(world, [])
+        await world.operate("approve-skill", name="greet", trusted=True)
+        await scheduled(world, ["greet"])
+    async with world_of(settings, tmp_path, schedule=(entry,)) as world:
+        assert await world.schedules() == ["greet"]
