@@ -116,7 +116,10 @@ class Harmony:
             self._hold(text)
         elif self._state == "thought":
             yield "thought", text
-        elif self._state == "said" or not text.isspace():
+        elif self._state == "said":
+            yield from self._say(text)
+        elif text := text.lstrip():  # between two messages
+            self._state = "said"
             yield from self._say(text)
 
     def _say(self, text: str) -> Iterator[Piece]:

@@ -53,10 +53,11 @@ def test_each_built_in_skill_is_configured_as_the_guide_says(tmp_path: Path, num
 
 
 def test_apis_are_configured_as_the_guide_says(tmp_path: Path) -> None:
-    weather, ticket, search, shop, effects = blocks("rest.md")
+    weather, ticket, search, shop, effects, pinned = blocks("rest.md")
     search = search.replace("[rest.search", "[rest.weather")
     settings = settings_of(tmp_path, weather, search, ticket, shop, effects)
     assert settings.openapi["shop"].annotations["findPets*"].read_only
+    assert len(settings_of(tmp_path, pinned).openapi["shop"].sha256) == 64
     offered: list[Skill] = []
 
     async def offer() -> None:

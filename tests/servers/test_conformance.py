@@ -14,7 +14,6 @@ from tests.servers.base import Server
 from tests.servers.fixtures import SERVERS
 
 CLAIMED = {"core", "confirm", "tasks", "commands", "memory"}
-A_MINUTE = 60.0  # what a run may take, as the kit measures it: a promise of its own, not a bound
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +45,5 @@ def test_the_service_holds_all_that_it_claims(
         found = json.loads((tmp_path / f"{server.name}.json").read_text())
         held = {name for name, status in found["profiles"].items() if status.startswith("holds")}
         assert held == CLAIMED
-        assert found["seconds"] < A_MINUTE
         page = (tmp_path / f"{server.name}.html").read_text()
         assert not [one.id for one in load().requirements if one.id not in page]

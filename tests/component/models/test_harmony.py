@@ -99,6 +99,7 @@ CASES: dict[str, tuple[str, str, Any]] = {
     ),
     "\n<|CHANNEL|>final<|MESSAGE|>Noon.": ("Noon.", "", []),
     "<|channel|>final<|message|>": ("", "", []),
+    "<|channel|><|return|> One <|message|> two": ("<|channel|>One <|message|> two", "", []),
 }
 
 
