@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,7 +60,33 @@ settings.register_profile(
 settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(_PROFILE)
+_ALL_COMBINATIONS = "tests/component/storage/"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run a test of both event loops and both databases twice instead of four times: once on each.
+
+    Half of the tests have PostgreSQL on trio, the others on asyncio. `thorough` runs all four
+    combinations, and so does a run that names a test.
+    """
+    if _PROFILE == "thorough" or any("::" in each for each in config.args):
+        return
+    kept, dropped = [], []
+    for item in items:
+        (kept if _is_combined(item) else dropped).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=dropped)
+
+
+def _is_combined(item: pytest.Item) -> bool:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    loop, database = params.get("anyio_backend"), params.get("open_storage")
+    if loop is None or database is None or item.nodeid.startswith(_ALL_COMBINATIONS):
+        return True
+    is_odd = crc32(item.nodeid.partition("[")[0].encode()) % 2 == 1
+    return (loop == "trio") == ((database == "postgresql") == is_odd)
 
 
 @pytest.fixture(scope="module", params=["trio", "asyncio"])

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.servers]
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 SEED = int(os.environ.get("HOSTILE_SEED") or (random.randrange(1 << 30) if THOROUGH else 10))
-STANZAS = int(os.environ.get("HOSTILE_STANZAS") or (500_000 if THOROUGH else 6_000))
+STANZAS = int(os.environ.get("HOSTILE_STANZAS") or (500_000 if THOROUGH else 4_000))
 FIRST = int(os.environ.get("HOSTILE_FIRST") or 0)
 LIMIT_S = 3000.0 if THOROUGH or os.environ.get("HOSTILE_STANZAS") else 45.0
 """A slow machine plays fewer."""

@@ -24,6 +24,9 @@ LIMIT = 60.0
 PATIENCE = 400.0  # for the small model on a busy machine; it takes half a minute otherwise
 ANY_PORT = ("--port", "0")
 QUICK = (*ANY_PORT, "--no-model")
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+BACKENDS = ["trio", "asyncio"] if THOROUGH else ["asyncio"]
+"""The event loops of demos that run whole; `test_the_show` has both."""
 
 
 def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
@@ -199,7 +202,7 @@ def scripted(answer: Callable[[list[str], list[str]], Calls | Text]) -> Iterator
         yield endpoint
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
     """It wants another folder first, which is denied, and then does not call anything."""
 
@@ -249,7 +252,7 @@ def test_a_model_that_never_does_what_was_asked() -> None:
     assert QUESTION not in text.partition("Chat with the language model")[2]
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_who_has_seen_enough_ends_it(backend: str) -> None:
     with in_thread() as endpoint:
         endpoint.otherwise = Stall()
@@ -317,7 +320,7 @@ def test_colours_are_for_terminals() -> None:
     assert b"<unknown-skill" in shown
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signals) -> None:
     with staying("--backend", backend, *QUICK) as process:

@@ -204,8 +204,9 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
 
 
 async def test_who_was_buried_keeps_what_it_has_begun_since(
-    tmp_path: Path, migrated_url: str
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(instances, "HEARTBEAT_S", 3600.0)  # none but that of the test
     gates = [anyio.Event(), anyio.Event()]
     begun: list[str] = []
 

@@ -25,12 +25,6 @@ from tests.component.sources.proposals.world import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Each attack starts processes: one event loop is enough."""
-    return str(request.param)
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attacks that never end are waited for less long than in the service."""
