@@ -19,7 +19,7 @@ from component.models.messages import ToolCall
 from component.policy.flows import Decision
 from component.skills import InvalidParam, Skill, prepare
 from component.skills.inputs import Arguments
-from component.skills.schema_inputs import schema_inputs
+from component.skills.later_inputs import later_inputs
 from component.skills.spec import Annotations
 from component.tasks.confirmation import action_of, parameters_of
 from component.tasks.protocol import Asker, Call, CallerContext, Confirmation, Tasks
@@ -49,7 +49,7 @@ SEVERAL_CALLS: Final = Skill(
     annotations=Annotations(read_only=True, destructive=False, open_world=False),
     hidden=True,
     input_schema=_SCHEMA,
-    inputs=schema_inputs(_SCHEMA),
+    inputs=later_inputs(_SCHEMA),
     kind="inline",
     wants_context=False,
     invoke=lambda arguments, _context: _approved(arguments),

@@ -13,11 +13,11 @@ from component.skills.context import Context
 from component.skills.description import read
 from component.skills.errors import CapabilityMissing, SkillLoadError, SkillUnavailable
 from component.skills.inputs import Arguments
+from component.skills.later_inputs import later_inputs
 from component.skills.manifest import ManifestError
 from component.skills.skill import Skill
 from component.sources.directories.approvals import Approval
 from component.sources.directories.content import ContentStore
-from component.sources.directories.later_inputs import later_inputs
 from component.sources.directories.runners import Artefact, Runner, Runners
 
 

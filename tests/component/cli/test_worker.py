@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from component import logs
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
 from component.storage import Storage
@@ -23,6 +24,7 @@ WORKER = '[worker]\ndatabase = "postgresql://nobody@127.0.0.1:1/queue"\n'
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)  # other tests capture what is logged
 
 
 def run(text: str, command: str = "worker") -> Result:

@@ -144,7 +144,7 @@ async def test_a_pause_is_not_made_up_for_and_a_time_that_passed_meanwhile_is_ov
 
 def _past(schedule: Schedule) -> dict[str, datetime]:
     name = "start" if isinstance(schedule.definition.timing, Every) else "at"
-    return {name: datetime.now(UTC) - timedelta(hours=5)}
+    return {name: datetime.now(UTC) - timedelta(hours=4, minutes=30)}
 
 
 async def test_the_settings_are_followed(storage: Storage) -> None:
