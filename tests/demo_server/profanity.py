@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import termios
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,8 @@ from typing import Self
 import anyio
 from anyio import to_thread
 
-LIMIT = 20.0  # seconds; a bound for a busy machine, not an expectation
+LIMIT = 60.0  # seconds; a bound for a busy machine, not an expectation
+_ATTEMPTS = 4
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-Za-z]|[=>78M])")
 
 
@@ -72,9 +74,18 @@ class Profanity:
         if until:
             await self.shows(until)
 
-    async def shows(self, pattern: str) -> None:
+    async def repeats(self, line: str, *, until: str) -> None:
+        """Type a line until a match of `until` was written: sometimes it ignores the answer."""
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(AssertionError):
+                await self.types(line)
+                await self.shows(until, within=LIMIT / _ATTEMPTS)
+                return
+        await self.types(line, until=until)
+
+    async def shows(self, pattern: str, *, within: float = LIMIT) -> None:
         """Wait until a match was written to the screen since the last one."""
-        with anyio.move_on_after(LIMIT):
+        with anyio.move_on_after(within):
             while (found := re.search(pattern, self._text())) is None:
                 await anyio.wait_readable(self._terminal)
                 try:
