@@ -9,7 +9,6 @@ import shutil
 import struct
 import subprocess
 import termios
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +17,6 @@ import anyio
 from anyio import to_thread
 
 LIMIT = 60.0  # seconds; a bound for a busy machine, not an expectation
-_ATTEMPTS = 4
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-Za-z]|[=>78M])")
 
 
@@ -74,18 +72,9 @@ class Profanity:
         if until:
             await self.shows(until)
 
-    async def repeats(self, line: str, *, until: str) -> None:
-        """Type a line until a match of `until` was written: sometimes it ignores the answer."""
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(AssertionError):
-                await self.types(line)
-                await self.shows(until, within=LIMIT / _ATTEMPTS)
-                return
-        await self.types(line, until=until)
-
-    async def shows(self, pattern: str, *, within: float = LIMIT) -> None:
+    async def shows(self, pattern: str) -> None:
         """Wait until a match was written to the screen since the last one."""
-        with anyio.move_on_after(within):
+        with anyio.move_on_after(LIMIT):
             while (found := re.search(pattern, self._text())) is None:
                 await anyio.wait_readable(self._terminal)
                 try:

@@ -27,7 +27,9 @@ async def test_profanity(desk: Desk, tmp_path: Path) -> None:
         await screen.types(server.accounts["juliet"], until="logged in successfully")
         # It asks the server what it supports before it offers commands.
         await screen.types(f"/disco info {server.host}", until="protocol/commands")
-        await screen.repeats(f"/cmd list {desk.assistant}", until="skill/trip")
+        # Once a message of the assistant is there, profanity shows the list in that chat's window.
+        await screen.types(f"/msg {desk.assistant}")
+        await screen.types(f"/cmd list {desk.assistant}", until="skill/trip")
         await screen.types(f"/cmd exec skill/wipe {desk.assistant}", until="Claim to wipe")
         await screen.types("/field1 /tmp/old", until="required.: /tmp/old")
         await screen.types("/form submit", until="State: input-required")
