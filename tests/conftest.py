@@ -1,6 +1,5 @@
 """What every test shares: both event loops, the hypothesis budgets, the real servers."""
 
-import os
 import sqlite3
 from asyncio import InvalidStateError
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from component.connection.outbox import Outbox
 from component.storage import migrations, sqlite
 from tests import schemas
 from tests.component.router.wire import ListOutput
+from tests.profiles import PROFILE, THOROUGH
 from tests.servers.fixtures import (
     ejabberd_server,
     make_ejabberd,
@@ -53,7 +53,6 @@ __all__ = [
     "xmpp_server",
 ]
 
-# `quick` is for every run, `thorough` for campaigns: HYPOTHESIS_PROFILE=thorough (make thorough).
 # No deadlines: on a busy machine they only measure the machine.
 _SLOW_IS_FINE = (HealthCheck.too_slow,)
 settings.register_profile(
@@ -62,8 +61,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE
 )
-_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
-settings.load_profile(_PROFILE)
+settings.load_profile(PROFILE)
 _ALL_COMBINATIONS = "tests/component/storage/"
 
 
@@ -73,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Half of the tests have PostgreSQL on trio, the others on asyncio. `thorough` runs all four
     combinations, and so does a run that names a test.
     """
-    if _PROFILE == "thorough" or any("::" in each for each in config.args):
+    if THOROUGH or any("::" in each for each in config.args):
         return
     kept, dropped = [], []
     for item in items:
@@ -106,7 +104,9 @@ def _a_race_of_anyio_is_no_failure() -> Iterator[None]:
     handle = _asyncio.TestRunner._exception_handler
 
     def handle_others(self: Any, loop: Any, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), InvalidStateError):
+        callback = getattr(context.get("handle"), "_callback", None)
+        sets_result = getattr(callback, "__name__", "") == "set_result"
+        if not (sets_result and isinstance(context.get("exception"), InvalidStateError)):
             handle(self, loop, context)
 
     with pytest.MonkeyPatch.context() as patch:

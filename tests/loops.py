@@ -1,14 +1,11 @@
 """The event loops that tests of other processes run on."""
 
-import os
-from typing import Final
-
 import pytest
 
-_THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+from tests.profiles import THOROUGH
 
 
-@pytest.fixture(scope="module", params=["trio", "asyncio"] if _THOROUGH else ["trio"])
+@pytest.fixture(scope="module", params=["trio", "asyncio"] if THOROUGH else ["trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run tests on one event loop, as what they show is in other processes, and thoroughly on both.
 

@@ -10,7 +10,7 @@ _MOST_COUNTED: Final = 10_000
 
 
 class HourlyLimit:
-    """Counts events in the last hour, for each key. The counts begin anew with the process.
+    """Counts events in the last hour, for each key. A new process starts to count at zero.
 
     Args:
         most: the maximum of a key.

@@ -53,8 +53,8 @@ def greet(
     times: Annotated[int, msgspec.Meta(description="how often", ge=1, le=10)] = 1,
 ) -> str:
     """Greet somebody."""
-    if who == "nobody":
-        raise SkillError("There is nobody to greet.")
+    if who == "unknown":
+        raise SkillError("The name is unknown.")
     return ", ".join(["Hello"] * times) + f", {who}!"
 '''
 _CASES = """\
@@ -65,9 +65,9 @@ params = { who = "Romeo" }
 text = "Hello, Romeo!"
 
 [[case]]
-name = "refuses to greet nobody"
-params = { who = "nobody" }
-error = "nobody to greet"
+name = "refuses an unknown name"
+params = { who = "unknown" }
+error = "name is unknown"
 """
 _RUST = r"""// A command of WASI preview 1: it reads the parameters as JSON from standard input, and
 // writes its result as JSON to standard output. Build it:
@@ -93,9 +93,9 @@ fn text(json: &str, key: &str) -> Option<String> {
 fn main() {
     let json = read_to_string(stdin()).expect("the parameters are UTF-8");
     match text(&json, "who") {
-        Some(who) if who != "nobody" => println!("\"Hello, {who}!\""),
+        Some(who) if who != "unknown" => println!("\"Hello, {who}!\""),
         _ => {
-            println!(r#"{{"error": "There is nobody to greet."}}"#);
+            println!(r#"{{"error": "The name is unknown."}}"#);
             exit(1);
         }
     }
@@ -116,8 +116,8 @@ int main(void) {
     /* A JSON string, with its quotes and escapes. A library reads any JSON. */
     char *end = who ? who + 1 : 0;
     while (end && *end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
-    if (!end || !*end || strncmp(who, "\"nobody\"", 8) == 0) {
-        puts("{\"error\": \"There is nobody to greet.\"}");
+    if (!end || !*end || strncmp(who, "\"unknown\"", 9) == 0) {
+        puts("{\"error\": \"The name is unknown.\"}");
         return 1;
     }
     printf("\"Hello, %.*s!\"\n", (int)(end - who - 1), who + 1);
@@ -164,9 +164,9 @@ json = { greeting = { text = "Hello", name = "Romeo" } }
 
 [[case]]
 name = "says what the API says"
-params = { who = "nobody" }
-error = "nobody to greet"
-http = [{ status = 404, text = "There is nobody to greet." }]
+params = { who = "unknown" }
+error = "name is unknown"
+http = [{ status = 404, text = "The name is unknown." }]
 """
 _LANGUAGE = """
 [skill.input_schema.properties.language]

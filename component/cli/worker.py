@@ -56,7 +56,7 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
     """
     from component.service.module_functions import ModuleFunctions  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
-    from component.skills.loading import load_module, skills_of  # noqa: PLC0415
+    from component.skills.loading import add_modules  # noqa: PLC0415
     from component.skills.registry import Registry  # noqa: PLC0415
 
     assert settings.worker is not None
@@ -68,9 +68,7 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
         ) from error
     registry = Registry()
     try:
-        for module in settings.skills.modules:
-            for skill in skills_of(load_module(module)):
-                registry.add(skill)
+        add_modules(registry, settings.skills.modules)
     except (SkillLoadError, DuplicateSkillError) as error:
         raise ConfigFault(str(error)) from None
     if not len(registry) and not settings.skills.directories:

@@ -57,7 +57,7 @@ def decide(
 
 
 def refusal(decision: Decision, skill: Skill) -> str:
-    """Return what the model is told about a call that is refused."""
+    """Return the text that tells the model about a refused call."""
     names = ", ".join(decision.chosen)
     text = _REFUSED if names else _REFUSED_BY_RULE
     return text.format(skill=skill.name, names=names)

@@ -139,7 +139,7 @@ class ToolExecutor:
     async def confirm_together(
         self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
     ) -> Mapping[str, ToolResult | Waiting]:
-        """Ask the person once about those of these calls that need a confirmation of theirs."""
+        """Ask the person once about those of these calls that need a confirmation."""
         found: dict[str, ToolResult | Waiting] = {}
         to_confirm = [await self._to_confirm(caller, call) for call in calls]
         for group in groups([one for one in to_confirm if one is not None]):

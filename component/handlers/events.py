@@ -171,7 +171,7 @@ class TaskNews:
     def _tell(self, notice: Notice, delivery: Delivery) -> None:
         try:
             self._send(notice, delivery)
-        except Exception:  # noqa: BLE001 - what has been committed stands, even if nobody is told
+        except Exception:  # noqa: BLE001 - what is committed stands, even without the event
             _log.exception("cannot send an event", task=notice.task.id)
         if not delivery.is_waiting:
             delivery.conclude()

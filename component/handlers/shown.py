@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from component.policy.provenance import texts_in
+
 WHOLE: Final = 4_000
 """The maximum number of characters that are shown unabridged, all values together; clients truncate
 longer messages themselves.
@@ -107,7 +109,7 @@ def _escape(character: str) -> str:
 
 def look_alikes(value: object) -> str:
     """Return a note on the letters in a value that look like others; empty if there are none."""
-    named = dict.fromkeys(character for text in _texts(value) for character in _disguised(text))
+    named = dict.fromkeys(character for text in texts_in(value) for character in _disguised(text))
     if not named:
         return ""
     first = [f'"{one}" is {unicodedata.name(one)}' for one in list(named)[:_MOST_NAMED]]
@@ -142,16 +144,3 @@ def _disguised(text: str) -> Iterator[str]:
 def _script(character: str) -> str:
     name = unicodedata.name(character, "") if character.isalpha() else ""
     return name.partition(" ")[0]
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield all texts in a value, without a limit on its depth."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, Mapping):
-            left += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple):
-            left += one

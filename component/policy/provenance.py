@@ -168,19 +168,19 @@ def reserved(
     return tuple(
         name
         for name, value in arguments.items()
-        if (is_secret(name) and not all(map(written, _strings(value))))
+        if (is_secret(name) and not all(map(written, texts_in(value))))
         or (links and not all(map(written, _links(value))))
     )
 
 
 def _links(value: Any) -> Iterator[str]:
-    for text in _strings(value):
+    for text in texts_in(value):
         for found in _LINK.finditer(text):
             yield found[0].rstrip(_AFTER_LINK)
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Yield all texts in a value, without a limit on its depth."""
+def texts_in(value: object) -> Iterator[str]:
+    """Yield all texts in a value, keys of mappings too, without a limit on its depth."""
     left = [value]
     while left:
         one = left.pop()
@@ -188,7 +188,7 @@ def _strings(value: Any) -> Iterator[str]:
             yield one
         elif isinstance(one, Mapping):
             left += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
+        elif isinstance(one, list | tuple):
             left += one
 
 

@@ -14,6 +14,7 @@ import structlog
 from component.proactive import watch_rows
 from component.proactive.interests import Interests
 from component.proactive.source_watcher import SourcePorts, SourceStatus
+from component.proactive.waiting import is_set_within
 from component.proactive.watch import Observed, Source, Watch
 from component.proactive.watch_events import Accepted, accept
 from component.storage.database import Database
@@ -110,9 +111,7 @@ class PresenceWatcher:
                 await self._ask()
             else:
                 await self._record()
-                with anyio.move_on_after(self._ports.check_s):
-                    await self._wake.wait()
-                if self._reason and not self._wake.is_set():
+                if not await is_set_within(self._wake, self._ports.check_s) and self._reason:
                     self._has_answered = False
 
     async def unsubscribe(self) -> None:
@@ -122,8 +121,7 @@ class PresenceWatcher:
         session = self._session
         self._reason = await self._ports.consent(self.source) or ""
         if self._reason:
-            with anyio.move_on_after(self._ports.check_s):
-                await self._wake.wait()
+            await is_set_within(self._wake, self._ports.check_s)
             return
         self._probe(self.source)
         with anyio.move_on_after(_SETTLE_S):

@@ -27,6 +27,7 @@ from component.proactive.room import (
 )
 from component.proactive.source_watcher import SourcePorts, SourceStatus
 from component.proactive.subscription import SubscriptionState
+from component.proactive.waiting import is_set_within
 from component.proactive.watch import Source, Watch
 from component.proactive.watch_events import Accepted, Offered, accept
 from component.storage.database import Database
@@ -202,15 +203,11 @@ class RoomWatcher:
         self._room.join(self._nick)
         self._wake = anyio.Event()
         self._client.join(self.source, self._nick)
-        with anyio.move_on_after(JOIN_S):
-            await self._wake.wait()
-        if not self._wake.is_set() and self._state == "subscribing":
+        if not await is_set_within(self._wake, JOIN_S) and self._state == "subscribing":
             self._out(Out("the room does not answer", "soon"))
 
     async def _rest(self) -> None:
-        with anyio.move_on_after(self._delay_s):
-            await self._wake.wait()
-        if self._wake.is_set():  # possibly in the same moment as the time was over
+        if await is_set_within(self._wake, self._delay_s):
             return
         if self._state != "live":
             self._go("subscribing")

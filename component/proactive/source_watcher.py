@@ -18,6 +18,7 @@ from component.proactive.interests import Interests, observed_item
 from component.proactive.patient_storage import PatientStorage
 from component.proactive.pubsub_client import PubSubClient
 from component.proactive.subscription import Input, Subscription, SubscriptionState
+from component.proactive.waiting import is_set_within
 from component.proactive.watch import Observed, Source, Watch
 from component.proactive.watch_events import Accepted, accept
 from component.storage.database import Database
@@ -152,10 +153,7 @@ class SourceWatcher:
             self._log.debug("cannot unsubscribe", reason=str(error))
 
     async def _rest(self) -> None:
-        delay = self._subscription.delay_s
-        with anyio.move_on_after(delay):
-            await self._wake.wait()
-        if not self._wake.is_set():  # else the state may have changed as the time was over
+        if not await is_set_within(self._wake, self._subscription.delay_s):
             self._advance("due")
 
     def _advance(self, what: Input) -> None:

@@ -75,7 +75,7 @@ class WatchDesk:
         return [self._sheet(row) for row in rows]
 
     async def create(self, agent: str, person: JID, wish: Wish) -> Watch:
-        """Make a watch for a person; one of theirs with the same name is replaced.
+        """Make a watch for a person. It replaces one of the same name that the person has.
 
         Raises WatchError, StorageError.
         """

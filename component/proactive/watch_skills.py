@@ -132,7 +132,8 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
         """Watch for an event and act each time it happens, until the person removes the watch.
 
         Use it when the person asks to be told, or wants something done, whenever something happens.
-        The person is asked to agree first. A watch of theirs with the same name is replaced.
+        The person is asked to agree first. The watch replaces one of the same name that the person
+        has.
         """
         wish = Wish(
             name=name,

@@ -1,7 +1,7 @@
 """Sends notifications, a slice of subscribers at a time.
 
 Changes wait in a bounded queue, in the order of their commits, and are sent by one task: so each
-subscriber is told of them in this order. The next slice is made when the server has taken the one
+subscriber gets them in this order. The next slice is made when the server has taken the one
 before, so that many subscribers neither fill the outbox nor hold up answers to others.
 """
 

@@ -2,8 +2,9 @@
 
 What is recorded (steps, questions, timers, answers of models) is identified by its order, unless
 the child says that it is in a branch. So recorded functions outside branches run in the task of the
-call, one after another, and all others in tasks of their own. A step asks twice: the child is told
-to do the work, and says how it ended, which is recorded before the child gets the result.
+call, one after another, and all others in tasks of their own. A step asks twice: the answer to
+the first request is to do the work; the second says how it ended, which is recorded before the
+child gets the result.
 """
 
 from __future__ import annotations

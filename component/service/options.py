@@ -24,8 +24,9 @@ from component.settings import Settings
 from component.settings.agents import AgentEntry, Budget
 from component.settings.llm import ModelChoice
 from component.settings.model import DEFAULT_AGENT
-from component.skills import Registry, load_module, skills_of
+from component.skills import Registry
 from component.skills.builtin import builtin_skills
+from component.skills.loading import add_modules
 from component.tasks.admit import TaskLimits
 from component.tasks.queues import QueueLimits
 from component.tasks.retention import Bounds
@@ -67,9 +68,7 @@ def load_skills(
             *configured_skills(settings),
         )
     )
-    for module in settings.skills.modules:
-        for skill in skills_of(load_module(module)):
-            registry.add(skill)
+    add_modules(registry, settings.skills.modules)
     if settings.conformance.enabled:
         # Imported only where they are offered.
         from component.memory.conformance_fixtures import memory_fixtures  # noqa: PLC0415

@@ -1,14 +1,22 @@
-"""The effects of skills that a description of others, and not code, defines."""
+"""The effects of skills that somebody else describes, and whose texts they return."""
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from component.settings.kinds import Section, refusal
 
+Taint = Annotated[
+    Literal["person", "peer", "web", "file"],
+    Field(
+        description="Least trusted possible author of the texts in its results. person means that"
+        " instructions in them may be followed."
+    ),
+]
+
 
 class Effects(Section):
-    """The effects of skills, in place of those that their methods suggest."""
+    """The effects of skills that somebody else describes, in place of those that follow from it."""
 
     read_only: bool | None = Field(
         default=None, examples=[True], description="Whether calls change nothing."
@@ -22,7 +30,7 @@ class Effects(Section):
         default=None,
         examples=[True],
         description="Whether calling twice has the same effect as calling once. Only such calls,"
-        " and those that change nothing, are repeated when they fail.",
+        " and those that change nothing, are ever repeated.",
     )
 
     @model_validator(mode="after")

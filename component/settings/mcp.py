@@ -2,10 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from component.settings.effects import Effects, Taint
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Seconds, Section, http_address, refusal
 
@@ -55,33 +56,14 @@ def _absolute(value: Path) -> Path:
 Paths = Annotated[Path, AfterValidator(_absolute)]
 
 
-class ToolAnnotations(Section):
+class ToolAnnotations(Effects):
     """The effects of tools, in place of what their server claims."""
 
-    read_only: bool | None = Field(
-        default=None, examples=[True], description="Whether the tools change nothing."
-    )
-    destructive: bool | None = Field(
-        default=None,
-        examples=[False],
-        description="Whether the tools may destroy something, such as delete or overwrite a file.",
-    )
-    idempotent: bool | None = Field(
-        default=None,
-        examples=[True],
-        description="Whether calling a tool twice has the same effect as calling it once.",
-    )
     open_world: bool | None = Field(
         default=None,
         examples=[False],
         description="Whether the tools reach other services, such as web sites.",
     )
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.read_only and self.destructive:
-            raise refusal("says read_only and destructive, which exclude each other: remove one")
-        return self
 
 
 class McpOAuth(Section):
@@ -178,11 +160,7 @@ class McpServer(Section):
         description="Believe what the server says about the effects of its tools. Otherwise its"
         " claims never make a rule less strict.",
     )
-    taint: Literal["person", "peer", "web", "file"] = Field(
-        default="web",
-        description="Least trusted possible author of the texts in its results. person means that"
-        " instructions in them may be followed.",
-    )
+    taint: Taint = "web"
     sampling: bool = Field(
         default=False,
         description="Answer the server's requests to a language model, at the expense of the"

@@ -10,20 +10,26 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from component.settings.builtins import service_url
-from component.settings.effects import Effects
+from component.settings.effects import Effects, Taint
 from component.settings.expressions import Expression, check
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Seconds, Section, refusal
 from component.settings.placeholders import names_in
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-TaintName = Literal["person", "peer", "web", "file"]
 SKILL_NAME: Final = re.compile(r"(?=.{1,64}$)[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
-_TAINT: Final = (
-    "Least trusted possible author of the texts in its results. person means that instructions in"
-    " them may be followed."
-)
+RequestSeconds = Annotated[Seconds, Field(description="Seconds for one request.")]
+Retries = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=5,
+        description="Number of times that a request that may be repeated is sent again when the"
+        " server fails or asks to wait.",
+    ),
+]
+ResponseBytes = Annotated[Count, Field(ge=1024, description="Maximum size of a response in bytes.")]
 
 
 def skill_names(value: dict[str, Any]) -> None:
@@ -125,16 +131,10 @@ class RestSkill(Section):
         description="Effects, in place of those of the method: GET and HEAD change nothing; PUT and"
         " DELETE are idempotent; all but GET and HEAD count as destructive.",
     )
-    taint: TaintName = Field(default="web", description=_TAINT)
-    timeout_s: Seconds = Field(default=30, description="Seconds for one request.")
-    retries: Annotated[int, Field(ge=0, le=5)] = Field(
-        default=2,
-        description="Number of times that a request that may be repeated is sent again when the"
-        " server fails or asks to wait.",
-    )
-    max_response_bytes: Count = Field(
-        default=1_048_576, ge=1024, description="Maximum size of the response in bytes."
-    )
+    taint: Taint = "web"
+    timeout_s: RequestSeconds = 30
+    retries: Retries = 2
+    max_response_bytes: ResponseBytes = 1_048_576
 
     @model_validator(mode="after")
     def _parameters_exist(self) -> Self:
@@ -223,21 +223,15 @@ class OpenApi(Section):
         description="Effects of the operations whose ids match, in place of those of their methods."
         " The first pattern that matches applies.",
     )
-    taint: TaintName = Field(default="web", description=_TAINT)
+    taint: Taint = "web"
     refresh_s: Seconds = Field(
         default=300,
         description="Seconds after which the description is read again. If it cannot be read, the"
         " skills stay as they are.",
     )
-    timeout_s: Seconds = Field(default=30, description="Seconds for one request.")
-    retries: Annotated[int, Field(ge=0, le=5)] = Field(
-        default=2,
-        description="Number of times that a request that may be repeated is sent again when the"
-        " server fails or asks to wait.",
-    )
-    max_response_bytes: Count = Field(
-        default=1_048_576, ge=1024, description="Maximum size of a response in bytes."
-    )
+    timeout_s: RequestSeconds = 30
+    retries: Retries = 2
+    max_response_bytes: ResponseBytes = 1_048_576
     max_document_bytes: Count = Field(
         default=8_388_608, ge=1024, description="Maximum size of the description in bytes."
     )

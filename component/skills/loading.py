@@ -14,7 +14,10 @@ from component.skills.errors import SkillLoadError
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
+
+    from component.skills.registry import Registry
 
 _FILE = "skill_file_"
 
@@ -61,6 +64,18 @@ def skills_of(module: ModuleType) -> tuple[Skill, ...]:
             f"xmpp_agent, at the top level of the module."
         )
     return tuple(found.values())
+
+
+def add_modules(registry: Registry, modules: Iterable[str | Path]) -> None:
+    """Add the skills of modules to a registry.
+
+    Raises:
+        SkillLoadError: a module cannot be loaded, or declares no skill.
+        DuplicateSkillError: two skills have one name.
+    """
+    for module in modules:
+        for skill in skills_of(load_module(module)):
+            registry.add(skill)
 
 
 def skill_named(module: ModuleType, name: str) -> FunctionSkill[Any, Any]:

@@ -30,6 +30,19 @@ class ModelFailed(SkillError):  # noqa: N818 - the name says what happened to th
         super().__init__(message)
 
 
+class ModelOutcome(msgspec.Struct, frozen=True):
+    """The record of a question to a model: the answer, or a problem with a sentence."""
+
+    text: str
+    problem: Problem | None = None
+
+    def answer(self) -> str:
+        """Return the answer. Raises ModelFailed."""
+        if self.problem is not None:
+            raise ModelFailed(self.problem, self.text)
+        return self.text
+
+
 class ModelQuestion(msgspec.Struct, frozen=True):
     """A question to a model.
 

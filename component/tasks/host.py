@@ -22,7 +22,7 @@ from component.skills.errors import (
     StepFailed,
     UsageError,
 )
-from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
+from component.skills.model_answers import CAPABILITY, ModelFailed, ModelOutcome, ModelQuestion
 from component.skills.schema import object_schema
 from component.skills.schema_inputs import checked_schema
 from component.skills.skill import Skill
@@ -88,13 +88,6 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     ask_model: AskModel
     check: Callable[[Call, str], None]
     provide: Callable[[Skill, Context], None]
-
-
-class ModelOutcome(msgspec.Struct, frozen=True):
-    """What is recorded of a question to a model: the answer, or a problem with a sentence."""
-
-    text: str
-    problem: Problem | None = None
 
 
 class ContextHost:
@@ -415,9 +408,7 @@ class ContextHost:
                 key=key,
                 input=[question.prompt, question.schema],
             )
-        if outcome.problem is not None:
-            raise ModelFailed(outcome.problem, outcome.text)
-        return outcome.text
+        return outcome.answer()
 
     async def _park(self, writing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Write what the task waits for, and give up its ownership.

@@ -11,7 +11,7 @@ import msgspec
 
 from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
-from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion, Problem
+from component.skills.model_answers import CAPABILITY, ModelOutcome, ModelQuestion
 from component.skills.outputs import Output
 from component.skills.schema import object_schema
 from component.skills.skill import Skill
@@ -36,13 +36,6 @@ _PROGRESS_S: Final = 0.5
 _in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 
 Report = Callable[[float, str], Awaitable[None]]
-
-
-class _ModelAnswer(msgspec.Struct, frozen=True):
-    """The answer of a model, or a problem with a sentence, as the service records it."""
-
-    text: str
-    problem: Problem | None = None
 
 
 class WorkerHost:
@@ -175,10 +168,7 @@ class WorkerHost:
                     records=self._records(),
                 )
             )
-        answer = result_of(self._steps.done[step.name], _ModelAnswer)
-        if answer.problem is not None:
-            raise ModelFailed(answer.problem, answer.text)
-        return answer.text
+        return result_of(self._steps.done[step.name], ModelOutcome).answer()
 
     def _park(self, asked: Asked) -> Parked:
         if self.asked is None:

@@ -1,7 +1,6 @@
 """The kit can fail: it passes an agent that keeps to Core, and catches each broken one."""
 
 import inspect
-import os
 from collections.abc import Iterable
 
 import anyio
@@ -29,12 +28,12 @@ from tests.conformance.small_delegating import DEFECTS as DELEGATING
 from tests.conformance.small_delegating import DelegatingAgent
 from tests.conformance.small_further import DEFECTS as FURTHER
 from tests.conformance.small_further import FurtherAgent
+from tests.profiles import THOROUGH
 
 pytestmark = pytest.mark.anyio
 SPECIFICATION = load()
 ALL = DEFECTS | FURTHER | DELEGATING
 AT_ONCE = 16
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WRONG = (Status.BROKEN, Status.WARNING)
 # What makes the stanzas that watches look at, where no check is about the requirement itself.
 PROVOKED_BY = {

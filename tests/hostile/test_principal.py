@@ -4,7 +4,6 @@ No time is measured. What is counted is how many of the hostile one's stanzas th
 between a request of the measured one and its answer, from bytes to bytes on a real socket.
 """
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,12 +16,13 @@ import pytest
 from component.settings import Agent, Conformance, RequestLimits
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
+from tests.profiles import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
 HOSTILE: Final = "mallory@bad.test/x"
 MEASURED: Final = "alice@good.test/desk"
-ROUNDS: Final = 12 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 3
+ROUNDS: Final = 12 if THOROUGH else 3
 PATIENCE_S: Final = 120.0
 """Only reached by a test that would hang."""
 

@@ -3,7 +3,6 @@ nobody else is held up, nothing is stored that cannot be carried, and the next t
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from component.agent import sentences
 from tests.hostile import dialect_attacks
 from tests.hostile.provider import HONEST, Provider, provider_in_thread
 from tests.hostile.provider_attacks import ATTACKS, SLOW
+from tests.profiles import THOROUGH
 
 dialect_attacks.add()
 
@@ -106,10 +106,9 @@ def children(
 
 def each() -> Iterator[Any]:
     """Every attack on one of the event loops, and in a campaign on both."""
-    thorough = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
     for backend, first in (("trio", 0), ("asyncio", 1)):
         for at, name in enumerate(ATTACKS):
-            if thorough or at % 2 == first:
+            if THOROUGH or at % 2 == first:
                 yield pytest.param(backend, name, id=f"{backend}-{name}")
 
 

@@ -22,6 +22,7 @@ from tests.hostile.campaign import Campaign, addresses_of, memory_bytes
 from tests.hostile.honest import Honest
 from tests.hostile.stanzas import Stanzas
 from tests.hostile.tap import Tap
+from tests.profiles import THOROUGH
 from tests.servers.base import Server
 from tests.servers.chatting import chatting
 from tests.servers.fixtures import ServerFactory
@@ -30,7 +31,6 @@ from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 SEED = int(os.environ.get("HOSTILE_SEED") or (random.randrange(1 << 30) if THOROUGH else 10))
 STANZAS = int(os.environ.get("HOSTILE_STANZAS") or (500_000 if THOROUGH else 4_000))
 FIRST = int(os.environ.get("HOSTILE_FIRST") or 0)

@@ -7,8 +7,8 @@ from typing import Final
 import anyio
 
 from tests.messages.campaign import Campaign
+from tests.profiles import THOROUGH
 
-THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "500"))
 SEED: Final = int(os.environ.get("MESSAGES_SEED", "1"))
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import THOROUGH
 from tests.servers import campaign, campaign_checks
 from tests.servers.campaign import ROUND, Callers, Crowd, Fleet
 from tests.servers.campaign_watch import STUCK_S, Watcher
@@ -29,7 +30,6 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [pytest.mark.servers]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 POINTS = int(os.environ.get("CRASH_POINTS", "1000" if THOROUGH else str(ROUND)))
 FIRST = int(os.environ.get("CRASH_FIRST", "0"))
 SEED = int(os.environ.get("CRASH_SEED", "0"))

@@ -4,7 +4,6 @@ Kill -9, and a process that is stopped and goes on later; see `test_crash_campai
 random points. What was begun by the one that failed is taken over within `TAKE_OVER_S`.
 """
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import THOROUGH
 from tests.servers import crashing
 from tests.servers.agent_process import AgentProcess
 from tests.servers.crash_skills import GATE, lines
@@ -22,7 +22,6 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [pytest.mark.servers]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 TAKE_OVER_S = 30.0
 GONE = "took over the tasks of a dead instance"
 EVICTED = "other instances have taken over the tasks of this one; it joins again under a new name"

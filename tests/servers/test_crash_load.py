@@ -1,6 +1,5 @@
 """Kill -9 at any moment, under load: nothing is lost, nothing is done twice, nobody is misled."""
 
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -9,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import THOROUGH
 from tests.servers import crashing
 from tests.servers.crashing import Crowd
 from tests.servers.dealer import Dealer
 
 pytestmark = [pytest.mark.servers]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 KILLS = 40 if THOROUGH else 4
 
 

@@ -5,7 +5,6 @@ stranger. Answers are compared without what a service is free to choose (`pubsub
 Where they may differ is in `DIFFERENCES`, each with the sentence that allows it.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.profiles import THOROUGH
 from tests.servers.base import Server
 from tests.servers.clients import SlixClient
 from tests.servers.conftest import MakeAgent
@@ -21,7 +21,6 @@ from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
 
-THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 EXAMPLES: Final = 130 if THOROUGH else 12
 """Lists of four to twelve requests: about 1,000 requests in `make thorough`."""
 FORBIDDEN: Final = (("error", "forbidden"),)

@@ -1,4 +1,4 @@
-"""What a model is told that writes a skill."""
+"""The instructions for a model that writes a skill."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from component.skills.errors import (
     SkillUnavailable,
 )
 from component.skills.inputs import Arguments
-from component.skills.model_answers import ModelFailed
+from component.skills.model_answers import ModelFailed, ModelOutcome
 from component.skills.outputs import SkillResult
 from component.sources.workers.messages import (
     Asked,
@@ -190,15 +190,14 @@ async def _reply(asked: Asked, context: Context) -> str:
     """Ask a person or a model for a worker's skill; return the record of the answer."""
     schema = msgspec.json.decode(asked.schema, type=dict[str, Any])
     if asked.max_tokens is not None:
-        problem: str | None = None
         try:
             made = await context.llm(
                 asked.question, schema, max_tokens=asked.max_tokens, key=asked.identity
             )
-            text = msgspec.json.encode(made).decode()
+            outcome = ModelOutcome(msgspec.json.encode(made).decode())
         except ModelFailed as error:
-            text, problem = str(error), error.problem
-        return msgspec.json.encode({"value": {"text": text, "problem": problem}}).decode()
+            outcome = ModelOutcome(str(error), error.problem)
+        return msgspec.json.encode({"value": outcome}).decode()
     try:
         answer = await context.ask(
             asked.question, schema, expires_s=asked.expires_s, key=asked.identity

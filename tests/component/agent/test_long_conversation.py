@@ -4,7 +4,6 @@ Whatever happens, prompts grow only at their end between compactions, each messa
 and no tool runs twice.
 """
 
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -21,10 +20,10 @@ from component.memory.lines import Said, SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.test_crash import all_killed, end_tasks
 from tests.component.agent.world import ROMEO, World, message, says, shopping, words
+from tests.profiles import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
-THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 MESSAGES: Final = 200 if THOROUGH else 40
 KILLS: Final = 100 if THOROUGH else 25
 _WAITING: Final = 5

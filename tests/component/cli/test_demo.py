@@ -15,6 +15,7 @@ from component.cli.exit_codes import ExitCode
 from component.cli.xml_view import layout
 from tests.component.cli.embedded import Embedded
 from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
+from tests.profiles import THOROUGH
 from tests.servers.agent_process import PROGRAM, environment
 from tests.servers.clients import SlixClient
 from tests.servers.talk import condition, execute, from_, output
@@ -24,7 +25,6 @@ LIMIT = 60.0
 PATIENCE = 400.0  # for the small model on a busy machine; it takes half a minute otherwise
 ANY_PORT = ("--port", "0")
 QUICK = (*ANY_PORT, "--no-model")
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 BACKENDS = ["trio", "asyncio"] if THOROUGH else ["asyncio"]
 """The event loops of demos that run whole; `test_the_show` has both."""
 

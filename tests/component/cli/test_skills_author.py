@@ -73,7 +73,7 @@ def test_a_new_skill_is_tested_and_called() -> None:
     assert "can be offered" in tested.stdout
     called = skills("call", "./weather", "who=Romeo", "times=2")
     assert called.stdout == "Hello, Hello, Romeo!\n"
-    assert skills("call", "./weather", "who=nobody", code=1).stderr == "There is nobody to greet.\n"
+    assert skills("call", "./weather", "who=unknown", code=1).stderr == "The name is unknown.\n"
     refused = skills("call", "./weather", code=1)
     assert "who: is required" in refused.stderr or "who" in refused.stderr
     skills("new", "weather", code=1)
@@ -107,13 +107,13 @@ def test_a_failing_case_is_shown(here: Path) -> None:
         '[[case]]\nname = "one"\nparams = { who = "Romeo" }\ntext = "Bye"\n'
         '[[case]]\nname = "two"\nparams = { who = 3 }\n'
         '[[case]]\nname = "three"\nparams = { who = "Romeo" }\ncontains = "Romeo"\n'
-        '[[case]]\nname = "four"\nparams = { who = "nobody" }\n'
+        '[[case]]\nname = "four"\nparams = { who = "unknown" }\n'
     )
     shown = skills("test", "weather", code=1).stdout.splitlines()
     assert "expected the text 'Bye', not 'Hello, Romeo!'" in shown[0]
     assert "who" in shown[1]
     assert shown[2] == "ok three"
-    assert "There is nobody to greet." in shown[3]
+    assert "The name is unknown." in shown[3]
     cases.write_text("[[cases]]\n")
     assert "unknown field `cases`" in skills("test", "weather", code=1).stderr
 

@@ -6,7 +6,6 @@ executor, tasks and database are the real ones.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -30,6 +29,7 @@ from component.tasks.protocol import Confirmation
 from component.tasks.skill_call import call_of
 from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
+from tests.profiles import THOROUGH
 from tests.waiting import eventually
 from xep.binding import Payload, encode
 from xep.fluux_agent.confirm import Decision
@@ -322,7 +322,6 @@ async def test_what_is_not_there_takes_the_same_work(
 
 # In time: `make thorough` measures it, as a busy machine hides it.
 
-THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 ROUNDS: Final = 400
 REPEATS: Final = 5
 """Of each block, the quickest counts: what the machine does meanwhile only makes some slower."""

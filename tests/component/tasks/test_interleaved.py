@@ -7,7 +7,6 @@ model: what a script returns, and what may have ended it before.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from tests.component.tasks.interleaved import (
 from tests.component.tasks.interleaved_skills import SLEEP_S, Script, answer_to, result_of
 from tests.component.tasks.machine_model import WAYS
 from tests.component.tasks.world import AGENT, ANN, BOB
+from tests.profiles import THOROUGH
 from xep.binding import read
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted, Result
@@ -49,7 +49,6 @@ from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 WEEK_S: Final = 7 * 86_400.0
 DAY_MS: Final = 86_400_000
 SKILLS: Final = ("play", "calm", "queued", "retried")

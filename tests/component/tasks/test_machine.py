@@ -6,7 +6,6 @@ ended has not changed, no step that was done has been done again, and nobody see
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -56,6 +55,7 @@ from tests.component.tasks.machine_world import (
     text,
 )
 from tests.component.tasks.world import AGENT
+from tests.profiles import THOROUGH
 from tests.servers.postgres import Postgres
 from xep.binding import encode
 from xep.data_forms import Form
@@ -68,7 +68,6 @@ from xep.stanza_error import StanzaError
 
 T = TypeVar("T")
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 OTHER = JID.parse("other@agent.example")
 _ENDS = st.sampled_from(("", "", "", "n", "x"))
 _SCRIPTS = st.one_of(

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.hostile.escapes.process_campaign import NAMES, Outcome
+from tests.profiles import THOROUGH
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 MODES = ("own", "bare", "namespaces") if THOROUGH else ("own", "bare")
 NEEDS_NAMESPACES = {"many_files"}
 """What only a kernel with mount namespaces stops; `docs/sandbox.md` says so."""

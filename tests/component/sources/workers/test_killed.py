@@ -29,6 +29,7 @@ from tests.component.sources.workers.support import (
     serving,
     workers,
 )
+from tests.profiles import THOROUGH
 from tests.servers.watchdog import Watchdog
 from tests.waiting import eventually
 from xep.fluux_agent.errors import OutcomeUnknown
@@ -37,7 +38,6 @@ from xep.stanza_error import StanzaError
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]
 
-THOROUGH: Final = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 CALLS: Final = int(os.environ.get("WORKER_CALLS", "10000" if THOROUGH else "240"))
 KILLS: Final = max(3, CALLS // 100)
 AT_ONCE: Final = 48
