@@ -16,6 +16,7 @@ from component.connection.outbox import Outbox
 from component.storage import migrations, sqlite
 from tests import schemas
 from tests.component.router.wire import ListOutput
+from tests.memory_database import memory_database
 from tests.profiles import PROFILE, THOROUGH
 from tests.servers.fixtures import (
     ejabberd_server,
@@ -132,18 +133,15 @@ def _what_is_sent_is_valid() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _new_databases_are_copies() -> Iterator[None]:
     """A new SQLite database has the tables of this release from the start: it is a copy of one.
 
     Making them takes longer than most tests. Databases of earlier releases are migrated.
     """
-    file = tmp_path_factory.mktemp("storage") / "migrated.db"
-    with closing(sqlite3.connect(file, isolation_level=None)) as migrated:
-        migrations.migrate(migrated, file)
 
     def migrate(connection: sqlite3.Connection, path: Path) -> None:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            with closing(sqlite3.connect(file)) as migrated:
+            with closing(memory_database()) as migrated:
                 migrated.backup(connection)
         migrations.migrate(connection, path)
 

@@ -1,12 +1,10 @@
 """A database in memory that is used at once, on clocks that the test sets."""
 
-import sqlite3
 from collections.abc import Callable, Collection, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 from component.storage.database import Database
-from component.storage.migrations import migrate
+from tests.memory_database import memory_database
 
 T = TypeVar("T")
 
@@ -18,8 +16,7 @@ class DirectDatabase:
 
     def __init__(self, start: int) -> None:
         self.now = self.settled = self.steady = start
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate(self.connection, Path("memory"))
+        self.connection = memory_database()
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         return self.connection.execute(sql, parameters)

@@ -1,10 +1,8 @@
 """A database in memory on a machine whose clock is set by hand, and who starts work on it."""
 
 import random
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -19,9 +17,10 @@ from component.proactive.timing import Timing, next_after
 from component.proactive.work import Trigger, Work
 from component.storage.clock import SteadyClock, Times
 from component.storage.database import Database, Transactions
-from component.storage.migrations import migrate, transaction
+from component.storage.migrations import transaction
 from tests.component.storage.clocks import Machine
 from tests.component.tasks.ledger import InMemory
+from tests.memory_database import memory_database
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -39,8 +38,7 @@ class MemoryStorage:
     """SQLite in memory without threads: a year takes seconds. Implements `Transactions`."""
 
     def __init__(self, machine: Machine) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate(self._connection, Path(":memory:"))
+        self._connection = memory_database()
         self._database = InMemory(self._connection)
         self._machine = machine
         self.starts()

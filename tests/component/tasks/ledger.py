@@ -2,16 +2,15 @@
 
 import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from component.storage.database import Database, Dialect, Rows, Value
-from component.storage.migrations import migrate
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
 from component.tasks.skill_call import SkillCall
+from tests.memory_database import memory_database
 from xep.binding import encode
 from xep.fluux_agent.execute import Output
 from xep.fluux_agent.task import Input, InputSchema, Question
@@ -35,9 +34,7 @@ class InMemory:
 
     def __init__(self, connection: sqlite3.Connection | None = None) -> None:
         if connection is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None)
-            connection.execute("PRAGMA foreign_keys = ON")
-            migrate(connection, Path(":memory:"))
+            connection = memory_database()
         self._connection = connection
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:

@@ -1,0 +1,23 @@
+"""SQLite in memory with the tables of this release: a copy, as making them takes long."""
+
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+from component.storage.migrations import migrate
+
+
+def memory_database() -> sqlite3.Connection:
+    """Return a connection in autocommit mode to a new database, with foreign keys checked."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(_image())
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+@cache
+def _image() -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, Path(":memory:"))
+        return connection.serialize()
