@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from component import logs  # the first, as it imports structlog without rich
 from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
 from component.commands.definition import AnyCommand, AnyOutline, CommandError
@@ -170,7 +171,6 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
 def _without_service(settings: "Settings", request: ControlRequest) -> ControlAnswer:
     import anyio  # noqa: PLC0415
 
-    from component import logs  # noqa: PLC0415
     from component.control.server import run  # noqa: PLC0415
     from component.service.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415

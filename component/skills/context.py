@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import anyio
-import structlog
 
 from component.policy.taint import Taint
 from component.skills.durable import ChildResult, DurableHost, Work
@@ -18,8 +17,6 @@ from component.skills.host import HostFunctions, LogLevel
 from component.skills.model_answers import question
 from component.skills.outputs import TEXT
 from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp
-
-_log = structlog.get_logger("component.skills")
 
 T = TypeVar("T")
 
@@ -133,10 +130,16 @@ class Context:
 
     def log(self, text: str, level: LogLevel = "info") -> None:
         """Write a line to the log of the service, where admins see it."""
-        if self._functions is None:
-            getattr(_log, level)("a skill logs", skill=self.skill, text=text)
-        else:
+        if self._functions is not None:
             self._functions.log(level, text)
+            return
+        # Imported here, because confined children log through the service: it is a third of the
+        # time in which they start.
+        import structlog  # noqa: PLC0415
+
+        getattr(structlog.get_logger("component.skills"), level)(
+            "a skill logs", skill=self.skill, text=text
+        )
 
     async def has_credential(self, name: str) -> bool:
         """Return whether a declared credential has a value; requests use it by its name.

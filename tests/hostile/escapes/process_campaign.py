@@ -32,7 +32,7 @@ MODULE = Path(__file__).with_name("process_module.py")
 SECRET = "confidential"
 LIMITS = Limits(
     memory=256 << 20,
-    cpu_s=3,
+    cpu_s=2,
     tasks=32,
     files=64,
     file_bytes=8 << 20,
@@ -300,7 +300,7 @@ async def attacked(one: Campaign, name: str) -> Outcome:
     async def be_honest() -> None:
         while not over.is_set() or not honest:
             honest.append(await one.said("honest", "ok", "alice@test"))
-            await anyio.sleep(0.01)
+            await anyio.sleep(0.1)
 
     async with anyio.create_task_group() as group:
         group.start_soon(be_honest)
