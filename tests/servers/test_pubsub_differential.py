@@ -25,6 +25,7 @@ EXAMPLES: Final = 130 if THOROUGH else 12
 """Lists of four to twelve requests: about 1,000 requests in `make thorough`."""
 FORBIDDEN: Final = (("error", "forbidden"),)
 ABSENT: Final = (("error", "item-not-found"),)
+NO_PRESENCE: Final = (("error", "presence-subscription-required", "not-authorized"),)
 ANYTHING: Final = ()
 
 
@@ -37,6 +38,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         who: who asks; empty for both.
         ours: what we may answer; empty for anything.
         theirs: what the server may answer; empty for anything.
+        we_succeed: whether our answer is no error, whatever it contains.
         because: the sentence that allows it.
     """
 
@@ -45,6 +47,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     who: str = ""
     ours: tuple[tuple[str, ...], ...] = ANYTHING
     theirs: tuple[tuple[str, ...], ...] = ANYTHING
+    we_succeed: bool = False
     because: str
 
     def allows(
@@ -57,6 +60,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
             and self.who in ("", asked.who)
             and (not self.ours or ours in self.ours)
             and (not self.theirs or theirs in self.theirs)
+            and (not self.we_succeed or ours[0] == "result")
         )
 
 
@@ -157,7 +161,7 @@ DIFFERENCES: Final = (
         server="prosody",
         who="stranger",
         verb="subscribe",
-        ours=(("error", "presence-subscription-required", "not-authorized"),),
+        ours=NO_PRESENCE,
         theirs=FORBIDDEN,
         because="XEP-0060 §6.1.3.2: the service MUST return a <not-authorized/> error, specifying a"
         " pubsub-specific error condition of <presence-subscription-required/>.",
@@ -166,7 +170,7 @@ DIFFERENCES: Final = (
         server="prosody",
         who="stranger",
         verb="items",
-        ours=(("error", "presence-subscription-required", "not-authorized"),),
+        ours=NO_PRESENCE,
         theirs=FORBIDDEN,
         because="XEP-0060 §6.5.9.5: the service MUST return a <not-authorized/> error, specifying a"
         " pubsub-specific error condition of <presence-subscription-required/>.",
@@ -195,6 +199,18 @@ DIFFERENCES: Final = (
         who="owner",
         because="XEP-0060 §8.9.1.2: the service MUST return the list of entities whose affiliation"
         ' is "owner", "member" …; Prosody leaves out the account itself',
+    ),
+    *(
+        Difference(
+            server="ejabberd",
+            verb=verb,
+            who="stranger",
+            we_succeed=True,
+            theirs=NO_PRESENCE,
+            because="XEP-0060 §4.1: members and publishers may subscribe and retrieve items;"
+            " ejabberd asks them for a subscription to the presence of the owner as well",
+        )
+        for verb in ("subscribe", "items")
     ),
     Difference(
         verb="subscribe another",
