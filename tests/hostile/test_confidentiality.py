@@ -99,6 +99,7 @@ class Talk:
         self.replies: dict[str, str] = {}
         self.said: dict[str, list[str]] = defaultdict(list)
         self.identifiers: dict[str, list[str]] = defaultdict(list)
+        self._in_replies: dict[str, list[str]] = defaultdict(list)
         self._link = link
         self._number = 0
         self._changed = anyio.Event()
@@ -125,8 +126,10 @@ class Talk:
             )
             return
         whose = to.partition("/")[0]
-        self.identifiers[whose] += re.findall(r"(?: task| id|sessionid)=['\"]([0-9a-f]{24,})", text)
+        found = re.findall(r"(?: task| id|sessionid)=['\"]([0-9a-f]{24,})", text)
+        self.identifiers[whose] += found
         if name == b"iq":
+            self._in_replies[whose] += found  # messages come when they come
             self.replies[attributes["id"]] = text
         elif name == b"message" and "<body" in text and FLUUX not in text:
             # What is said in answer; questions and the course of tasks come when they come.
@@ -142,7 +145,7 @@ class Talk:
     async def _once(self, who: str, what: str, bobs: str) -> str:
         self._number += 1
         id_ = f"n{self._number}"
-        mine = (self.identifiers[who.partition("/")[0]] or ["x"])[-1]
+        mine = (self._in_replies[who.partition("/")[0]] or ["x"])[-1]
         if what in SAID:
             said = self.said[who.partition("/")[0]]
             before = len(said)

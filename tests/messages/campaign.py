@@ -325,7 +325,8 @@ class Campaign:
         seen = 0
         coming: list[Callable[[], Awaitable[None]]] = []
         while not self._over:
-            after = seen + self._random.randrange(20, 200)
+            # So that even a short campaign has each fault.
+            after = seen + self._random.randrange(20, min(200, self._count // 5))
             await self._until(lambda after=after: len(self.sent) >= after or self._over)
             seen = after
             if not self._over:
@@ -333,6 +334,7 @@ class Campaign:
                 await coming.pop()()
 
     async def _reset(self) -> None:
+        await self._until(lambda: self._link is not None or self._over)
         if self._link is not None:
             self.faults["stream reset"] += 1
             async with self._nothing_on_its_way():
@@ -342,6 +344,7 @@ class Campaign:
                     link.reset()
 
     async def _cut_in_a_stanza(self) -> None:
+        await self._until(lambda: self._link is not None or self._over)
         link = self._link
         if link is not None:
             self.faults["stream cut in a stanza"] += 1
