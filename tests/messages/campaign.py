@@ -326,15 +326,18 @@ class Campaign:
         coming: list[Callable[[], Awaitable[None]]] = []
         while not self._over:
             # So that even a short campaign has each fault.
-            after = seen + self._random.randrange(20, min(200, self._count // 5))
+            after = seen + self._random.randrange(20, max(21, min(200, self._count // 5)))
             await self._until(lambda after=after: len(self.sent) >= after or self._over)
             seen = after
             if not self._over:
                 coming = coming or self._random.sample(faults, len(faults))
                 await coming.pop()()
 
-    async def _reset(self) -> None:
+    async def _connected(self) -> None:
         await self._until(lambda: self._link is not None or self._over)
+
+    async def _reset(self) -> None:
+        await self._connected()
         if self._link is not None:
             self.faults["stream reset"] += 1
             async with self._nothing_on_its_way():
@@ -344,7 +347,7 @@ class Campaign:
                     link.reset()
 
     async def _cut_in_a_stanza(self) -> None:
-        await self._until(lambda: self._link is not None or self._over)
+        await self._connected()
         link = self._link
         if link is not None:
             self.faults["stream cut in a stanza"] += 1
