@@ -14,16 +14,26 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 # Campaigns take longer than one hanging test may.
 NO_TIMEOUT = -o faulthandler_timeout=0
+# Processes of a run of all tests: most tests of servers wait.
+WORKERS ?= 3
 
-.PHONY: run test collected thorough crash hostile bench check servers reference docs pictures format clean
+# Thousands of processes import the project in a run: without compiled files each compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test thorough crash hostile mutants bench check servers reference docs pictures format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
 
 test: export PYTEST_DEBUG_TEMPROOT = $(shell tests/tools/temproot.sh)
+ifdef T
+test: $(STAMP)
+	$(BIN)/pytest -q $(T)
+else
 test: servers
 	+$(MAKE) --no-print-directory --jobs=2 --output-sync check collected
-	$(BIN)/pytest -q -n 5 --dist worksteal
+	$(BIN)/pytest -q -n $(WORKERS)
+endif
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -31,15 +41,25 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Compiles the tests once, before every worker would do it. Only the run itself reports errors.
+# Compiles the project and the tests once, before every process would do it. Only the run itself
+# reports errors.
+.PHONY: collected
 collected: $(STAMP)
+	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent
 	@$(BIN)/pytest -qq --collect-only >/dev/null || true
 
+thorough: export THOROUGH = 1
+thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
-	HYPOTHESIS_PROFILE=thorough WATCH_EVENTS=10000 $(BIN)/pytest -q $(NO_TIMEOUT)
+	WATCH_EVENTS=10000 $(BIN)/pytest -q $(NO_TIMEOUT) --hypothesis-seed=$(TEST_SEED) -W error
+	$(BIN)/python -m tests.mutants
 
+mutants: $(STAMP) servers
+	$(BIN)/python -m tests.mutants $(M)
+
+crash: export THOROUGH = 1
 crash: $(STAMP) servers
 	$(BIN)/pytest -q -rA $(NO_TIMEOUT) tests/servers/test_crash_campaign.py
 

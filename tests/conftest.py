@@ -1,23 +1,23 @@
-"""What every test shares: both event loops, the hypothesis budgets, the real servers."""
+"""What every test shares: its ring, its seed, the budgets of hypothesis, the real servers."""
 
+import random
 import sqlite3
-from asyncio import InvalidStateError
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
-from anyio._backends import _asyncio
 from hypothesis import HealthCheck, settings
+from trio._core._run import _r as trio_random
+from xdist.scheduler import LoadScopeScheduling
 
 from component.connection.outbox import Outbox
 from component.storage import migrations, sqlite
-from tests import schemas
+from tests import rings, scheduling, schemas
 from tests.component.router.wire import ListOutput
 from tests.memory_database import memory_database
-from tests.profiles import PROFILE, THOROUGH
+from tests.profiles import SEED, THOROUGH
 from tests.servers.fixtures import (
     ejabberd_server,
     make_ejabberd,
@@ -25,9 +25,11 @@ from tests.servers.fixtures import (
     make_server,
     prosody_server,
     pytest_runtest_makereport,
+    server_kind,
     xmpp_server,
 )
 from tests.servers.postgres import (
+    database_kind,
     make_postgres,
     migrated_url,
     open_storage,
@@ -39,6 +41,7 @@ from tests.servers.postgres import (
 # pytest finds fixtures and hooks by their names in here.
 __all__ = [
     "anyio_backend",
+    "database_kind",
     "ejabberd_server",
     "make_ejabberd",
     "make_postgres",
@@ -50,69 +53,66 @@ __all__ = [
     "postgres_url",
     "prosody_server",
     "pytest_runtest_makereport",
+    "server_kind",
     "storage",
     "xmpp_server",
 ]
 
 # No deadlines: on a busy machine they only measure the machine.
-_SLOW_IS_FINE = (HealthCheck.too_slow,)
 settings.register_profile(
-    "quick", max_examples=30, deadline=None, suppress_health_check=_SLOW_IS_FINE
+    "gate",
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
-    "thorough", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE
+    "thorough",
+    max_examples=2000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile(PROFILE)
-_ALL_COMBINATIONS = "tests/component/storage/"
+settings.load_profile("thorough" if THOROUGH else "gate")
+
+
+def pytest_report_header() -> str:
+    """Show the seed of the run, and how to repeat it."""
+    how = f"TEST_SEED={SEED} make thorough" if THOROUGH else "make test"
+    return f"seed: {SEED} (repeat with: {how})"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Repeat the test as its ring says."""
+    rings.repeat(metafunc)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a test of both event loops and both databases twice instead of four times: once on each.
-
-    Half of the tests have PostgreSQL on trio, the others on asyncio. `thorough` runs all four
-    combinations, and so does a run that names a test.
+    """Mark each test with its ring, and leave thorough ones to `make thorough`. The tests of the
+    shared servers take longest, so they come first.
     """
-    if THOROUGH or any("::" in each for each in config.args):
-        return
-    kept, dropped = [], []
-    for item in items:
-        (kept if _is_combined(item) else dropped).append(item)
-    items[:] = kept
-    config.hook.pytest_deselected(items=dropped)
+    items.sort(key=lambda item: not item.nodeid.startswith(scheduling.SHARED))
+    rings.mark(items)
+    rings.without_thorough(config, items)
 
 
-def _is_combined(item: pytest.Item) -> bool:
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    loop, database = params.get("anyio_backend"), params.get("open_storage")
-    if loop is None or database is None or item.nodeid.startswith(_ALL_COMBINATIONS):
-        return True
-    is_odd = crc32(item.nodeid.partition("[")[0].encode()) % 2 == 1
-    return (loop == "trio") == ((database == "postgresql") == is_odd)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
+    """Run the tests of a file one after the other, and all of the shared servers in one process."""
+    return scheduling.ByFile(config, log)
 
 
-@pytest.fixture(scope="module", params=["trio", "asyncio"])
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let each test draw the same numbers, alone and after others: trio shuffles its tasks."""
+    random.seed(SEED)
+    trio_random.seed(SEED)
+
+
+@pytest.fixture(scope="module")
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Run every `pytest.mark.anyio` test on both event loops."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _a_race_of_anyio_is_no_failure() -> Iterator[None]:
-    """On asyncio, anyio lets the readiness of a Unix socket set the result of a future directly. If
-    the future is cancelled in the same pass of the loop, the callback raises, and nothing else
-    happens.
-    """
-    handle = _asyncio.TestRunner._exception_handler
-
-    def handle_others(self: Any, loop: Any, context: dict[str, Any]) -> None:
-        callback = getattr(context.get("handle"), "_callback", None)
-        sets_result = getattr(callback, "__name__", "") == "set_result"
-        if not (sets_result and isinstance(context.get("exception"), InvalidStateError)):
-            handle(self, loop, context)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_asyncio.TestRunner, "_exception_handler", handle_others)
-        yield
+    """The event loop: which one depends on the ring of the test (`tests/rings.py`)."""
+    return str(getattr(request, "param", "trio"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,16 +3,8 @@
 import os
 import socket
 import struct
-from typing import Protocol
 
 _UCRED = struct.Struct("3i")  # pid, uid, gid
-
-
-class HasOptions(Protocol):
-    """A socket of any event loop."""
-
-    def getsockopt(self, level: int, name: int, size: int, /) -> bytes:
-        """Return the bytes of an option."""
 
 
 def may_control(uid: int) -> bool:
@@ -20,7 +12,7 @@ def may_control(uid: int) -> bool:
     return uid in (0, os.geteuid())
 
 
-def peer_uid(raw: HasOptions) -> int:
+def peer_uid(sock: socket.socket) -> int:
     """Return the user id of the process that connected, as the kernel knows it."""
-    _, uid, _ = _UCRED.unpack(raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    _, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(uid)

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import structlog
-from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.abc import TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from component.commands.definition import OPERATOR, CommandError, Commands
@@ -15,6 +15,7 @@ from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, Control
 from component.control.path import ControlError, socket_path
 from component.control.peers import may_control, peer_uid
 from component.storage import StorageError
+from component.unix_sockets import UnixStream, listen, serve
 
 _log = structlog.get_logger("component.control")
 
@@ -58,7 +59,7 @@ class ControlServer:
             with socket_path(self._directory) as path:
                 # A socket that an earlier process left behind is replaced: it has no other owner,
                 # because this process holds the lock of the directory.
-                listener = await anyio.create_unix_listener(path, mode=0o600)
+                listener = listen(path, mode=0o600)
         except OSError as error:
             raise ControlError(
                 f"The control socket in {self._directory} cannot be made:"
@@ -66,16 +67,16 @@ class ControlServer:
                 " permissions of the directory."
             ) from error
         try:
-            async with listener:
+            with listener:
                 task_status.started()
-                await listener.serve(self._serve)
+                await serve(listener, self._serve)
         finally:
             with contextlib.suppress(OSError), socket_path(self._directory) as path:
                 Path(path).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, and we are leaving
 
-    async def _serve(self, stream: SocketStream) -> None:
+    async def _serve(self, stream: UnixStream) -> None:
         async with stream:
-            uid = peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django
+            uid = peer_uid(stream.socket)
             if not self._may_connect(uid):
                 _log.warning("rejected a process of another user", uid=uid)
                 return
@@ -90,7 +91,7 @@ class ControlServer:
             finally:
                 self._clients -= 1
 
-    async def _talk(self, stream: SocketStream) -> None:
+    async def _talk(self, stream: UnixStream) -> None:
         received = BufferedByteReceiveStream(stream)
         while True:
             try:
@@ -104,7 +105,7 @@ class ControlServer:
                 return
             await self._send(stream, await self._answer(line))
 
-    async def _send(self, stream: SocketStream, answer: ControlAnswer) -> None:
+    async def _send(self, stream: UnixStream, answer: ControlAnswer) -> None:
         with anyio.fail_after(self._idle_s):
             await stream.send(msgspec.json.encode(answer) + b"\n")
 

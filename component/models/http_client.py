@@ -16,6 +16,7 @@ from component.models.answer_limits import (
     WHOLE_BYTES,
     TooMuchError,
 )
+from component.models.unix_http import UnixTransport
 
 _CONNECTIONS, _IDLE = 1000, 100  # the SDKs' own limits
 _AT_ONCE: Final = 63
@@ -42,11 +43,7 @@ class Client(httpx2.AsyncClient):
 
     def __init__(self, *, socket: str | None = None, **options: Any) -> None:
         if socket is not None:
-            # Connecting takes no time, and the server closes idle connections after some seconds.
-            limits = httpx2.Limits(max_keepalive_connections=0)
-            options["transport"] = httpx2.AsyncHTTPTransport(
-                uds=socket, verify=False, limits=limits
-            )
+            options["transport"] = UnixTransport(socket)
         super().__init__(
             cookies=_NoCookies(),
             headers={"Accept-Encoding": "identity"},

@@ -13,6 +13,8 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from component.unix_sockets import UnixStream
+
 _SCRIPT: Final = Path(__file__).with_name("local_server.py")
 _OUTPUT_BYTES: Final = 1 << 20
 _ENDING_S: Final = 10.0
@@ -68,7 +70,7 @@ class ServerProcess:
         between two batches of tokens.
         """
         with anyio.move_on_after(_RESPONSE_S), contextlib.suppress(*_BROKEN):
-            async with await anyio.connect_unix(self.socket) as stream:
+            async with await UnixStream.connect(self.socket) as stream:
                 await stream.send(_ALIVE)
                 return bool(await stream.receive())
         return False

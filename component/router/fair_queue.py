@@ -1,4 +1,4 @@
-"""Stanzas that wait to be handled: a queue for each principal, with fair shares of the time."""
+"""Stanzas that wait to be handled: a queue for each principal, with fair shares of processor time."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ class FairQueue:
         return event
 
     def charge(self, seconds: float) -> None:
-        """Charge the time that the last stanza took to its principal."""
+        """Charge the processor time that the last stanza took to its principal."""
         heap = self._heap
         time, _, _, line = heap[0]
         time += seconds

@@ -6,7 +6,7 @@ however slow a handler is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Literal, NoReturn, TypeVar
 
 import anyio
@@ -95,10 +95,14 @@ class Router:
         output: Output,
         flush: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
+        processor_clock: Callable[[], float] = thread_time,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Serve `addresses`, and make errors with `faults`. `refused` is called with the principal
         of each stanza that the policy does not admit.
+
+        Principals share the time of `processor_clock`. The time for which this thread waited for a
+        processor is nobody's: it would delay whoever was being served.
         """
         self.table = Table(routes)
         self.options = options
@@ -108,6 +112,7 @@ class Router:
         self._replies = Replies(output, str(addresses.default), options.max_stanza_bytes, faults)
         self._flush = flush
         self._clock = clock
+        self._processor_clock = processor_clock
         self._refused = refused
         self._senders = Senders(admits, addresses)
         self._routes = RouteResolver(self._senders, addresses, self.table)
@@ -237,7 +242,7 @@ class Router:
             self._handle_refused(event)
         if not queue.waiting:
             return 0
-        clock, handle, take, charge = self._clock, self._handle, queue.take, queue.charge
+        clock, handle, take, charge = self._processor_clock, self._handle, queue.take, queue.charge
         principals = queue.principals
         left = min(principals, _LONGEST_ROUND)
         now = clock()

@@ -82,13 +82,20 @@ def own_root(read: Iterable[str], write: Iterable[str], work: str, work_bytes: i
 
 def _mount_all(read: Iterable[str], write: Iterable[str], work: str, work_bytes: int) -> None:
     """Mount each path, directories before what is in them. Read paths are mounted only if nothing
-    above them is.
+    above them is. Symbolic links on the way to a path are made in their turn, too: earlier, a mount
+    above them would hide them.
     """
-    wanted = {_place(path): "read" for path in (*read, *DEVICES)}
-    wanted |= {_place(path): "write" for path in write}
-    wanted[_place(work)] = "work"
+    links: dict[str, str] = {}
+    wanted = {_place(path, links): "read" for path in (*read, *DEVICES)}
+    wanted |= {_place(path, links): "write" for path in write}
+    wanted[_place(work, links)] = "work"
     done: dict[str, str] = {}
-    for path in sorted(wanted):
+    for path in sorted({*wanted, *links}):
+        if path in links:
+            if not os.path.lexists(path):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.symlink(links[path], path)
+            continue
         kind, above = wanted[path], path
         while above != "/" and above not in done:
             above = os.path.dirname(above)
@@ -101,6 +108,17 @@ def _mount_all(read: Iterable[str], write: Iterable[str], work: str, work_bytes:
         else:
             continue
         done[path] = kind
+    for path, kind in wanted.items():
+        if kind != "work" and not _is_there(path):
+            raise OSError(f"{path} is hidden by a mount above it in the new root directory")
+
+
+def _is_there(path: str) -> bool:
+    """Return whether a path is the same file as before."""
+    try:
+        return os.path.samestat(os.lstat(path), os.lstat(_OLD + path))
+    except FileNotFoundError:
+        return False
 
 
 def _bind(path: str, *, read_only: bool) -> None:
@@ -117,8 +135,8 @@ def _bind(path: str, *, read_only: bool) -> None:
         _mount("none", path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
 
 
-def _place(path: str) -> str:
-    """Return where a path lies; symbolic links on the way are made in the new root too."""
+def _place(path: str, links: dict[str, str]) -> str:
+    """Return where a path lies; symbolic links on the way, and their targets, are added to `links`."""
     done, left = "", _parts(path)
     for _ in range(_MOST_LINKS):
         while left:
@@ -129,9 +147,7 @@ def _place(path: str) -> str:
             return done
         target = os.readlink(_OLD + done)
         above = os.path.dirname(done)
-        if not os.path.lexists(done):
-            os.makedirs(above, exist_ok=True)
-            os.symlink(target, done)
+        links[done] = target
         done, left = "", _parts(os.path.normpath(os.path.join(above, target))) + left
     raise OSError(f"{path} has too many symbolic links")
 

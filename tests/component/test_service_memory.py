@@ -26,7 +26,7 @@ from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ANN, BOB = JID.parse("ann@example.com"), JID.parse("bob@example.com")
 BELOW = "assistant/helper-3f9a21bc"

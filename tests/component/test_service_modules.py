@@ -8,7 +8,7 @@ from component.skills import CapabilityMissing, Context, Skill, skill
 from component.storage import Storage
 from tests.component.sources.directories.test_author_api import Messages
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 @skill(capabilities=["memory:write:skill", "xmpp:romeo@example.com"])

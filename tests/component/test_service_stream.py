@@ -8,7 +8,7 @@ from component.service.monitoring import Monitoring
 from component.service.stream import StreamSubsystem, _Receiver
 from component.settings import Server, Settings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 MESSAGE = b"<message to='ann@example.com'><body>Hello</body></message>"
 PRESENCE = b"<presence to='ann@example.com'/>"

@@ -19,7 +19,7 @@ from tests.servers.guides import DOCS, block
 from xep.data_forms import Form
 from xep.fluux_agent.task import AnswerParams, InputAnswer, Task
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 GUIDE = DOCS / "skills.md"
 
 

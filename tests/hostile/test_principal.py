@@ -1,11 +1,14 @@
 """One principal sends its worst; another, measured one asks beside it, and is served in its turn.
 
-No time is measured. What is counted is how many of the hostile one's stanzas the service answers
-between a request of the measured one and its answer, from bytes to bytes on a real socket.
+No time is measured: principals share processor time, and here each stanza needs as much of it as any
+other. What is counted is how many of the hostile one's stanzas the service answers between a request
+of the measured one and its answer, from bytes to bytes on a real socket.
 """
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
@@ -13,6 +16,8 @@ from xml.sax.saxutils import escape
 import anyio
 import pytest
 
+from component.router.router import Router
+from component.service import stream
 from component.settings import Agent, Conformance, RequestLimits
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
@@ -28,6 +33,17 @@ PATIENCE_S: Final = 120.0
 
 KB: Final = 1000
 MUCH: Final = 200 * KB
+
+
+STANZA_S: Final = 0.0001
+"""The processor time of a stanza."""
+
+
+@pytest.fixture(autouse=True)
+def _each_stanza_needs_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    router = partial(Router, processor_clock=lambda: next(ticks) * STANZA_S)
+    monkeypatch.setattr(stream, "Router", router)
 
 
 def execute(skill: str, inside: str, mode: str = "auto") -> str:

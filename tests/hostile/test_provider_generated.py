@@ -40,9 +40,9 @@ def provider() -> Iterator[Provider]:
         yield provider
 
 
-@pytest.fixture(scope="module", params=["trio", "asyncio"])
-def portal(request: pytest.FixtureRequest) -> Iterator[BlockingPortal]:
-    with start_blocking_portal(request.param) as portal:
+@pytest.fixture(scope="module")
+def portal(anyio_backend: str) -> Iterator[BlockingPortal]:
+    with start_blocking_portal(anyio_backend) as portal:
         yield portal
 
 

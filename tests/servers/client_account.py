@@ -34,12 +34,10 @@ def at(server: Server) -> dict[str, object]:
     }
 
 
-@pytest.fixture(scope="module", params=sorted(SERVERS))
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+@pytest.fixture(scope="session")
+def server(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the account."""
-    kind = SERVERS[request.param]
+    kind = SERVERS[server_kind]
     server = kind(tmp_path_factory.mktemp(kind.name), host=HOST)
     server.accounts["helper"] = PASSWORD
     with server:

@@ -1,8 +1,9 @@
 """Real servers as pytest fixtures; tests/conftest.py brings them to every test.
 
-`prosody_server`, `ejabberd_server` and, over both, `xmpp_server` are shared by the whole run: do
-not stop them. A test that stops, kills or configures a server takes `make_prosody`,
-`make_ejabberd` or, over both, `make_server` and gets one of its own.
+`prosody_server` and `ejabberd_server` are shared by the whole run: do not stop them. A test that
+stops, kills or configures a server takes `make_prosody` or `make_ejabberd` and gets one of its own.
+`xmpp_server` and `make_server` are those of Prosody, and with the marker `both_servers` also those of
+ejabberd.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -64,10 +65,16 @@ def ejabberd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
     yield from _shared(Ejabberd, tmp_path_factory)
 
 
-@pytest.fixture(scope="session", params=sorted(SERVERS))
-def xmpp_server(request: pytest.FixtureRequest) -> Server:
-    """Run the test against each of the shared servers."""
-    server: Server = request.getfixturevalue(f"{request.param}_server")
+@pytest.fixture(scope="session")
+def server_kind(request: pytest.FixtureRequest) -> str:
+    """`prosody` or `ejabberd`: which one depends on the ring of the test (`tests/rings.py`)."""
+    return str(getattr(request, "param", "prosody"))
+
+
+@pytest.fixture(scope="session")
+def xmpp_server(request: pytest.FixtureRequest, server_kind: str) -> Server:
+    """The shared server of a kind."""
+    server: Server = request.getfixturevalue(f"{server_kind}_server")
     return server
 
 
@@ -83,12 +90,12 @@ def make_ejabberd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFa
     yield from _factory(Ejabberd, tmp_path_factory)
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture
 def make_server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    server_kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerFactory]:
-    """Run the test with servers of its own, of each kind."""
-    yield from _factory(SERVERS[request.param], tmp_path_factory)
+    """Make servers of the test's own, of a kind."""
+    yield from _factory(SERVERS[server_kind], tmp_path_factory)
 
 
 @pytest.hookimpl(wrapper=True)

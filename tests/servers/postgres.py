@@ -249,17 +249,23 @@ def make_postgres() -> Iterator[Callable[[], Postgres]]:
         server.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module")
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """`sqlite` or `postgresql`: which one depends on the ring of the test (`tests/rings.py`)."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
 def open_storage(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, database_kind: str, tmp_path: Path
 ) -> Callable[..., AbstractAsyncContextManager[Storage]]:
-    """Run the test on both databases: opens the test's storage, again and again if need be.
+    """Opens the test's storage, again and again if need be.
 
     Called with a `name` it has another data directory; on PostgreSQL both are one database then,
     as those of two instances. Other arguments are those of `Storage.open`.
     """
     where: dict[str, Any] = {}
-    if request.param == "postgresql":
+    if database_kind == "postgresql":
         where["postgres"] = request.getfixturevalue("migrated_url")
 
     def open_one(name: str = "data", **options: Any) -> AbstractAsyncContextManager[Storage]:

@@ -47,11 +47,9 @@ class Site:
     agent: AgentProcess
 
 
-@pytest.fixture(scope="session", params=sorted(SERVERS))
-def site(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
-    kind = SERVERS[request.param]
+@pytest.fixture(scope="session")
+def site(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    kind = SERVERS[server_kind]
     server = kind(tmp_path_factory.mktemp(kind.name), host="example.com")
     server.accounts.update({"mallory": "password of mallory", SNOWMAN: "password of the snowman"})
     with server:

@@ -24,10 +24,10 @@ def server() -> Iterator[Dealer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def postgres(request: pytest.FixtureRequest) -> str | None:
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, database_kind: str) -> str | None:
     """Where the tasks are; None for the data directory."""
-    if request.param == "sqlite":
+    if database_kind == "sqlite":
         return None
     url: str = request.getfixturevalue("postgres_url")
     return url

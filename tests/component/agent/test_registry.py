@@ -16,7 +16,7 @@ from tests.component.audit.book import Book
 from tests.component.tasks.ledger import InMemory
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ENTRIES = [AgentEntry(name="assistant"), AgentEntry(name="researcher", description="Finds out.")]
 

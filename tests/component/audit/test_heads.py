@@ -16,7 +16,7 @@ from component.storage import Storage, StorageError
 from component.storage.peek import peek
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 

@@ -22,7 +22,7 @@ from component.audit.verify import Verdict, verify
 from component.storage import Storage, StorageError
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def event(subject: str = "echo") -> AuditEvent:

@@ -16,7 +16,7 @@ from component.storage import Storage, StorageError
 from tests.component.audit.book import Book
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ALICE = JID.parse("alice@a.example")
 BOB = JID.parse("bob@a.example")

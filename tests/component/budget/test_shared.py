@@ -24,7 +24,7 @@ from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ALICE = JID.parse("alice@a.example")
 BOB = JID.parse("bob@b.example")

@@ -12,7 +12,7 @@ from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 JULIET = JID.parse("juliet@example.com")

@@ -30,7 +30,7 @@ from xep.fluux_agent.task import Cancel, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class Rows:

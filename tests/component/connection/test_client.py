@@ -13,7 +13,7 @@ from component.messages.delivery import Delivery
 from tests.component.connection.client_peer import attached
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
 
-pytestmark = [pytest.mark.anyio]
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 SAID = [f"said{number}" for number in range(6)]
 PUSHED = [f"pushed{number}" for number in range(6)]

@@ -13,7 +13,7 @@ from tests.component.connection.acceptor import Acceptor, Link
 from tests.component.connection.running import PATIENCE_S, Running, iq, running
 from xep.stream import StreamClosed, StreamOpened
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def open_sockets() -> int:

@@ -9,7 +9,7 @@ from xep.ping import Ping
 from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped, StreamClosed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def test_stanzas_go_both_ways() -> None:

@@ -14,7 +14,7 @@ from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.component.connection.running import PATIENCE_S, options_for
 from xep.stream import Condition
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 Act = Callable[[Link], Awaitable[None]]
 

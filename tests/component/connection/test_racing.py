@@ -15,7 +15,7 @@ from component.connection.transport import connect
 from tests.component.connection.acceptor import Acceptor
 from tests.component.connection.running import options_for
 
-pytestmark = [pytest.mark.anyio]
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 FAMILIES = {socket.AF_INET6: "::1", socket.AF_INET: "127.0.0.1"}
 PATIENCE_S = 20.0

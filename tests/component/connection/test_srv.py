@@ -19,7 +19,7 @@ from component.connection import failure, srv
 from component.connection.options import TLS, ConnectionOptions
 from component.connection.transport import connect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 _CLIENT = "_xmpp-client._tcp.example.org."
 _DIRECT = "_xmpps-client._tcp.example.org."

@@ -13,7 +13,7 @@ from tests.component.connection.acceptor import Acceptor
 from tests.component.connection.running import PATIENCE_S, Recorder, options_for
 from xep.stream import Condition
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def pauses(condition: Condition, monkeypatch: pytest.MonkeyPatch) -> list[float]:

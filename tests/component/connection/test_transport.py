@@ -16,7 +16,7 @@ from component.connection.transport import Transport, connect
 from tests.component.connection.acceptor import Acceptor, Link
 from tests.component.connection.running import PATIENCE_S, iq, options_for, running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from component.control.peers import may_control
 from component.control.server import ControlServer
 from component.storage import StorageError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class Greeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

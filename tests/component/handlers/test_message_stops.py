@@ -19,7 +19,7 @@ from tests.component.router.wire import AGENT, Bench, element, until
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 ALICE = "alice@a.example/phone"

@@ -32,7 +32,7 @@ from xep.result_sets import ResultSet
 from xep.stanza import Message, Presence
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AT = JID.parse(AGENT)
 CAROL = "carol@a.example/tablet"
@@ -135,10 +135,10 @@ def shared_url(postgres_server: Postgres) -> str:
     return postgres_server.new_database()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def running(request: pytest.FixtureRequest) -> Running:
-    """Run the test on both databases, with no nodes and no tasks."""
-    url = request.getfixturevalue("shared_url") if request.param == "postgresql" else ""
+@pytest.fixture
+def running(request: pytest.FixtureRequest, database_kind: str) -> Running:
+    """A service with no nodes and no tasks."""
+    url = request.getfixturevalue("shared_url") if database_kind == "postgresql" else ""
 
     def clean(database: Database) -> None:
         for table in TABLES:

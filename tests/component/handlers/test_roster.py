@@ -21,7 +21,7 @@ from xep.roster import RosterItem, RosterQuery
 from xep.stanza import NAMESPACE, Message, Presence
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ACCOUNT = JID.parse("helper@example.com")
 ALICE = JID.parse("alice@a.example")

@@ -35,7 +35,7 @@ from tests.component.models.endpoint import (
     Text,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def test_connections_are_reused(endpoint: Endpoint, model: HostedModel) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from component.models.http_client import Client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 URL = "https://api.example/v1/chat/completions"
 

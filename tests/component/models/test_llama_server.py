@@ -24,7 +24,7 @@ from component.settings.llm import Dialect
 from tests.component.models.asking import tool
 from tests.component.models.llama import serving_llama, target_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 _CLOCK = tool("clock")

@@ -37,7 +37,7 @@ from component.settings.llm import ModelChoice
 from tests.component.models import gguf
 from tests.component.models.llama import slot
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 _CONTEXT = 2048
 _LONG = (

@@ -32,7 +32,7 @@ from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 DOMAIN = JID.parse("agent.example")
 ASSISTANT = JID.parse("assistant@agent.example")

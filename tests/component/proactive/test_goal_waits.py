@@ -27,7 +27,7 @@ from xep.fluux_agent.execute import Accepted
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ASKED = Goal(turn="turn-1", text="Order tea.", source="schedule", name="daily")
 
@@ -99,10 +99,10 @@ def text_of(task: Task) -> str:
     return "".join(output.text for output in task.result.outputs)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def agents(request: pytest.FixtureRequest, tmp_path: Path) -> Agents:
+@pytest.fixture
+def agents(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> Agents:
     world = Agents(tmp_path)
-    if request.param == "postgresql":
+    if database_kind == "postgresql":
         server: Postgres = request.getfixturevalue("postgres_server")
         world.url = server.new_database()
     world.brain.think = shopping("order")

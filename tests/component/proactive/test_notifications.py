@@ -21,7 +21,7 @@ from tests.component.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example.com")
 JULIET = JID.parse("juliet@example.com")

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from xep.jid import JID
 from xep.stanza_error import Condition, StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("lab@rooms.example"), ROOM)

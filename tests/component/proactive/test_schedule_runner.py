@@ -36,7 +36,7 @@ from xep.stanza_error import StanzaError
 
 __all__ = ["machine"]  # a fixture
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")

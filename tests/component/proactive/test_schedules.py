@@ -15,7 +15,7 @@ from component.skills import Registry, skill
 from component.storage import Storage
 from tests.component.proactive.year import JULIET, ROMEO, goal
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 @skill

@@ -24,7 +24,7 @@ from xep.pubsub_event import Subscription as EventSubscription
 from xep.result_sets import ResultSet
 from xep.stanza_error import Condition, StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("pubsub.example"), "news")

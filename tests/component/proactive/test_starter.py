@@ -28,7 +28,7 @@ from xep.fluux_agent.task import Failure, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 WORK = Work(agent="assistant", principal=JULIET, skill="report", params=msgspec.Raw(b'{"a":1}'))
 GOAL_WORK = Work(agent="assistant", principal=JULIET, goal="Look.")

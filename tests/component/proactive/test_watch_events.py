@@ -17,7 +17,7 @@ from component.storage import Storage
 from xep.binding import RawXML
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("pubsub.example"), "builds")

@@ -31,7 +31,7 @@ from xep.binding import RawXML
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 JULIET = JID.parse("juliet@example.com")

@@ -29,7 +29,7 @@ from xep.pubsub_event import Delete, Event, Purge
 from xep.pubsub_event import Item as EventItem
 from xep.pubsub_event import Items as EventItems
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 JULIET = JID.parse("juliet@example.com")

@@ -19,7 +19,7 @@ from tests.component.tasks.world import AGENT, ANN, World, living
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import AnswerParams, InputAnswer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -240,3 +241,17 @@ def test_nothing_runs_where_nothing_can_be_confined(tmp_path: Path) -> None:
         )
         assert (done.stdout == "ran\n") is weaker
         assert (done.returncode == NOT_CONFINED) is not weaker
+
+
+def test_what_lies_in_the_system_s_temporary_directory_is_reached_through_links() -> None:
+    """As a Python whose virtual environment is there."""
+    with TemporaryDirectory(dir="/tmp") as directory:
+        place = Path(directory)
+        (place / "real").mkdir()
+        (place / "real" / "file").write_text("found")
+        (place / "link").symlink_to("real/file")
+        for part in (place, place / "real"):
+            part.chmod(0o755)
+        assert run(Profile(read=(str(place / "link"),)), "cat", f"{place}/link").stdout == "found"
+        hidden = Profile(read=(str(place / "link"),), work=str(place / "real"))
+        assert run(hidden, "cat", f"{place}/link").stdout == "found"

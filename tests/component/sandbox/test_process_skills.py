@@ -26,7 +26,7 @@ from component.skills.host import HostError, HostFunctions, HttpRequest, HttpRes
 from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 MODULE = module_of_skills.__file__
 ANN, BEN = "ann@test", "ben@test"

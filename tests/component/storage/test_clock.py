@@ -20,7 +20,7 @@ from tests.component.storage.clocks import DAY, HOUR, MINUTE, NOON, Life, Machin
 
 __all__ = ["life", "machine"]  # fixtures
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 # One clock, without a database.
 

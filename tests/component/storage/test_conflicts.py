@@ -16,7 +16,7 @@ from component.storage import Storage, StorageError, UnstorableError
 from component.storage.database import Database
 from tests.component.storage.test_writes import Gate
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ROWS = 30
 WRITERS = 40

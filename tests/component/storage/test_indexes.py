@@ -17,7 +17,7 @@ from component.storage.migrations import MIGRATIONS, Index, Step, migrate, migra
 from component.storage.server import Server
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 BEFORE = 6
 """The last step before one that has an index."""

@@ -10,7 +10,7 @@ from component.storage import Storage
 from component.storage.notices import NoticeStore
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 OTHER = JID.parse("researcher@agent.example")

@@ -14,7 +14,7 @@ from tests.component.storage.clocks import DAY, Life, Machine, life, machine
 
 __all__ = ["life", "machine"]  # fixtures
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def tasks(database: Any) -> Any:

@@ -23,7 +23,7 @@ from component.storage.server import Server
 from tests.servers.postgres import PASSWORD, Postgres
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 Make = Callable[[], Postgres]
 
 

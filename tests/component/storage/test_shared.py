@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AGENT = JID.parse("assistant@agent.example")
 ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@b.example")

@@ -20,7 +20,7 @@ from component.storage import sqlite as sqlite_module
 from component.storage.migrations import MIGRATIONS
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def refusal(path: Path) -> str:

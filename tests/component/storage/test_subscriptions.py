@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from component.storage import Storage, StorageError, Subscription, SubscriptionStore
 from xep.jid import JID
 
+pytestmark = pytest.mark.ports
+
 AGENT = JID.parse("assistant@agent.example")
 DOMAIN = JID.parse("agent.example")
 Open = Callable[..., AbstractAsyncContextManager[Storage]]

@@ -15,7 +15,7 @@ from component.storage import writes as writes_module
 from component.storage.database import Database
 from component.storage.writes import TOGETHER, Write, Writer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 

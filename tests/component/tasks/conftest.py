@@ -35,10 +35,12 @@ class Fresh:
             self._open = None
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def new_ledger(request: pytest.FixtureRequest) -> Iterator[Callable[[], Ledger]]:
-    """Makes an empty ledger, one at a time; the test runs on both databases."""
-    if request.param == "sqlite":
+@pytest.fixture(scope="module")
+def new_ledger(
+    request: pytest.FixtureRequest, database_kind: str
+) -> Iterator[Callable[[], Ledger]]:
+    """Makes an empty ledger, one at a time."""
+    if database_kind == "sqlite":
         yield Ledger
         return
     server: Postgres = request.getfixturevalue("postgres_server")

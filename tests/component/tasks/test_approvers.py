@@ -13,7 +13,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 @skill(name="erase", destructive=True, durable=True)

@@ -14,7 +14,7 @@ from tests.component.tasks.test_durable import Choice, answer, text_of
 from tests.component.tasks.world import Open, World, living
 from xep.fluux_agent.execute import Result
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class Mood(msgspec.Struct):

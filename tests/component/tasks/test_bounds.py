@@ -27,6 +27,8 @@ from xep.fluux_agent.task import Progress, Tasks
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
+pytestmark = pytest.mark.ports
+
 NewLedger = Callable[[], Ledger]
 
 DAY = 86_400_000

@@ -10,7 +10,7 @@ from tests.component.tasks.test_durable import Choice, answer, cancel, condition
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent import errors
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 @pytest.mark.parametrize("by", ["key", "input"])

@@ -25,7 +25,7 @@ from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, InputAnswer, Task
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class Choice(msgspec.Struct):

@@ -14,7 +14,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def counting(**how: object) -> tuple[Skill, list[str]]:

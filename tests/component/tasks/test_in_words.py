@@ -12,7 +12,7 @@ from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.task import Cancel, Task
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 AT_ONCE = Certainty(stands_ms=0)
 WITHOUT = Certainty(stands_ms=0, closed_ms=0)

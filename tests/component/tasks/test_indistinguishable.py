@@ -37,7 +37,7 @@ from xep.fluux_agent.execute import Accepted, Earlier, Execute
 from xep.fluux_agent.task import AnswerParams, Cancel, Events, InputAnswer, Task
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ANN: Final = JID.parse("ann@a.example/desk")
 BOB: Final = JID.parse("bob@b.example/desk")

@@ -30,6 +30,8 @@ from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
+pytestmark = pytest.mark.ports
+
 CAROL = JID.parse("carol@a.example")
 MINUTE = 60_000
 SCHEMA: dict[str, Any] = {

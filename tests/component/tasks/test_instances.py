@@ -20,7 +20,7 @@ from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def all_idle(world: World) -> None:

@@ -22,7 +22,7 @@ from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Tasks
 from xep.result_sets import ResultSet
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 T = TypeVar("T")
 
 

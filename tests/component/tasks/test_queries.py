@@ -32,6 +32,8 @@ from xep.jid import JID
 from xep.result_sets import First, ResultSet
 from xep.stanza_error import StanzaError
 
+pytestmark = pytest.mark.ports
+
 NewLedger = Callable[[], Ledger]
 
 

@@ -19,7 +19,7 @@ from tests.waiting import eventually
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class Mail:

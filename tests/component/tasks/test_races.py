@@ -17,7 +17,7 @@ from tests.component.tasks.world import Open, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Result
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def test_a_task_ends_once_whenever_it_is_cancelled(open_storage: Open) -> None:

@@ -18,6 +18,8 @@ from tests.component.tasks.ledger import NOON, Ledger, question
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.task import Progress
 
+pytestmark = pytest.mark.ports
+
 T = TypeVar("T")
 NewLedger = Callable[[], Ledger]
 

@@ -17,7 +17,7 @@ from tests.component.tasks.world import ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent import errors
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def admin(world: World) -> TaskAdmin:

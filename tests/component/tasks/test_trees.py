@@ -19,7 +19,7 @@ from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent.task import Tasks
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def leaf(log: list[str], gate: anyio.Event | None = None) -> Skill:

@@ -26,7 +26,7 @@ from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 class _NeverSent:

@@ -10,7 +10,7 @@ import pytest
 from component.skills import Context, Skill, skill
 from tests.component.tasks.world import Open, living
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 LONG = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
 

@@ -22,7 +22,7 @@ from tests.component.webhooks.world import (
 )
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 PUSH = {"ref": "refs/heads/main", "repository": {"full_name": "o/r"}, "commits": [1, 2]}
 

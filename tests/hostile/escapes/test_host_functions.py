@@ -27,7 +27,7 @@ from tests.component.sources.directories.world import World, install, opened
 from tests.hostile.escapes import host_module
 from xep.jid import JID
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 SECRET: Final = "s3cret-of-the-service"
 CAPABILITIES: Final = """
 network = ["http://127.0.0.1:{port}", "http://localhost:{port}"]

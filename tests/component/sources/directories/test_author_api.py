@@ -23,7 +23,7 @@ from tests.component.sandbox.http_server import Server, plain, serving
 from tests.component.sandbox.test_wasm_imports import RESULT, TEXT, after, calling
 from tests.component.sources.directories.world import World, install, opened
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"
 FORECAST = Path(__file__).parents[4] / "examples" / "skills" / "forecast"
 CONFINED_AND_TRUSTED = pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from component.sources.directories.runners import Artefact
 from component.storage import Storage
 from tests.component.sources.directories.world import install, opened
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"
 EXAMPLES = Path(__file__).parents[4] / "examples" / "skills"
 

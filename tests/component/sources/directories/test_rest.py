@@ -19,7 +19,7 @@ from component.storage import Storage
 from tests.component.builtins.web import Request, Response, as_json, redirect, serving
 from tests.component.sources.directories.world import opened
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"
 WEATHER = Path(__file__).parents[4] / "examples" / "skills" / "weather"
 MANIFEST = """

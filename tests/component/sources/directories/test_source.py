@@ -12,7 +12,7 @@ from component.storage.shared import SharedChanges
 from tests.component.sources.directories.world import Endless, install, opened, run
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"
 
 

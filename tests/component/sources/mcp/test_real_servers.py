@@ -20,11 +20,9 @@ from component.skills import SkillUnavailable
 from component.skills.outputs import File, Output
 from component.skills.spec import Annotations
 from tests.component.sources.mcp.serving import BOB, Answering, context_of, serving
-from tests.loops import anyio_backend
 from tests.servers.mcp_servers import node_server, python_server
 
-__all__ = ["anyio_backend"]  # pytest finds the fixture here
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def of_node(name: str, *arguments: str, **settings: Any) -> McpServer:

@@ -29,7 +29,7 @@ from tests.component.sources.mcp.serving import (
 )
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 async def test_a_tool_is_a_skill() -> None:
