@@ -1,8 +1,8 @@
 """Streams over Unix sockets, by readiness events.
 
-anyio's own streams over Unix sockets lose a race on asyncio: if a read is cancelled in the pass of the
-loop in which its socket becomes readable, the loop logs an InvalidStateError with a traceback (anyio
-4.16, `_RawSocketMixin._wait_until_readable`). `anyio.wait_readable` does not.
+anyio's own streams over Unix sockets lose a race on asyncio: if a read is cancelled in the pass of
+the loop in which its socket becomes readable, the loop logs an InvalidStateError with a traceback
+(anyio 4.16, `_RawSocketMixin._wait_until_readable`). `anyio.wait_readable` does not.
 """
 
 import errno

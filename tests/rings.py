@@ -6,8 +6,8 @@ A test is in one ring:
 - `in_process`: on trio and SQLite.
 - `ports`: on both event loops and both databases. Modules that touch sockets, threads, processes or
   rows have this marker.
-- `servers`: real servers and processes. Tests whose subject differs from one XMPP server to the next
-  also have the marker `both_servers`; all others run on Prosody.
+- `servers`: real servers and processes. Tests whose subject differs between XMPP servers also have
+  the marker `both_servers`; all others run on Prosody.
 - `thorough`: campaigns and figures, which only `make thorough` runs.
 
 The first two need no marker. A thorough run repeats every test on everything.

@@ -1,4 +1,4 @@
-"""Stanzas that wait to be handled: a queue for each principal, with fair shares of processor time."""
+"""Stanzas that wait to be handled: a queue for each principal; they share processor time fairly."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -136,7 +136,7 @@ def _bind(path: str, *, read_only: bool) -> None:
 
 
 def _place(path: str, links: dict[str, str]) -> str:
-    """Return where a path lies; symbolic links on the way, and their targets, are added to `links`."""
+    """Return where a path lies. Adds the symbolic links on the way, with targets, to `links`."""
     done, left = "", _parts(path)
     for _ in range(_MOST_LINKS):
         while left:

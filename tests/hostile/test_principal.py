@@ -1,8 +1,8 @@
 """One principal sends its worst; another, measured one asks beside it, and is served in its turn.
 
-No time is measured: principals share processor time, and here each stanza needs as much of it as any
-other. What is counted is how many of the hostile one's stanzas the service answers between a request
-of the measured one and its answer, from bytes to bytes on a real socket.
+No time is measured: principals share processor time, and here each stanza needs as much of it as
+any other. What is counted is how many of the hostile one's stanzas the service answers between a
+request of the measured one and its answer, from bytes to bytes on a real socket.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -2,8 +2,8 @@
 
 `prosody_server` and `ejabberd_server` are shared by the whole run: do not stop them. A test that
 stops, kills or configures a server takes `make_prosody` or `make_ejabberd` and gets one of its own.
-`xmpp_server` and `make_server` are those of Prosody, and with the marker `both_servers` also those of
-ejabberd.
+`xmpp_server` and `make_server` are those of Prosody, and with the marker `both_servers` also those
+of ejabberd.
 """
 
 from collections.abc import Callable, Generator, Iterator
