@@ -216,10 +216,12 @@ async def test_a_server_that_is_away_refuses_and_comes_back(
     make_postgres: Make, tmp_path: Path
 ) -> None:
     server = make_postgres()
-    async with Storage.open(tmp_path, postgres=server.new_database()) as storage:
+    url = server.new_database()
+    name = url.rpartition("/")[2]
+    async with Storage.open(tmp_path, postgres=url) as storage:
         await storage.write(make)
         server.stop()
-        where = f"test1 on 127.0.0.1:{server.port} for user agent cannot be opened"
+        where = f"{name} on 127.0.0.1:{server.port} for user agent cannot be opened"
         with pytest.raises(StorageError, match=where):
             await storage.write(add(1))
         with pytest.raises(StorageError, match=where):
