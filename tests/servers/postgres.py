@@ -33,7 +33,9 @@ USER = "agent"
 _KEEP = """
 DO $$ DECLARE name text; used bool; BEGIN
   CREATE SCHEMA pristine;
-  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+  CREATE VIEW pristine.tables AS SELECT tablename FROM pg_tables WHERE schemaname = 'public';
+  CREATE TABLE pristine.names AS TABLE pristine.tables;
+  FOR name IN TABLE pristine.names LOOP
     EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO used;
     IF used THEN EXECUTE format('CREATE TABLE pristine.%1$I AS TABLE public.%1$I', name); END IF;
   END LOOP;
@@ -42,12 +44,16 @@ END $$"""
 _EMPTY = """
 DO $$ DECLARE name text; BEGIN
   SET LOCAL session_replication_role = replica;  -- no triggers, no foreign keys
-  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+  FOR name IN TABLE pristine.tables EXCEPT TABLE pristine.names LOOP
+    EXECUTE format('DROP TABLE public.%I CASCADE', name);
+  END LOOP;
+  FOR name IN TABLE pristine.names LOOP
     IF pg_relation_size(format('public.%I', name)) > 65536
     THEN EXECUTE format('TRUNCATE public.%I CASCADE', name);
     ELSE EXECUTE format('DELETE FROM public.%I', name); END IF;
   END LOOP;
-  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'pristine' LOOP
+  FOR name IN SELECT tablename FROM pg_tables
+      WHERE schemaname = 'pristine' AND tablename <> 'names' LOOP
     EXECUTE format('INSERT INTO public.%1$I SELECT * FROM pristine.%1$I', name);
   END LOOP;
   FOR name IN SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' LOOP
@@ -161,8 +167,8 @@ class Postgres:
         finally:
             with self._superuser(name) as connection:
                 connection.execute(_DISCONNECT)
+                connection.execute(_EMPTY)
                 if connection.execute(_TABLES).fetchone() == self._tables:
-                    connection.execute(_EMPTY)
                     self._empty.append(name)
 
     def _new_migrated(self) -> str:

@@ -5,15 +5,16 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.profiles import examples
 from tests.xep.strategies import PAYLOADS, elements, holds_anything, names, payloads, xml_text
 from xep.binding import ContentError, Payload, decode, encode
 from xep.binding.declaration import read_plan
 
 # Fifty classes share the budget of a few tests.
-budget = settings(max_examples=max(8, settings().max_examples // 4))
+budget = examples(4, 500)
 DECLARED = [cls for cls in PAYLOADS if not holds_anything(cls)]
 """Those that hold nothing but what they declare."""
 every_payload = pytest.mark.parametrize("cls", PAYLOADS, ids=lambda cls: cls.__qualname__)

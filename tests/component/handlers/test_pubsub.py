@@ -1,6 +1,6 @@
 """PubSub at our addresses: every verb, as an owner, a subscriber and a stranger."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 from xml.etree import ElementTree as ET
@@ -130,9 +130,10 @@ TABLES = ("nodes", "items", "subscriptions", "affiliations")
 
 
 @pytest.fixture(scope="module")
-def shared_url(postgres_server: Postgres) -> str:
-    """A PostgreSQL database for all tests, since making one takes long."""
-    return postgres_server.new_database()
+def shared_url(postgres_server: Postgres) -> Iterator[str]:
+    """A PostgreSQL database for all tests."""
+    with postgres_server.migrated_database() as url:
+        yield url
 
 
 @pytest.fixture

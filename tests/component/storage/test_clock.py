@@ -213,10 +213,10 @@ async def test_the_time_is_written_now_and_then(life: Life, machine: Machine) ->
 
 
 async def test_instances_on_one_server_have_one_steady_clock(
-    postgres_url: str, machine: Machine, tmp_path: Any
+    migrated_url: str, machine: Machine, tmp_path: Any
 ) -> None:
     def opened(name: str) -> AbstractAsyncContextManager[Storage]:
-        return Storage.open(tmp_path / name, postgres=postgres_url, elapsed=lambda: machine.elapsed)
+        return Storage.open(tmp_path / name, postgres=migrated_url, elapsed=lambda: machine.elapsed)
 
     async with opened("a") as one, opened("b") as other:
         for jump in (DAY, -2 * DAY, HOUR):

@@ -45,10 +45,19 @@ def change(*tasks: str) -> Callable[[Database], None]:
     return op
 
 
-@pytest.mark.parametrize("instances", [2, 3])
-@pytest.mark.parametrize("named", ["named", "some named", "not named"])
+@pytest.mark.parametrize(
+    ("instances", "named"),
+    [
+        (3, "some named"),
+        *(
+            pytest.param(number, named, marks=pytest.mark.thorough)
+            for number in (2, 3)
+            for named in ("named", "not named")
+        ),
+    ],
+)
 async def test_instances_that_change_the_same_tasks_are_never_refused(
-    postgres_url: str, tmp_path: Path, instances: int, named: str
+    migrated_url: str, tmp_path: Path, instances: int, named: str
 ) -> None:
     """Each writer changes a few tasks in any order; batches of all instances overlap."""
     changed = 0
@@ -65,7 +74,7 @@ async def test_instances_that_change_the_same_tasks_are_never_refused(
     async with AsyncExitStack() as stack:
         storages = [
             await stack.enter_async_context(
-                Storage.open(tmp_path / f"{one}", postgres=postgres_url)
+                Storage.open(tmp_path / f"{one}", postgres=migrated_url)
             )
             for one in range(instances)
         ]
@@ -152,7 +161,7 @@ async def test_a_value_that_cannot_be_stored_fails_alone(
 
 
 async def test_what_the_database_refuses_to_one_is_not_refused_to_the_others(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     """A row that somebody else has locked, here by a session in the database's shell."""
 
@@ -160,10 +169,10 @@ async def test_what_the_database_refuses_to_one_is_not_refused_to_the_others(
         database.execute("SET LOCAL lock_timeout = '10ms'")
         database.execute("UPDATE texts SET number = 2 WHERE text = 'locked'")
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         await storage.write(insert("locked", 1))
-        with psycopg.connect(postgres_url) as other:
+        with psycopg.connect(migrated_url) as other:
             other.execute("SELECT * FROM texts FOR UPDATE")
             outcomes = await together(storage, [insert("a", 1), blocked, insert("b", 1)])
         assert outcomes == ["a", outcomes[1], "b"]
@@ -189,7 +198,7 @@ async def test_a_full_disk_refuses_only_what_does_not_fit(tmp_path: Path) -> Non
 
 
 async def test_named_tasks_are_locked_before_the_first_operation(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     """So the other instance waits before it holds anything, and nothing has to run again."""
     begun: list[str] = []
@@ -214,8 +223,8 @@ async def test_named_tasks_are_locked_before_the_first_operation(
 
     other_may_begin = threading.Event()
     async with (
-        Storage.open(tmp_path / "a", postgres=postgres_url) as one,
-        Storage.open(tmp_path / "b", postgres=postgres_url) as other,
+        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
     ):
         await one.write(fill)
 

@@ -73,10 +73,10 @@ async def test_sqlite_needs_none(tmp_path: Path) -> None:
 
 
 async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
-    storage = partial(Storage.open, tmp_path, postgres=postgres_url)
-    with closing(psycopg.connect(postgres_url, autocommit=True)) as watching:
+    storage = partial(Storage.open, tmp_path, postgres=migrated_url)
+    with closing(psycopg.connect(migrated_url, autocommit=True)) as watching:
         async with storage() as former:
             await former.write(write)
             place = former.place
@@ -86,7 +86,7 @@ async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
             ).fetchall()
         # Who is killed leaves its row, and perhaps a session that is not through yet.
         watching.execute("INSERT INTO writers VALUES (%s, %s, %s, %s)", row)
-        with closing(psycopg.connect(postgres_url)) as session:
+        with closing(psycopg.connect(migrated_url)) as session:
             session.execute("UPDATE writers SET batch = batch + 1 WHERE id = %s", (row[0],))
             opened: list[str | None] = []
 
@@ -106,15 +106,15 @@ async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
 
 
 async def test_who_cannot_wait_for_it_opens_without_a_place(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = partial(Storage.open, tmp_path, postgres=postgres_url)
+    storage = partial(Storage.open, tmp_path, postgres=migrated_url)
     async with storage() as former:
         place = former.place
     short = server_module._SESSION.replace("lock_timeout = '10s'", "lock_timeout = '10ms'")
     assert short != server_module._SESSION
     monkeypatch.setattr(server_module, "_SESSION", short)
-    with closing(psycopg.connect(postgres_url)) as session:
+    with closing(psycopg.connect(migrated_url)) as session:
         session.execute("INSERT INTO writers VALUES ('former', 1, 4102444800000, %s)", (place,))
         session.commit()
         session.execute("UPDATE writers SET batch = 2 WHERE id = 'former'")

@@ -123,7 +123,7 @@ class CutConnection:
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_commit_that_nobody_answered_is_settled(
-    postgres_url: str, tmp_path: Path, committed: bool
+    migrated_url: str, tmp_path: Path, committed: bool
 ) -> None:
     ran: list[int] = []
 
@@ -135,7 +135,7 @@ async def test_a_commit_that_nobody_answered_is_settled(
         database.execute("SELECT 1")
         raise LookupError("of the operation")
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         session = storage._engine._writer
         session._connection = CutConnection(session._connection, committed)
@@ -148,7 +148,7 @@ async def test_a_commit_that_nobody_answered_is_settled(
 
 
 async def test_a_transaction_that_still_runs_is_waited_for(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     """The old session has the COMMIT, and has not come to it yet."""
 
@@ -172,12 +172,12 @@ async def test_a_transaction_that_still_runs_is_waited_for(
     locks = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
     def watch() -> None:
-        with psycopg.connect(postgres_url, autocommit=True) as watcher:
+        with psycopg.connect(migrated_url, autocommit=True) as watcher:
             while watcher.execute(locks).fetchone() == (0,):
                 pass
         waiting.set()
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         session = storage._engine._writer
         session._connection = Slow(session._connection, True)
@@ -284,8 +284,8 @@ async def test_out_of_connections(postgres_url: str, tmp_path: Path) -> None:
         assert "too many connections" in await refusal(tmp_path, postgres_url)
 
 
-async def test_a_read_only_database(postgres_url: str, tmp_path: Path) -> None:
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+async def test_a_read_only_database(migrated_url: str, tmp_path: Path) -> None:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
 
         def read_only(database: Database) -> None:
@@ -301,15 +301,15 @@ async def test_a_read_only_database(postgres_url: str, tmp_path: Path) -> None:
         assert await storage.read(numbers) == [2]
 
 
-async def test_a_row_that_somebody_else_has_locked(postgres_url: str, tmp_path: Path) -> None:
+async def test_a_row_that_somebody_else_has_locked(migrated_url: str, tmp_path: Path) -> None:
     def lock(database: Database) -> None:
         database.execute("SET LOCAL lock_timeout = '10ms'")
         database.execute("SELECT n FROM numbers FOR UPDATE").fetchall()
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         await storage.write(add(1))
-        with psycopg.connect(postgres_url) as other:
+        with psycopg.connect(migrated_url) as other:
             other.execute("SELECT * FROM numbers FOR UPDATE")
             with pytest.raises(StorageError, match="holds a lock for another client"):
                 await storage.write(lock)
@@ -317,7 +317,7 @@ async def test_a_row_that_somebody_else_has_locked(postgres_url: str, tmp_path: 
 
 
 async def test_two_that_wait_for_each_other_are_both_served(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     barrier = threading.Barrier(2, timeout=60)
     met: list[int] = []
@@ -334,8 +334,8 @@ async def test_two_that_wait_for_each_other_are_both_served(
         return work
 
     async with (
-        Storage.open(tmp_path / "a", postgres=postgres_url) as one,
-        Storage.open(tmp_path / "b", postgres=postgres_url) as other,
+        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
     ):
         await one.write(make)
         await one.write(add(1))
@@ -346,7 +346,7 @@ async def test_two_that_wait_for_each_other_are_both_served(
         assert await one.read(numbers) == [21, 22]
 
 
-async def test_the_session(postgres_url: str, tmp_path: Path) -> None:
+async def test_the_session(migrated_url: str, tmp_path: Path) -> None:
     names = ("idle_in_transaction_session_timeout", "lock_timeout", "synchronous_commit")
 
     def session(database: Database) -> dict[str, str]:
@@ -355,10 +355,10 @@ async def test_the_session(postgres_url: str, tmp_path: Path) -> None:
             (found[name],) = database.execute("SELECT current_setting(?)", (name,)).fetchone()
         return found
 
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute("ALTER ROLE agent SET synchronous_commit = off")
         try:
-            async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+            async with Storage.open(tmp_path, postgres=migrated_url) as storage:
                 assert await storage.write(session) == {
                     "idle_in_transaction_session_timeout": "5s",
                     "lock_timeout": "10s",
@@ -376,10 +376,10 @@ async def test_the_directory_is_still_one_processs(postgres_url: str, tmp_path: 
         assert not (tmp_path / "agent.db").exists()
 
 
-async def test_leaves_no_row_of_its_own_behind(postgres_url: str, tmp_path: Path) -> None:
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+async def test_leaves_no_row_of_its_own_behind(migrated_url: str, tmp_path: Path) -> None:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         assert connection.execute("SELECT * FROM writers").fetchall() == []
 
 
@@ -463,10 +463,10 @@ def test_a_server_that_is_too_old_is_refused_with_a_sentence(
 # Listening
 
 
-async def test_a_notification_wakes_others_and_oneself(postgres_url: str, tmp_path: Path) -> None:
+async def test_a_notification_wakes_others_and_oneself(migrated_url: str, tmp_path: Path) -> None:
     async with (
-        Storage.open(tmp_path / "a", postgres=postgres_url) as one,
-        Storage.open(tmp_path / "b", postgres=postgres_url) as other,
+        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
         one.listen("tasks of mine") as here,
         other.listen("tasks of mine") as there,
         other.listen("another") as elsewhere,
@@ -480,13 +480,13 @@ async def test_a_notification_wakes_others_and_oneself(postgres_url: str, tmp_pa
         assert scope.cancelled_caught
 
 
-async def test_what_is_undone_wakes_nobody(postgres_url: str, tmp_path: Path) -> None:
+async def test_what_is_undone_wakes_nobody(migrated_url: str, tmp_path: Path) -> None:
     def refused(database: Database) -> None:
         database.notify("tasks")
         raise LookupError
 
     async with (
-        Storage.open(tmp_path, postgres=postgres_url) as storage,
+        Storage.open(tmp_path, postgres=migrated_url) as storage,
         storage.listen("tasks") as heard,
     ):
         with pytest.raises(LookupError):
@@ -508,11 +508,11 @@ async def test_listens_again_after_a_restart(make_postgres: Make, tmp_path: Path
         await anext(heard)
 
 
-async def test_one_connection_serves_all_channels(postgres_url: str, tmp_path: Path) -> None:
+async def test_one_connection_serves_all_channels(migrated_url: str, tmp_path: Path) -> None:
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
 
     async with (
-        Storage.open(tmp_path, postgres=postgres_url) as storage,
+        Storage.open(tmp_path, postgres=migrated_url) as storage,
         storage.listen("first") as first,
         anyio.create_task_group() as group,
     ):
@@ -542,10 +542,10 @@ async def test_one_connection_serves_all_channels(postgres_url: str, tmp_path: P
 
 
 async def test_another_watches_when_the_one_who_did_leaves(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     async with (
-        Storage.open(tmp_path, postgres=postgres_url) as storage,
+        Storage.open(tmp_path, postgres=migrated_url) as storage,
         storage.listen("first") as first,
         storage.listen("second") as second,
     ):
@@ -591,7 +591,7 @@ def test_only_parameters_are_translated(parts: list[str]) -> None:
 
 
 async def test_a_statement_that_was_skipped_behind_one_that_failed_is_prepared_again(
-    postgres_url: str, tmp_path: Path
+    migrated_url: str, tmp_path: Path
 ) -> None:
     """The driver counts as prepared what it has sent, also if the server passed over it."""
 
@@ -606,7 +606,7 @@ async def test_a_statement_that_was_skipped_behind_one_that_failed_is_prepared_a
     def once(database: Database) -> None:
         database.execute("UPDATE numbers SET n = n WHERE n = ?", (1,))
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         for _ in range(20):
             with pytest.raises(Exception, match="duplicate key") as caught:

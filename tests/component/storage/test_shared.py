@@ -87,9 +87,9 @@ async def instances(
 
 
 async def test_a_killed_agent_stays_killed_on_an_instance_that_does_not_know(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
-    async with instances(tmp_path, postgres_url, 3, told=False) as (one, other, third):
+    async with instances(tmp_path, migrated_url, 3, told=False) as (one, other, third):
         await one.agents.kill("assistant", "boss")
         assert other.state() == third.state() == "created"  # as far as they know
         await other.agents.message_received("assistant")
@@ -105,8 +105,8 @@ async def test_a_killed_agent_stays_killed_on_an_instance_that_does_not_know(
         assert rows == [("killed",)]
 
 
-async def test_what_one_instance_changes_the_others_know(tmp_path: Path, postgres_url: str) -> None:
-    async with instances(tmp_path, postgres_url, 3) as (one, other, third):
+async def test_what_one_instance_changes_the_others_know(tmp_path: Path, migrated_url: str) -> None:
+    async with instances(tmp_path, migrated_url, 3) as (one, other, third):
         await one.agents.kill("assistant", "boss")
         await other.agents.pause("researcher", "boss")
         await one.contacts.stop(AGENT, ALICE)
@@ -129,11 +129,11 @@ async def test_what_one_instance_changes_the_others_know(tmp_path: Path, postgre
 
 
 async def test_who_is_not_notified_knows_it_soon(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_module, "LOOK_S", 0.01)
     monkeypatch.setattr(shared_module, "CHANNEL", "nobody notifies here")
-    async with instances(tmp_path, postgres_url, 2) as (one, other):
+    async with instances(tmp_path, migrated_url, 2) as (one, other):
         await one.agents.kill("assistant", "boss")
         await one.contacts.stop(AGENT, ALICE)
         await eventually(lambda: other.state() == "killed")
@@ -152,8 +152,8 @@ async def test_what_is_changed_while_the_server_restarts_is_known_after(
         await eventually(lambda: not other.contacts.may_write(AGENT, ALICE))
 
 
-async def test_only_what_has_changed_is_read_again(tmp_path: Path, postgres_url: str) -> None:
-    async with instances(tmp_path, postgres_url, 2) as (one, other):
+async def test_only_what_has_changed_is_read_again(tmp_path: Path, migrated_url: str) -> None:
+    async with instances(tmp_path, migrated_url, 2) as (one, other):
         assert other.reloads == [None]
         await one.contacts.stop(AGENT, ALICE)
         await eventually(lambda: not other.contacts.may_write(AGENT, ALICE))
@@ -163,15 +163,15 @@ async def test_only_what_has_changed_is_read_again(tmp_path: Path, postgres_url:
 
 
 async def test_a_change_that_ends_after_later_ones_is_not_missed(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     """Numbers are given when rows are written, and rows are seen when transactions end."""
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         here = Instance(storage)
         await here.contacts.load()
         await here.changes._look()
         await here.changes._reload_changed()
-        slow = psycopg.connect(postgres_url)
+        slow = psycopg.connect(migrated_url)
         slow.execute("INSERT INTO stopped VALUES (%s, %s)", (str(AGENT), str(ALICE)))
         await StoppedContacts(storage).stop(AGENT, BOB)
         for _ in range(2):
@@ -187,13 +187,13 @@ async def test_a_change_that_ends_after_later_ones_is_not_missed(
         slow.close()
 
 
-async def test_who_was_away_for_long_reads_everything(tmp_path: Path, postgres_url: str) -> None:
+async def test_who_was_away_for_long_reads_everything(tmp_path: Path, migrated_url: str) -> None:
     now = [0.0]
 
     def forget(database: Database) -> None:
         database.execute("DELETE FROM shared_changes")
 
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         here = Instance(storage, lambda: now[0])
         await here.contacts.load()
         await here.changes._look()
@@ -207,10 +207,10 @@ async def test_who_was_away_for_long_reads_everything(tmp_path: Path, postgres_u
 
 
 async def test_what_was_written_down_is_forgotten_after_an_hour(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     count = "SELECT count(*) FROM shared_changes"
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
         contacts = StoppedContacts(storage)
         await contacts.stop(AGENT, ALICE)
         await storage.write(lambda db: db.execute("UPDATE shared_changes SET at = at - 3700000"))
@@ -220,9 +220,9 @@ async def test_what_was_written_down_is_forgotten_after_an_hour(
 
 
 async def test_an_agent_that_somebody_writes_to_is_active_for_all(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
-    async with instances(tmp_path, postgres_url, 2) as (one, other):
+    async with instances(tmp_path, migrated_url, 2) as (one, other):
         await one.agents.message_received("assistant")
         await eventually(lambda: other.state() == "active")
         # The other one has heard nothing for long; the first one has.
@@ -250,7 +250,7 @@ _ACTS = st.sampled_from(["pause", "resume", "kill", "heard", "idle", "reload"])
 @given(acts=st.lists(st.tuples(st.integers(0, 2), _ACTS), max_size=12), parallel=st.booleans())
 def test_whatever_three_instances_do_killed_is_for_good(
     tmp_path_factory: pytest.TempPathFactory,
-    postgres_url: str,
+    migrated_url: str,
     acts: list[tuple[int, str]],
     parallel: bool,
 ) -> None:
@@ -258,9 +258,9 @@ def test_whatever_three_instances_do_killed_is_for_good(
 
     async def main() -> None:
         directory = tmp_path_factory.mktemp("three")
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(migrated_url) as connection:
             connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        async with instances(directory, postgres_url, 3, told=False) as all_:
+        async with instances(directory, migrated_url, 3, told=False) as all_:
             killed = anyio.Event()
 
             async def act(one: Instance, what: str) -> None:

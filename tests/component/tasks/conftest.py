@@ -44,8 +44,9 @@ def new_ledger(
         yield Ledger
         return
     server: Postgres = request.getfixturevalue("postgres_server")
-    engine = PostgreSQL.open(server.new_database())
-    fresh = Fresh(engine)
-    yield fresh
-    fresh.undo()
-    engine.close()
+    with server.migrated_database() as url:
+        engine = PostgreSQL.open(url)
+        fresh = Fresh(engine)
+        yield fresh
+        fresh.undo()
+        engine.close()

@@ -29,7 +29,6 @@ from component.tasks.protocol import Confirmation
 from component.tasks.skill_call import call_of
 from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
-from tests.profiles import THOROUGH
 from tests.waiting import eventually
 from xep.binding import Payload, encode
 from xep.fluux_agent.confirm import Decision
@@ -353,7 +352,7 @@ async def differences(
     }
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes minutes: make thorough")
+@pytest.mark.thorough
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the loop has no part in what is measured
 @pytest.mark.parametrize("what", ["get", "decision", "cancel", "events"])
 async def test_what_is_not_there_takes_the_same_time(open_storage: Open, what: str) -> None:

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import structlog
 from anyio.lowlevel import checkpoint
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.storage.errors import StorageError
@@ -41,7 +41,7 @@ from tests.component.tasks.interleaved import (
 from tests.component.tasks.interleaved_skills import SLEEP_S, Script, answer_to, result_of
 from tests.component.tasks.machine_model import WAYS
 from tests.component.tasks.world import AGENT, ANN, BOB
-from tests.profiles import THOROUGH
+from tests.profiles import examples
 from xep.binding import read
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted, Result
@@ -616,7 +616,7 @@ def run(
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
-@settings(max_examples=3000 if THOROUGH else 60, deadline=None)
+@examples(25, 3000)
 @given(steps=_STEPS, seed=st.integers(0, 2**32), slots=_SLOTS, story=_STORIES)
 def test_any_story_of_several_instances(
     backend: str,

@@ -821,7 +821,7 @@ def run(backend: str, postgres: Callable[[], str] | None = None) -> None:
         run_state_machine_as_test(
             Here,
             settings=settings(
-                max_examples=2000 if THOROUGH else 20,
+                max_examples=2000 if THOROUGH else 15,
                 stateful_step_count=50 if THOROUGH else 25,
                 deadline=None,
             ),
@@ -833,7 +833,7 @@ def test_any_life_of_tasks(backend: str) -> None:
     run(backend)
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes minutes: make thorough")
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 def test_any_life_of_tasks_on_postgresql(backend: str, postgres_server: Postgres) -> None:
     run(backend, postgres_server.new_database)
