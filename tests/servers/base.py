@@ -4,6 +4,7 @@ A server process never outlives the test run, however that ends: it leads a proc
 own, which a watchdog kills when the run is gone.
 """
 
+import copy
 import fcntl
 import os
 import random
@@ -62,6 +63,9 @@ class PortLease:
 class Server(ABC):
     """One real XMPP server in a directory of its own, with one host, two accounts, one component.
 
+    With `hosts` it has these as well, each with the same accounts and a component of its own: see
+    `on`. Services on different hosts do not disturb each other, so one server is enough for them.
+
     It runs the configuration of its Debian package, with the message archive switched on.
 
     `directory` is the caller's, to be thrown away with everything in it. `guide` is the admin's
@@ -69,6 +73,7 @@ class Server(ABC):
     without, it does not federate at all, so that no test asks a resolver.
     `second` is the domain of a component beside the agent's, which has the same secret.
     `additions` are blocks of guides that an admin adds later: a guide, and the name of the block.
+    They are about `additions_host`, or about the first one.
     `unlimited` is the reason why clients may send faster than Debian's configuration lets them.
     Works as a context manager: starts on entering, is killed on leaving.
     """
@@ -84,14 +89,17 @@ class Server(ABC):
         host: str = "localhost",
         address: str = "127.0.0.1",
         *,
+        hosts: Sequence[str] = (),
         guide: Path | None = None,
         s2s_port: int | None = None,
         second: str | None = None,
         additions: Sequence[tuple[str, str]] = (),
+        additions_host: str = "",
         unlimited: str = "",
     ) -> None:
         self.directory = directory
         self.host = host
+        self.hosts = (host, *hosts)
         self.address = address
         self.guide = guide or guides.DOCS / f"{self.name}.md"
         self.s2s_port = s2s_port
@@ -103,18 +111,28 @@ class Server(ABC):
         self.key = directory / "key.pem"
         self.second = second
         self.additions = additions
+        self.additions_host = additions_host or host
         self.unlimited = unlimited
-        self._leases = (PortLease(address), PortLease(address), PortLease(address))
+        self._leases = [PortLease(address) for _ in range(3)]
         self.c2s_port, self.component_port, own = (lease.port for lease in self._leases)
         self.second_port = own if self.second_has_own_port else self.component_port
+        self._component_ports = {host: self.component_port}
+        for further in hosts:
+            if self.second_has_own_port:
+                self._leases.append(PortLease(address))
+                self._component_ports[further] = self._leases[-1].port
+            else:
+                self._component_ports[further] = self.component_port
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
 
     # What the two servers do differently.
 
     @abstractmethod
-    def _configure(self, component_block: str) -> None:
-        """Write the configuration, with the guide's filled block where an admin would put it."""
+    def _configure(self, components: Sequence[str], added: str) -> None:
+        """Write the configuration, with the guide's filled block where an admin would put it: one
+        for each host. `added` are the blocks that come later.
+        """
 
     @abstractmethod
     def _command(self) -> tuple[list[str], dict[str, str]]:
@@ -129,6 +147,16 @@ class Server(ABC):
         return True
 
     # The face for tests.
+
+    def on(self, host: str) -> Self:
+        """Return this server as those see it who use this one of its hosts.
+
+        Whoever stops or starts it does that with the server itself.
+        """
+        seen = copy.copy(self)
+        seen.host, seen.component_domain = host, f"agent.{host}"
+        seen.component_port = self._component_ports[host]
+        return seen
 
     def jid(self, account: str) -> str:
         """Return the bare JID of an account."""
@@ -156,7 +184,10 @@ class Server(ABC):
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.key.exists():
             self._make_certificate()
-        self._configure(self._fill("component", guides.SECRET))
+        self._configure(
+            [self.on(host)._fill("component", guides.SECRET) for host in self.hosts],
+            "".join(self._added(guide, name) for guide, name in self.additions),
+        )
         command, environment = self._command()
         with (self.directory / "console.log").open("ab") as console:
             self._process = subprocess.Popen(
@@ -251,11 +282,16 @@ class Server(ABC):
         }
         return guides.fill(guides.block(self.guide, block), values)
 
+    def _added(self, guide: str, name: str) -> str:
+        values = {guides.HOST: self.additions_host}
+        return guides.fill(guides.block(guides.DOCS / guide, name), values)
+
     def _make_certificate(self) -> None:
         authority = trustme.CA()
         # ejabberd sets a timer for the end of a certificate and refuses one that never ends.
         tomorrow = datetime.now(UTC) + timedelta(days=1)
-        leaf = authority.issue_cert(self.host, self.component_domain, not_after=tomorrow)
+        names = [name for host in self.hosts for name in (host, f"agent.{host}")]
+        leaf = authority.issue_cert(*names, not_after=tomorrow)
         authority.cert_pem.write_to_path(self.ca_file)
         leaf.private_key_pem.write_to_path(self.key)
         for part in leaf.cert_chain_pems:
@@ -263,7 +299,7 @@ class Server(ABC):
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None
-        waiting_for = [self.c2s_port, self.component_port]
+        waiting_for = [self.c2s_port, *set(self._component_ports.values())]
         waiting_for += [] if self.second is None else [self.second_port]
         give_up = time.monotonic() + START_LIMIT
         while True:

@@ -57,6 +57,8 @@ DECK: Final[Sequence[Kind]] = (
 )
 """The kinds of the points of one round, in any order."""
 ROUND: Final = len(DECK)
+SHORT: Final[Sequence[Kind]] = ("kill", "pause", "roll", "restart-db")
+"""Those of a short round, after which nobody has been away for long enough to be evicted."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -70,11 +72,11 @@ class Point(msgspec.Struct, frozen=True):
     release: str
 
 
-def point(seed: int, number: int) -> Point:
+def point(seed: int, number: int, kinds: Sequence[Kind] = DECK) -> Point:
     """The point of that number."""
-    deck = list(DECK)
-    random.Random(f"{seed}/deck {number // ROUND}").shuffle(deck)
-    kind, chance = deck[number % ROUND], random.Random(f"{seed}/{number}")
+    deck = list(kinds)
+    random.Random(f"{seed}/deck {number // len(deck)}").shuffle(deck)
+    kind, chance = deck[number % len(deck)], random.Random(f"{seed}/{number}")
     spans = {"kill": (0.0, 1.5), "pause": (0.1, 5.0)}
     return Point(
         number,

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+import pytest
+
 from tests.component.models.endpoint import Endpoint, Request, in_thread
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
+from tests.servers.fixtures import CHAT
 
 STATES = "{http://jabber.org/protocol/chatstates}"
 CONFIRM = "{urn:fluux:agent:0#confirm}confirm"
@@ -101,6 +104,13 @@ def chatting(
         agent = stack.enter_context(AgentProcess(server, directory, **defaults | settings))
         agent.connected()
         yield Chat(server, agent, model)
+
+
+@pytest.fixture(scope="session")
+def chat(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    """The service that the run shares; a module that needs another one has its own `chat`."""
+    with chatting(xmpp_server.on(CHAT), tmp_path_factory.mktemp("chat")) as chat:
+        yield chat
 
 
 def say(client: SlixClient, to: str, text: str, *, thread: str = "", inside: str = "") -> None:

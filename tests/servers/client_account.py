@@ -1,18 +1,17 @@
 """An account for an agent on a server of the tests, and the configuration of its guide."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.servers import guides
 from tests.servers.base import Server
-from tests.servers.fixtures import SERVERS
+from tests.servers.fixtures import ACCOUNTS, SITE
 
-HOST = "example.com"
+HOST = SITE
 ACCOUNT = f"helper@{HOST}"
 FULL = f"{ACCOUNT}/agent"
-PASSWORD = "the agent's own password"
+PASSWORD = ACCOUNTS["helper"]
 GUIDE = guides.DOCS / "client-mode.md"
 
 
@@ -35,10 +34,6 @@ def at(server: Server) -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def server(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the account."""
-    kind = SERVERS[server_kind]
-    server = kind(tmp_path_factory.mktemp(kind.name), host=HOST)
-    server.accounts["helper"] = PASSWORD
-    with server:
-        yield server
+def server(xmpp_server: Server) -> Server:
+    """The shared server, as its host with the account sees it."""
+    return xmpp_server.on(HOST)

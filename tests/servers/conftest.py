@@ -8,18 +8,21 @@ import pytest
 
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
+from tests.servers.chatting import chat
+from tests.servers.owned import owned
 from tests.servers.site import juliet, mallory, romeo, site
-from tests.servers.tasking import caller, desk, desk_server, other
+from tests.servers.tasking import caller, desk, other
 
 # pytest finds fixtures by their names in here.
 __all__ = [
     "caller",
+    "chat",
     "desk",
-    "desk_server",
     "juliet",
     "make_agent",
     "mallory",
     "other",
+    "owned",
     "romeo",
     "site",
 ]

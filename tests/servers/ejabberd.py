@@ -6,7 +6,7 @@ It runs without its init script and as an Erlang node without a name: so there i
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.servers import shipped
@@ -31,16 +31,17 @@ class Ejabberd(Server):
     program = "erl"
     second_has_own_port = True
 
-    def _configure(self, component_block: str) -> None:
+    def _configure(self, components: Sequence[str], added: str) -> None:
         pem = self.directory / "ejabberd.pem"
         pem.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
+        blocks = list(components)
         if self.second is not None:
-            beside = component_block.replace(str(self.component_port), str(self.second_port))
-            component_block += beside.replace(self.component_domain, self.second)
-        (self.directory / "ejabberd.yml").write_text(self._main(pem, component_block))
+            beside = components[0].replace(str(self.component_port), str(self.second_port))
+            blocks.append(beside.replace(self.component_domain, self.second))
+        (self.directory / "ejabberd.yml").write_text(self._main(pem, "".join(blocks) + added))
         self._ready.unlink(missing_ok=True)
 
-    def _main(self, pem: Path, component_block: str) -> str:
+    def _main(self, pem: Path, components: str) -> str:
         """Debian's configuration, with the archive on and with what the tests need.
 
         Of its listeners there are those for clients and, if this server federates, for servers: the
@@ -59,11 +60,12 @@ class Ejabberd(Server):
         archive = shipped.between(text, "  ## mod_mam:\n", "  mod_mqtt:")
         switched_on = re.sub("^  ## ", "  ", archive, flags=re.MULTILINE)
         certificate = f"- {_quote(pem)}\nca_file: {_quote(self.ca_file)}"
+        hosts = "".join(f"  - {_quote(host)}\n" for host in self.hosts)
         text = shipped.change(
             text,
-            ("hosts:\n  - localhost\n", f"hosts:\n  - {_quote(self.host)}\n"),
+            ("hosts:\n  - localhost\n", f"hosts:\n{hosts}"),
             ('- "/etc/ejabberd/ejabberd.pem"', certificate),
-            (listen, listeners + component_block),
+            (listen, listeners + components),
             (archive, switched_on),
         )
         if self.s2s_port is None:
@@ -79,8 +81,9 @@ class Ejabberd(Server):
         # The accounts are made from inside, after the start: no control script to wait for.
         # After a restart they exist already, which is as good.
         register = "".join(
-            f"case ejabberd_auth:try_register({_binary(account)}, {_binary(self.host)},"
+            f"case ejabberd_auth:try_register({_binary(account)}, {_binary(host)},"
             f" {_binary(password)}) of ok -> ok; {{error, exists}} -> ok end, "
+            for host in self.hosts
             for account, password in self.accounts.items()
         )
         command = ["erl", "-noinput"]

@@ -1,6 +1,7 @@
 """Real servers as pytest fixtures; tests/conftest.py brings them to every test.
 
-`prosody_server` and `ejabberd_server` are shared by the whole run: do not stop them. A test that
+`prosody_server` and `ejabberd_server` are shared by the whole run: do not stop them. They have many
+hosts, so that several services can be connected at once: `server.on("other.test")`. A test that
 stops, kills or configures a server takes `make_prosody` or `make_ejabberd` and gets one of its own.
 `xmpp_server` and `make_server` are those of Prosody, and with the marker `both_servers` also those
 of ejabberd.
@@ -15,6 +16,23 @@ import pytest
 from tests.servers.base import Server
 from tests.servers.ejabberd import Ejabberd
 from tests.servers.prosody import Prosody
+
+SITE, CHAT, DESK, PUBSUB = "example.com", "chat.test", "desk.test", "pubsub.test"
+"""Hosts of the shared servers, beside `localhost`: on each is a service that the whole run shares.
+Services of a module or a test are on `localhost`."""
+OTHER = "other.test"
+"""A host for a second service of a test."""
+GRANTED = "granted.test"
+"""A host of Prosody that lets its component act on behalf of people (docs/memory.md)."""
+PAIR = "pair.test"
+"""A host of ejabberd whose component has two instances (docs/ejabberd.md)."""
+SNOWMAN = "\u2603"  # a localpart of the servers' older rules, and none of RFC 7622
+ACCOUNTS = {
+    "mallory": "password of mallory",
+    "helper": "the agent's own password",
+    SNOWMAN: "password of the snowman",
+}
+"""Accounts of the shared servers, beside juliet and romeo."""
 
 SERVERS: dict[str, type[Server]] = {"prosody": Prosody, "ejabberd": Ejabberd}
 
@@ -42,8 +60,22 @@ class ServerFactory:
             server.close()
 
 
-def _shared(kind: type[Server], directories: pytest.TempPathFactory) -> Iterator[Server]:
-    with kind(directories.mktemp(kind.name)) as server:
+def _shared(
+    kind: type[Server], directories: pytest.TempPathFactory, further: str, addition: tuple[str, str]
+) -> Iterator[Server]:
+    # Every process of a run imports this module, and few need what clients are made of.
+    from tests.servers.watching import with_pubsub, with_rooms
+
+    server = kind(
+        directories.mktemp(kind.name),
+        hosts=(SITE, CHAT, DESK, PUBSUB, OTHER, further),
+        additions=[addition],
+        additions_host=further,
+    )
+    server.accounts.update(ACCOUNTS)
+    with_pubsub(server)
+    with_rooms(server)
+    with server:
         yield server
 
 
@@ -56,13 +88,13 @@ def _factory(kind: type[Server], directories: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def prosody_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One Prosody for the whole run."""
-    yield from _shared(Prosody, tmp_path_factory)
+    yield from _shared(Prosody, tmp_path_factory, GRANTED, ("memory.md", "privilege"))
 
 
 @pytest.fixture(scope="session")
 def ejabberd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One ejabberd for the whole run."""
-    yield from _shared(Ejabberd, tmp_path_factory)
+    yield from _shared(Ejabberd, tmp_path_factory, PAIR, ("ejabberd.md", "balancing"))
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.servers import guides, shipped
+from tests.servers import shipped
 from tests.servers.base import Server
 
 # What the tests set beside Debian's own settings. The component comes from the guide: it is written
@@ -21,7 +21,7 @@ s2s_direct_tls_ports = {{ }}
 http_ports = {{ }}
 https_ports = {{ }}
 {federation}
-VirtualHost {host}"""
+{hosts}"""
 # Server names are those of /etc/hosts: tests ask no resolver.
 FEDERATED = """\
 s2s_ports = {{ {s2s_port} }}
@@ -46,20 +46,23 @@ class Prosody(Server):
     program = "prosody"
     second_has_own_port = False
 
-    def _configure(self, component_block: str) -> None:
+    def _configure(self, components: Sequence[str], added: str) -> None:
         (self.directory / "prosody.cfg.lua").write_text(self._main())
         extra = self.directory / "conf.d"
         extra.mkdir(exist_ok=True)
-        (extra / "agent.cfg.lua").write_text(component_block)
+        (extra / "agent.cfg.lua").write_text(components[0])
+        # They share one listener, which the first one has opened.
+        alone = [block[block.index("Component ") :] for block in components]
         if self.second is not None:
-            block = component_block[component_block.index("Component ") :]
-            named = block.replace(self.component_domain, self.second)
-            (extra / "second.cfg.lua").write_text(named)
-        for guide, name in self.additions:
-            added = guides.fill(guides.block(guides.DOCS / guide, name), {guides.HOST: self.host})
-            (extra / f"{name}.cfg.lua").write_text(added)
-        # Written where Prosody keeps accounts; it hashes the password at the first login.
-        accounts = self.directory / "data" / self._file_name(self.host) / "accounts"
+            alone.append(alone[0].replace(self.component_domain, self.second))
+        (extra / "further.cfg.lua").write_text("\n".join(alone[1:]))
+        (extra / "later.cfg.lua").write_text(added)
+        for host in self.hosts:
+            self._make_accounts(host)
+
+    def _make_accounts(self, host: str) -> None:
+        """Write them where Prosody keeps them; it hashes the password at the first login."""
+        accounts = self.directory / "data" / self._file_name(host) / "accounts"
         if not accounts.exists():
             accounts.mkdir(parents=True)
             for account, password in self.accounts.items():
@@ -76,7 +79,7 @@ class Prosody(Server):
             certificate=_quote(self.certificate),
             address=_quote(self.address),
             c2s_port=self.c2s_port,
-            host=_quote(self.host),
+            hosts="\n".join(f"VirtualHost {_quote(host)}" for host in reversed(self.hosts)),
             federation=FEDERATED.format(s2s_port=self.s2s_port) if federates else "",
         )
         text = shipped.change(

@@ -11,12 +11,11 @@ import pytest
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import SlixClient
-from tests.servers.fixtures import SERVERS
+from tests.servers.fixtures import SITE
 from tests.servers.talk import login
 
-AGENT = "agent.example.com"
+AGENT = f"agent.{SITE}"
 ASSISTANT = f"assistant@{AGENT}"
-SNOWMAN = "\u2603"  # a localpart of the servers' older rules, and none of RFC 7622
 INLINE_S = 2
 STANZA_BYTES = 48_000
 """What is larger takes long through a server that limits rates."""
@@ -48,26 +47,23 @@ class Site:
 
 
 @pytest.fixture(scope="session")
-def site(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    kind = SERVERS[server_kind]
-    server = kind(tmp_path_factory.mktemp(kind.name), host="example.com")
-    server.accounts.update({"mallory": "password of mallory", SNOWMAN: "password of the snowman"})
-    with server:
-        directory = tmp_path_factory.mktemp("agent")
-        (directory / "own.py").write_text(OWN_SKILLS)
-        agent = AgentProcess(
-            server,
-            directory,
-            conformance__enabled=True,
-            skills__modules=["./own.py"],
-            agent__allowed_jids=[server.jid("juliet"), server.jid("romeo")],
-            policy__rules=[{"skills": ["only-romeo"], "allowed_jids": [server.jid("romeo")]}],
-            limits__inline_s=INLINE_S,
-            server__max_stanza_bytes=STANZA_BYTES,
-        )
-        with agent:
-            agent.connected()
-            yield Site(server, agent)
+def site(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    server = xmpp_server.on(SITE)
+    directory = tmp_path_factory.mktemp("agent")
+    (directory / "own.py").write_text(OWN_SKILLS)
+    agent = AgentProcess(
+        server,
+        directory,
+        conformance__enabled=True,
+        skills__modules=["./own.py"],
+        agent__allowed_jids=[server.jid("juliet"), server.jid("romeo")],
+        policy__rules=[{"skills": ["only-romeo"], "allowed_jids": [server.jid("romeo")]}],
+        limits__inline_s=INLINE_S,
+        server__max_stanza_bytes=STANZA_BYTES,
+    )
+    with agent:
+        agent.connected()
+        yield Site(server, agent)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A service with durable skills on a real server, and what clients say to it about tasks.
 
-Modules share one service each: `desk` runs on Prosody unless the module has a `desk_server` of its
-own. Juliet is the `caller` whose tasks they are; Romeo is the `other` account, and an admin.
+The whole run shares one service, `desk`; a module that needs another one has a `desk` of its own.
+Juliet is the `caller` whose tasks they are; Romeo is the `other` account, and an admin.
 """
 
 import base64
@@ -20,6 +20,7 @@ from component.tasks.recent import Certainty
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
+from tests.servers.fixtures import DESK
 from tests.servers.talk import (
     ERRORS,
     EXECUTE,
@@ -201,18 +202,13 @@ def open_desk(server: Server, directory: Any, **settings: object) -> AgentProces
     return AgentProcess(server, directory, **defaults | settings)
 
 
-@pytest.fixture(scope="module")
-def desk_server(prosody_server: Server) -> Server:
-    """Where a module has its service, unless it says otherwise."""
-    return prosody_server
-
-
-@pytest.fixture(scope="module")
-def desk(desk_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """The service of a module."""
-    with open_desk(desk_server, tmp_path_factory.mktemp("desk")) as agent:
+@pytest.fixture(scope="session")
+def desk(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """The service that the run shares."""
+    server = xmpp_server.on(DESK)
+    with open_desk(server, tmp_path_factory.mktemp("desk")) as agent:
         agent.connected()
-        yield Desk(desk_server, agent)
+        yield Desk(server, agent)
 
 
 @pytest.fixture(scope="module")

@@ -20,22 +20,9 @@ from tests.servers.chatting import (
     words,
 )
 from tests.servers.clients import SlixClient
-from tests.servers.fixtures import ServerFactory
 from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
-
-
-@pytest.fixture(scope="module")
-def chat_server(prosody_server: Server) -> Server:
-    """Where a module has its service, unless it says otherwise."""
-    return prosody_server
-
-
-@pytest.fixture(scope="module")
-def chat(chat_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with chatting(chat_server, tmp_path_factory.mktemp("chat")) as chat:
-        yield chat
 
 
 @pytest.fixture(scope="module")
@@ -330,10 +317,9 @@ def test_what_is_said_in_the_middle_is_answered_with_it(chat: Chat, juliet: Slix
     assert words(chat.model.requests[1]) == ["How do I get there?", "To Verona, I mean."]
 
 
-def test_a_message_for_another_agent_of_the_component(
-    make_prosody: ServerFactory, tmp_path: Path
-) -> None:
-    server = make_prosody()
+@pytest.mark.thorough
+def test_a_message_for_another_agent_of_the_component(xmpp_server: Server, tmp_path: Path) -> None:
+    server = xmpp_server
     agents = [{"name": "researcher", "identity": "You find things out.", "skills": ["weather"]}]
     with chatting(server, tmp_path, agents=agents) as chat, login(server) as juliet:
         chat.model.answers(Text("I looked."))
@@ -356,6 +342,7 @@ def test_an_outage_is_one_plain_sentence_and_loses_nothing(chat: Chat, juliet: S
     assert "rosemary" in shown(chat.model.requests[-1])
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_of_a_turn(chat: Chat, juliet: SlixClient) -> None:
     begun = len(chat.effects())
     chat.model.answers(Calls(("weather", {"city": "Mantua"}), ("lookup", {"run": "crash"})))
@@ -384,8 +371,9 @@ def test_killed_while_it_waits_for_a_word(chat: Chat, juliet: SlixClient) -> Non
 # -- budgets -------------------------------------------------------------------------------------
 
 
-def test_a_budget_stops_it_before_the_call(make_prosody: ServerFactory, tmp_path: Path) -> None:
-    server = make_prosody()
+@pytest.mark.thorough
+def test_a_budget_stops_it_before_the_call(xmpp_server: Server, tmp_path: Path) -> None:
+    server = xmpp_server
     limits = {
         "budgets__per_principal__tokens": 6000,
         "budgets__alert": 0.001,

@@ -149,6 +149,7 @@ def test_an_approver_is_asked_about_what_a_peer_wants(
         assert chat.effects() == ["posted hello"]
 
 
+@pytest.mark.thorough
 def test_who_never_says_what_it_is_is_answered_and_asked_once(
     chat: Chat, juliet: SlixClient
 ) -> None:

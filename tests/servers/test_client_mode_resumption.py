@@ -6,10 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import THOROUGH
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
-from tests.servers.client_account import ACCOUNT, FULL, at, client_toml, server
+from tests.servers.client_account import (
+    ACCOUNT,
+    FULL,
+    HOST,
+    PASSWORD,
+    at,
+    client_toml,
+    server,
+)
 from tests.servers.clients import Element, SlixClient
+from tests.servers.fixtures import ServerFactory
 from tests.servers.proxy import Proxy
 from tests.servers.talk import execute, login, output
 
@@ -17,7 +27,7 @@ __all__ = ["server"]  # pytest finds fixtures by their names in here
 
 pytestmark = [pytest.mark.servers]
 
-ROUNDS = 5
+ROUNDS = 20 if THOROUGH else 2
 SENTENCES = 40
 RECEIPT = "{urn:xmpp:receipts}received"
 ASKS = "<request xmlns='urn:xmpp:receipts'/>"
@@ -76,8 +86,11 @@ def test_what_is_asked_while_the_connection_breaks_is_answered_once(
 
 
 def test_a_session_that_the_server_has_lost_is_begun_again(
-    server: Server, stack: ExitStack, tmp_path: Path
+    make_server: ServerFactory, stack: ExitStack, tmp_path: Path
 ) -> None:
+    server = make_server(start=False, host=HOST)
+    server.accounts["helper"] = PASSWORD
+    server.start()
     proxy = stack.enter_context(Proxy(server.address, server.c2s_port))
     agent = start(stack, server, proxy, tmp_path / "agent")
     server.kill()

@@ -13,15 +13,17 @@ from component.skills import SkillError, skill
 from tests.component.handlers.command_bench import CommandBench
 from tests.component.router.wire import until
 from tests.demo_server.profanity import Profanity
+from tests.servers.base import Server
 from tests.servers.clients import TIMEOUT, SlixClient
 from tests.servers.commanding import serving
-from tests.servers.fixtures import ServerFactory
+from tests.servers.fixtures import OTHER, SITE
 from tests.servers.talk import condition, login
 from xep.commands import NAMESPACE
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]
 
-ASSISTANT = "assistant@agent.example.com"
+DOMAIN = f"agent.{OTHER}"
+ASSISTANT = f"assistant@{DOMAIN}"
 PLUGINS = ("xep_0030", "xep_0050", "xep_0004", "xep_0059")
 
 
@@ -122,9 +124,11 @@ class AdHoc:
         return found
 
 
-async def test_slixmpp(make_server: ServerFactory) -> None:
-    server = make_server(host="example.com")
-    async with serving(server, bench()), login(server, plugins=PLUGINS) as client:
+async def test_slixmpp(xmpp_server: Server) -> None:
+    # The bench admits people of example.com; the component of that host is another one's.
+    server = xmpp_server.on(SITE)
+    bound = serving(xmpp_server.on(OTHER), bench())
+    async with bound, login(server, plugins=PLUGINS) as client:
         ad_hoc = AdHoc(client)
         nodes = await ad_hoc.nodes()
         assert {"skill/add": "Add", "skill/hello": "Hello"}.items() <= nodes.items()
@@ -179,10 +183,10 @@ async def test_slixmpp(make_server: ServerFactory) -> None:
         assert condition(missing) == "item-not-found"
 
 
-async def test_profanity(make_prosody: ServerFactory, tmp_path: Path) -> None:
-    server = make_prosody(host="example.com")
+async def test_profanity(xmpp_server: Server, tmp_path: Path) -> None:
+    server = xmpp_server.on(SITE)
     commands = bench()
-    async with serving(server, commands), Profanity(tmp_path) as screen:
+    async with serving(xmpp_server.on(OTHER), commands), Profanity(tmp_path) as screen:
         await screen.shows("Type '/help' to show complete help")
         connect = f"/connect juliet@example.com server {server.address} port {server.c2s_port}"
         await screen.types(f"{connect} tls trust", until="password")

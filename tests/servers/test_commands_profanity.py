@@ -35,10 +35,10 @@ async def test_profanity(desk: Desk, tmp_path: Path) -> None:
         await screen.types("/form submit", until="State: input-required")
         # The question has come as a chat message, which is in a window of its own.
         await screen.types(f"/msg {desk.assistant}", until="May I run wipe")
-        assert desk.effects() == []
+        assert desk.effects("/tmp/old") == []
         # A yes that comes with the question is not yet one.
         with login(server, "romeo") as other:
             await to_thread.run_sync(let_stand, other, desk)
         await screen.types("yes", until="Approved")
         await screen.shows("wiped /tmp/old")
-        assert desk.effects() == ["wiped /tmp/old"]
+        assert desk.effects("/tmp/old") == ["wiped /tmp/old"]

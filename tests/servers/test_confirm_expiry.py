@@ -30,12 +30,12 @@ EXPIRED = ("not-acceptable", "expired")
 
 
 @pytest.fixture(scope="module")
-def desk(desk_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A service that is in a hurry."""
     directory = tmp_path_factory.mktemp("desk")
-    with open_desk(desk_server, directory, policy__confirm_expires_s=0.3) as agent:
+    with open_desk(xmpp_server, directory, policy__confirm_expires_s=0.3) as agent:
         agent.connected()
-        yield Desk(desk_server, agent)
+        yield Desk(xmpp_server, agent)
 
 
 def test_nobody_answered_in_time(desk: Desk, caller: SlixClient) -> None:
@@ -57,6 +57,7 @@ def test_nobody_answered_in_time(desk: Desk, caller: SlixClient) -> None:
     assert desk.effects() == []
 
 
+@pytest.mark.thorough
 def test_nobody_answered_while_it_was_away(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "wipe", path="away")
     asks(caller, task)

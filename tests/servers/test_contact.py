@@ -138,6 +138,7 @@ def contacts(path: Path) -> dict[str, Any]:
         return dict(rows)
 
 
+@pytest.mark.thorough
 def test_a_contact_whose_server_is_gone_is_left_alone(
     xmpp_server: Server, make_agent: MakeAgent, tmp_path: Path
 ) -> None:

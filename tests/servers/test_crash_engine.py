@@ -46,6 +46,7 @@ def test_what_was_not_told_is_told_by_the_next_start(server: Dealer, tmp_path: P
         assert server.ended(task).get("state") == "completed"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_it_is_small(

@@ -116,6 +116,7 @@ def taken_over(survivor: AgentProcess, since: float, what: str) -> None:
     assert seconds < TAKE_OVER_S
 
 
+@pytest.mark.thorough
 def test_one_is_killed_and_comes_back(tmp_path: Path, postgres: Postgres) -> None:
     """It goes on with its own at once, and nobody has to be found dead for that."""
     with Dealer() as server, ExitStack() as stack:

@@ -49,6 +49,7 @@ def told(client: SlixClient) -> list[str | None]:
     return [found.get("id") for one in finals for found in one.findall("{*}task")]
 
 
+@pytest.mark.thorough
 def test_it_runs_and_tells_what_the_first_cannot(
     prosody_server: Server, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -217,7 +217,9 @@ def test_a_port_is_leased_once() -> None:
         lease.release()
 
 
-@pytest.mark.parametrize("kind", [prosody.Prosody, ejabberd.Ejabberd])
+@pytest.mark.parametrize(
+    "kind", [prosody.Prosody, pytest.param(ejabberd.Ejabberd, marks=pytest.mark.thorough)]
+)
 def test_nothing_outlives_a_test_run_that_is_killed(kind: type[Server], tmp_path: Path) -> None:
     run = (
         "import signal, pathlib;"

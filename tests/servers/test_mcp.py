@@ -3,37 +3,41 @@
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.component.models.endpoint import Calls, Text
 from tests.component.sources.mcp.serving import SCRIPTED
+from tests.profiles import THOROUGH
 from tests.servers.base import Server
 from tests.servers.chatting import CONFIRM, Chat, asks, body, chatting, heard, reply, say
 from tests.servers.clients import SlixClient
 from tests.servers.mcp_servers import python_server
 from tests.servers.talk import execute, output
-from tests.servers.test_chat import _fresh, chat_server, juliet
+from tests.servers.test_chat import _fresh, juliet
 
 pytestmark = [pytest.mark.servers]
 
-__all__ = ["_fresh", "chat_server", "juliet"]
+__all__ = ["_fresh", "juliet"]
 
 
 @pytest.fixture(scope="module")
-def chat(chat_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    servers = {
-        "time": {
+def chat(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    servers: dict[str, Any] = {
+        "own": {"command": [sys.executable, "-S", str(SCRIPTED)], "readable": [str(SCRIPTED)]},
+    }
+    if THOROUGH:
+        servers["time"] = {
             "command": [python_server("time")],
             "read_only": ["*"],
             "annotations": {"*": {"read_only": True, "open_world": False}},
-        },
-        "own": {"command": [sys.executable, "-S", str(SCRIPTED)], "readable": [str(SCRIPTED)]},
-    }
-    with chatting(chat_server, tmp_path_factory.mktemp("mcp"), mcp=servers) as chat:
+        }
+    with chatting(xmpp_server, tmp_path_factory.mktemp("mcp"), mcp=servers) as chat:
         yield chat
 
 
+@pytest.mark.thorough
 def test_a_person_uses_a_tool_in_a_chat(chat: Chat, juliet: SlixClient) -> None:
     wanted = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     chat.model.answers(Calls(("time__convert_time", wanted)), Text("It is nine in the evening."))
@@ -43,6 +47,7 @@ def test_a_person_uses_a_tool_in_a_chat(chat: Chat, juliet: SlixClient) -> None:
     assert "21:00" in str(second.messages[-1]["content"])
 
 
+@pytest.mark.thorough
 def test_an_iq_runs_a_tool(chat: Chat, juliet: SlixClient) -> None:
     answer = juliet.iq(
         chat.assistant,

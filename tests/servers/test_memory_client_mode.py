@@ -41,6 +41,7 @@ def agent(server: Server, tmp_path: Path, make_agent: MakeAgent) -> Any:
     return made
 
 
+@pytest.mark.thorough
 def test_the_person_reads_corrects_and_deletes(server: Server, agent: Any) -> None:
     with login(server) as juliet, login(server, "romeo") as romeo:
         owner = Shared(server, juliet)

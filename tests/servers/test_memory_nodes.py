@@ -4,7 +4,6 @@ here wrote, on real servers.
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -62,11 +61,17 @@ def recall(chat: Chat, client: SlixClient, key: str) -> str:
     return output(client.iq(to=chat.agent.domain, payload=asked, type="set"))
 
 
-@pytest.fixture(params=["both", "pep"])
-def chat(request: pytest.FixtureRequest, xmpp_server: Server, tmp_path: Path) -> Iterator[Chat]:
+@pytest.fixture(scope="module", params=["both", pytest.param("pep", marks=pytest.mark.thorough)])
+def chat(
+    request: pytest.FixtureRequest, xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Chat]:
     me = {"name": "assistant", "capabilities": ["memory"], "skills": ["memory_*"]}
     with chatting(
-        xmpp_server, tmp_path, memory__store=request.param, conformance__enabled=True, agents=[me]
+        xmpp_server,
+        tmp_path_factory.mktemp("chat"),
+        memory__store=request.param,
+        conformance__enabled=True,
+        agents=[me],
     ) as found:
         yield found
 

@@ -6,13 +6,12 @@ from slixmpp.exceptions import IqError
 from tests.servers.base import Server
 from tests.servers.chatting import heard, say
 from tests.servers.conftest import MakeAgent
-from tests.servers.fixtures import ServerFactory
+from tests.servers.fixtures import GRANTED
 from tests.servers.talk import login
 from tests.servers.test_memory_accounts import MEMORY, Account, remembering, wait_until
 
 pytestmark = [pytest.mark.servers]
 
-PRIVILEGE = ("memory.md", "privilege")
 PRIVILEGE_NAMESPACE = "urn:xmpp:privilege:2"
 
 
@@ -22,9 +21,9 @@ def command(account: Account, text: str, *expected: str) -> None:
 
 
 def test_with_consent_the_agent_keeps_memories_in_the_account(
-    make_prosody: ServerFactory, make_agent: MakeAgent
+    prosody_server: Server, make_agent: MakeAgent
 ) -> None:
-    server = make_prosody(additions=[PRIVILEGE])
+    server = prosody_server.on(GRANTED)
     with remembering(server, make_agent) as account, login(server, "romeo") as romeo:
         other = Account(server, account.domain, romeo)
         other.jid = server.jid("romeo")
@@ -36,8 +35,7 @@ def test_with_consent_the_agent_keeps_memories_in_the_account(
         command(account, "/memory-home allow", "I keep what I remember")
         wait_until(lambda: exists(account) and "early" in account.texts())
         account.remember("tea", "about tea")
-        account.remember("pin", "1234")
-        wait_until(lambda: account.texts().keys() == {"early", "tea", "pin"})
+        wait_until(lambda: account.texts().keys() == {"early", "tea"})
         assert config(account) == ("whitelist", "max")
         with pytest.raises(IqError):
             Account(server, account.domain, romeo).do("get_items")
@@ -47,8 +45,6 @@ def test_with_consent_the_agent_keeps_memories_in_the_account(
         wait_until(lambda: "changed by the agent" in account.texts()["tea"])
         account.edit("mine", "written by Juliet")
         wait_until(lambda: account.recall("mine") == "written by Juliet")
-        account.do("retract", "pin")  # nobody is told
-        wait_until(lambda: account.recall("pin") == "")
         command(account, "/memory-home stop", "any more")
         account.remember("late", "after it was stopped")
         assert account.recall("late") == "after it was stopped"

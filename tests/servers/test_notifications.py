@@ -27,12 +27,6 @@ KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
 
-@pytest.fixture(scope="module")
-def chat_server(prosody_server: Server) -> Server:
-    """Where a module has its service, unless it says otherwise."""
-    return prosody_server
-
-
 class Hooked:
     """A service with webhooks, and a sender."""
 
@@ -68,16 +62,16 @@ class Hooked:
 
 
 @pytest.fixture(scope="module")
-def hooked(chat_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hooked]:
+def hooked(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hooked]:
     common = {"secret": SECRET, "skill": "echo", "params": {"text": "text"}}
-    juliet, romeo = chat_server.jid("juliet"), chat_server.jid("romeo")
+    juliet, romeo = xmpp_server.jid("juliet"), xmpp_server.jid("romeo")
     hooks = [
         {"name": "now", "principal": juliet, "template": "News: $text", **common},
         {"name": "online", "principal": romeo, "deliver": "online", **common},
     ]
     lease = PortLease("127.0.0.1")
     with chatting(
-        chat_server,
+        xmpp_server,
         tmp_path_factory.mktemp("hooked"),
         webhooks__port=lease.port,
         webhook=hooks,
@@ -129,6 +123,7 @@ def test_nobody_is_notified_at_night(hooked: Hooked, juliet: SlixClient) -> None
     assert " notifications:" in said[-1]
 
 
+@pytest.mark.thorough
 def test_a_held_result_survives_a_kill_and_waits_for_its_person(hooked: Hooked) -> None:
     with login(hooked.chat.server, "romeo") as romeo:
         romeo.send_raw(f"<presence type='subscribe' to='{hooked.assistant}'/>")

@@ -3,45 +3,36 @@ and by slash. The person gets the answer, and is asked what has to be confirmed.
 """
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from tests.component.models.endpoint import Calls, Text
-from tests.servers.agent_process import PROGRAM, TIMEOUT, environment
+from tests.servers import command_line
 from tests.servers.chatting import Chat, asks, body, heard, reply
 from tests.servers.clients import SlixClient
-from tests.servers.test_chat import _fresh, chat, chat_server, juliet, romeo
+from tests.servers.test_chat import _fresh, juliet, romeo
 from tests.servers.test_commands_service import Dialogue
 
 pytestmark = [pytest.mark.servers]
 
 
-# The service of this module and its people, as in test_chat.
-__all__ = ["_fresh", "chat", "chat_server", "juliet", "romeo"]
+# The people of this module, as in test_chat.
+__all__ = ["_fresh", "juliet", "romeo"]
 
 
-def command(chat: Chat, *words: str) -> subprocess.CompletedProcess[str]:
+def command(chat: Chat, *words: str) -> Result:
     """Run the command line on the machine of the service."""
-    return subprocess.run(
-        [PROGRAM, *words],
-        cwd=chat.agent.directory,
-        env={**environment(), "AGENT_SECRET": chat.agent.secret},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT * 2,
-        check=False,
-    )
+    return command_line.run(chat.agent.directory, *words, secret=chat.agent.secret)
 
 
 def tell(chat: Chat, text: str, *more: str, who: str = "juliet") -> dict[str, Any]:
     """Tell the agent something for a person; what the command prints."""
     address = chat.server.jid(who)
     done = command(chat, "agents", "tell", "assistant", text, "--for", address, "--json", *more)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -49,7 +40,7 @@ def tell(chat: Chat, text: str, *more: str, who: str = "juliet") -> dict[str, An
 def refused(chat: Chat, *words: str) -> str:
     """What the command line says of what it cannot do."""
     done = command(chat, "agents", "tell", *words)
-    assert done.returncode != 0
+    assert done.exit_code != 0
     return done.stderr
 
 
@@ -92,6 +83,7 @@ def test_the_person_is_asked_and_not_the_operator(
     assert not [one for one in romeo.messages.all() if "wipe" in body(one)]
 
 
+@pytest.mark.thorough
 def test_the_budget_that_is_named_pays(chat: Chat, juliet: SlixClient) -> None:
     def spent(of: str) -> int:
         rows = json.loads(command(chat, "budget", "--json").stdout)
@@ -133,9 +125,9 @@ def test_what_cannot_be_done_is_said(chat: Chat, juliet: SlixClient, tmp_path: P
     asks(juliet, chat.assistant, "/stop-contact", "not write")
     assert "has stopped messages" in refused(chat, "assistant", "Do it.", "--for", who)
     asks(juliet, chat.assistant, "/start-contact", "write to you first again")
-    assert command(chat, "agents", "pause", "assistant").returncode == 0
+    assert command(chat, "agents", "pause", "assistant").exit_code == 0
     assert "is paused: resume it first" in refused(chat, "assistant", "Do it.", "--for", who)
-    assert command(chat, "agents", "resume", "assistant").returncode == 0
+    assert command(chat, "agents", "resume", "assistant").exit_code == 0
     assert chat.model.requests == []
 
 

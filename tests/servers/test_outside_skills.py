@@ -19,11 +19,6 @@ pytestmark = [pytest.mark.servers]
 
 
 @pytest.fixture(scope="module")
-def chat_server(prosody_server: Server) -> Server:
-    return prosody_server
-
-
-@pytest.fixture(scope="module")
 def web() -> Iterator[Web]:
     api = serving(lambda _: as_json({"now": {"degrees": 21}}))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(api) as server:
@@ -31,11 +26,11 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def chat(chat_server: Server, web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+def chat(xmpp_server: Server, web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
     with chatting(
-        chat_server,
+        xmpp_server,
         tmp_path_factory.mktemp("outside"),
-        xmpp_send__recipients=[chat_server.jid("romeo")],
+        xmpp_send__recipients=[xmpp_server.jid("romeo")],
         xmpp_send__first_contact="introduce",
         rest={
             "warmth": {

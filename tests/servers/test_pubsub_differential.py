@@ -16,12 +16,13 @@ from tests.profiles import THOROUGH
 from tests.servers.base import Server
 from tests.servers.clients import SlixClient
 from tests.servers.conftest import MakeAgent
+from tests.servers.fixtures import OTHER
 from tests.servers.pubsub_requests import Asked, outcome, requests
 from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
 
-EXAMPLES: Final = 130 if THOROUGH else 12
+EXAMPLES: Final = 130 if THOROUGH else 6
 """Lists of four to twelve requests: about 1,000 requests in `make thorough`."""
 FORBIDDEN: Final = (("error", "forbidden"),)
 ABSENT: Final = (("error", "item-not-found"),)
@@ -255,10 +256,11 @@ class Pair:
 
 @pytest.fixture
 def pair(xmpp_server: Server, make_agent: MakeAgent) -> Iterator[Pair]:
-    """A running agent of which juliet is an admin."""
-    make_agent(xmpp_server, agent__admins=[xmpp_server.jid("juliet")]).connected()
-    with login(xmpp_server) as juliet, login(xmpp_server, "romeo") as romeo:
-        yield Pair(xmpp_server, juliet, romeo)
+    """A running agent of which juliet is an admin, and of which romeo has never heard."""
+    server = xmpp_server.on(OTHER)
+    make_agent(server, agent__admins=[server.jid("juliet")]).connected()
+    with login(server) as juliet, login(server, "romeo") as romeo:
+        yield Pair(server, juliet, romeo)
 
 
 def test_an_agent_answers_as_an_account_does(pair: Pair) -> None:

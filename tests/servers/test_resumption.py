@@ -16,7 +16,7 @@ import pytest
 from conformance.drivers.deliveries import Deliveries
 from tests.component.models.endpoint import Calls, Text
 from tests.servers.base import Server
-from tests.servers.chatting import STATES, Chat, chatting, words
+from tests.servers.chatting import STATES, Chat, words
 from tests.servers.clients import Element
 from tests.servers.raw_client import log_in
 from xep.stanza import Incoming
@@ -86,12 +86,6 @@ class Phone:
             self._came += data
         before, self._came = self._came[: found.end()], self._came[found.end() :]
         return before
-
-
-@pytest.fixture(scope="module")
-def chat(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with chatting(xmpp_server, tmp_path_factory.mktemp("chat")) as chat:
-        yield chat
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from tests.component.models.endpoint import Calls, Text
 from tests.servers.chatting import Chat, asks, body, heard, reply, say
 from tests.servers.clients import SlixClient
 from tests.servers.talk import result
-from tests.servers.test_chat import _fresh, chat, chat_server, juliet, romeo
+from tests.servers.test_chat import _fresh, juliet, romeo
 from tests.servers.test_commands_service import Dialogue
 from tests.servers.test_operator_turn import command
 
 pytestmark = [pytest.mark.servers]
 
 
-# The service of this module and its people, as in test_chat.
-__all__ = ["_fresh", "chat", "chat_server", "juliet", "romeo"]
+# The people of this module, as in test_chat.
+__all__ = ["_fresh", "juliet", "romeo"]
 
 
 def name_in(answer: str) -> str:
@@ -92,7 +92,7 @@ def test_a_form_and_the_command_line(chat: Chat, juliet: SlixClient) -> None:
     (row,) = [one for one in rows if one["name"] == "hourly"]
     assert (row["owner"], row["state"]) == (chat.server.jid("juliet"), "active")
     done = command(chat, "schedules", "remove", row["id"])
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert asks(juliet, chat.assistant, "/schedule", "schedules") == "There are no schedules."
     done = command(chat, "schedules", "remove", row["id"])
     assert "There is no schedule called" in done.stderr
@@ -125,6 +125,7 @@ def test_what_is_wrong_is_told(chat: Chat, juliet: SlixClient) -> None:
         asks(juliet, chat.assistant, f"/schedule {said}", told)
 
 
+@pytest.mark.thorough
 def test_a_kill_between_loses_no_firing_and_repeats_none(chat: Chat, juliet: SlixClient) -> None:
     asks(juliet, chat.assistant, "/schedule add in 3 seconds: run wipe disk=disk7", "Added")
     chat.agent.kill()

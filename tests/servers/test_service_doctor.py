@@ -1,29 +1,16 @@
 """`xmpp-agent doctor` on real servers, with the agent.toml of their guides."""
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.servers.agent_process import PROGRAM, environment
+from tests.servers import command_line
 from tests.servers.base import Server
 from tests.servers.conftest import MakeAgent
-from tests.servers.fixtures import ServerFactory
+from tests.servers.fixtures import GRANTED
 from tests.servers.talk import execute, login, output
 
 pytestmark = [pytest.mark.servers]
-
-
-def doctor(server: Server, directory: Path, **settings: object) -> tuple[int, dict[str, str]]:
-    """Its exit code, and the verdict of each check by its name."""
-    code, found = run(server, directory, **settings)
-    return code, {name: verdict for name, (verdict, _) in found.items()}
-
-
-def checked(server: Server, directory: Path, **settings: object) -> dict[str, tuple[str, str]]:
-    """The verdict and the text of each check by its name."""
-    return run(server, directory, **settings)[1]
 
 
 def run(
@@ -32,20 +19,13 @@ def run(
     """Its exit code, and the verdict and the text of each check by its name."""
     directory.mkdir(exist_ok=True)
     (directory / "agent.toml").write_text(server.agent_toml())
-    done = subprocess.run(
-        [PROGRAM, "doctor", "--json", "--config", "agent.toml"],
-        cwd=directory,
-        env={**environment(**settings), "AGENT_SECRET": server.secret},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert server.secret not in done.stdout + done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    checks = {check["name"]: (check["verdict"], check["text"]) for check in found}
-    del checks["confinement"]  # as the kernel permits
-    return done.returncode, checks
+    return command_line.doctor(directory, server.secret, **settings)
+
+
+def doctor(server: Server, directory: Path, **settings: object) -> tuple[int, dict[str, str]]:
+    """Its exit code, and the verdict of each check by its name."""
+    code, found = run(server, directory, **settings)
+    return code, {name: verdict for name, (verdict, _) in found.items()}
 
 
 def test_all_is_well_then_the_service_runs(
@@ -76,13 +56,10 @@ def test_all_is_well_then_the_service_runs(
 
 
 def test_which_homes_of_memories_are_possible(
-    prosody_server: Server,
-    ejabberd_server: Server,
-    make_prosody: ServerFactory,
-    tmp_path: Path,
+    prosody_server: Server, ejabberd_server: Server, tmp_path: Path
 ) -> None:
     def homes(server: Server, name: str, **settings: object) -> tuple[str, str]:
-        return checked(server, tmp_path / name, **settings)["memory homes"]
+        return run(server, tmp_path / name, **settings)[1]["memory homes"]
 
     verdict, text = homes(ejabberd_server, "ejabberd", memory__home="person")
     assert verdict == "warning"
@@ -90,8 +67,7 @@ def test_which_homes_of_memories_are_possible(
     assert homes(ejabberd_server, "ours")[0] == "ok"
     verdict, text = homes(prosody_server, "prosody", memory__home="person")
     assert (verdict, "mod_privilege of Prosody" in text) == ("ok", True)
-    granting = make_prosody(additions=[("memory.md", "privilege")])
-    verdict, text = homes(granting, "granting", memory__home="person")
+    verdict, text = homes(prosody_server.on(GRANTED), "granting", memory__home="person")
     assert (verdict, "lets the agent act on behalf" in text) == ("ok", True)
 
 

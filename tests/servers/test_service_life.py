@@ -112,7 +112,9 @@ def test_what_does_not_end_in_time_is_answered_too(
         assert line["requests"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
+)
 def test_a_second_signal_ends_it_at_once(
     prosody_server: Server, make_agent: MakeAgent, number: signal.Signals
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_second_signal_ends_it_at_once(
         assert agent.wait() == 1
 
 
+@pytest.mark.thorough
 def test_killed_it_can_be_started_again(xmpp_server: Server, make_agent: MakeAgent) -> None:
     domain = xmpp_server.component_domain
     agent = make_agent(xmpp_server, **PATIENT).connected()
@@ -137,6 +140,7 @@ def test_killed_it_can_be_started_again(xmpp_server: Server, make_agent: MakeAge
         assert output(juliet.iq(domain, execute("echo", text="again"), "set")) == "again"
 
 
+@pytest.mark.thorough
 def test_one_process_to_a_data_directory(prosody_server: Server, make_agent: MakeAgent) -> None:
     first = make_agent(prosody_server).connected()
     second = make_agent(prosody_server, "second", storage__path=str(first.directory / "data"))

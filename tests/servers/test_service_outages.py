@@ -128,7 +128,10 @@ def test_the_server_goes_away_under_load(make_server: ServerFactory, make_agent:
 def test_only_the_connection_of_the_component_is_cut(
     xmpp_server: Server, make_agent: MakeAgent
 ) -> None:
-    """Callers keep theirs: whoever was heard is answered, by a result on the next connection."""
+    """Callers keep theirs: whoever was heard is answered, by a result on the next connection.
+
+    Who is subscribed is shown the presence again.
+    """
     domain = xmpp_server.component_domain
     with (
         Proxy(xmpp_server.address, xmpp_server.component_port) as way,
@@ -136,6 +139,8 @@ def test_only_the_connection_of_the_component_is_cut(
     ):
         agent = make_agent(xmpp_server, server__port=way.port, conformance__enabled=True)
         agent.connected()
+        juliet.send_raw(f"<presence to='{domain}' type='subscribe'/>")
+        juliet.presences.take(from_(domain))
         slow = juliet.start_iq(domain, execute("conformance.sleep", seconds=2), "set")
         assert output(juliet.iq(domain, ECHO, "set")) == "hello"
         way.cut()
@@ -145,6 +150,9 @@ def test_only_the_connection_of_the_component_is_cut(
         assert line["down_s"] >= 0
         assert output(slow.result(20)) == "slept 2 seconds"
         assert output(juliet.iq(domain, ECHO, "set")) == "hello"
+        juliet.presences.take(from_(domain))
+        juliet.send_raw(f"<presence to='{domain}' type='unsubscribe'/>")
+        juliet.presences.take(from_(domain, "unavailable"))
 
 
 def answered_at_last(client: SlixClient, domain: str) -> bool:
@@ -188,22 +196,3 @@ def test_a_half_open_connection_is_noticed(xmpp_server: Server, make_agent: Make
         way.cut_frozen()
         agent.connected()
         assert answered_at_last(juliet, domain)
-
-
-def test_presence_is_shown_again_after_an_outage(
-    xmpp_server: Server, make_agent: MakeAgent
-) -> None:
-    domain = xmpp_server.component_domain
-    with (
-        Proxy(xmpp_server.address, xmpp_server.component_port) as way,
-        login(xmpp_server) as juliet,
-    ):
-        agent = make_agent(xmpp_server, server__port=way.port).connected()
-        juliet.send_raw(f"<presence to='{domain}' type='subscribe'/>")
-        juliet.presences.take(from_(domain))
-        way.cut()
-        agent.wait_log("not connected")
-        agent.connected()
-        juliet.presences.take(from_(domain))
-        juliet.send_raw(f"<presence to='{domain}' type='unsubscribe'/>")
-        juliet.presences.take(from_(domain, "unavailable"))

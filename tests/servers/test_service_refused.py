@@ -61,6 +61,7 @@ def test_nobody_listens_then_a_wrong_secret(
     assert old not in "\n".join(agent.errors)
 
 
+@pytest.mark.thorough
 def test_a_domain_that_the_server_does_not_know(xmpp_server: Server, make_agent: MakeAgent) -> None:
     domain = "assistants.localhost"
     agent = make_agent(xmpp_server, server__component_domain=domain)
@@ -75,6 +76,7 @@ def test_a_domain_that_the_server_does_not_know(xmpp_server: Server, make_agent:
         )
 
 
+@pytest.mark.thorough
 def test_a_domain_that_the_server_is_told_of_later(
     make_prosody: ServerFactory, make_agent: MakeAgent
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_domain_that_the_server_is_told_of_later(
     serves(server, "assistants.localhost")
 
 
+@pytest.mark.thorough
 def test_two_services_of_one_domain(prosody_server: Server, make_agent: MakeAgent) -> None:
     first = make_agent(prosody_server, "first").connected()
     second = make_agent(prosody_server, "second")

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.clients import Element, SlixClient
-from tests.servers.site import AGENT, ASSISTANT, SNOWMAN, STANZA_BYTES, Site
+from tests.servers.fixtures import SNOWMAN
+from tests.servers.site import AGENT, ASSISTANT, STANZA_BYTES, Site
 from tests.servers.talk import (
     EXECUTE,
     INFO,

@@ -34,12 +34,12 @@ DELAY = "{urn:xmpp:delay}delay"
 
 
 @pytest.fixture(scope="module")
-def desk(desk_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A service that does not wait long for its work when it is stopped."""
     directory = tmp_path_factory.mktemp("desk")
-    with open_desk(desk_server, directory, server__drain_s=DRAIN_S) as agent:
+    with open_desk(xmpp_server, directory, server__drain_s=DRAIN_S) as agent:
         agent.connected()
-        yield Desk(desk_server, agent)
+        yield Desk(xmpp_server, agent)
 
 
 def again(desk: Desk) -> None:
@@ -82,6 +82,7 @@ def test_no_completed_step_is_repeated(desk: Desk, caller: SlixClient) -> None:
     assert [t.get("revision") for t in found] == [str(n) for n in range(1, len(found) + 1)]
 
 
+@pytest.mark.thorough
 def test_nobody_knows_what_a_begun_step_did(desk: Desk, caller: SlixClient) -> None:
     asked = execute("stuck", attributes="request='stuck-1'", run="stuck")
     task = accepted(caller.iq(desk.assistant, asked, "set"))
@@ -139,6 +140,7 @@ def test_the_end_comes_while_the_server_is_away(
             assert completed(later, task) == "outage is done"
 
 
+@pytest.mark.thorough
 def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "conformance.sleep", "mode='async'", seconds=3000)
     caller.messages.take(event(task, "running"))
@@ -149,6 +151,7 @@ def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None
     assert ended_as.get("state") == "cancelled"
 
 
+@pytest.mark.thorough
 def test_stopped_as_one_stops_a_service(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "steps", "mode='async'", run="stop")
     halfway(caller, task)

@@ -135,6 +135,7 @@ def test_what_was_never_asked(desk: Desk, caller: SlixClient) -> None:
     result(caller.iq(desk.assistant, cancel(task), "set"))
 
 
+@pytest.mark.thorough
 def test_killed_between_question_and_answer(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)

@@ -51,7 +51,7 @@ def figure(port: int, name: str) -> float:
     return 0.0 if found is None else float(found.group(1))
 
 
-@pytest.mark.parametrize("ends", ["stream", "process"])
+@pytest.mark.parametrize("ends", ["process", pytest.param("stream", marks=pytest.mark.thorough)])
 async def test_the_end_of_a_task_arrives_once(
     prosody_server: Server, tmp_path: Path, ends: str
 ) -> None:

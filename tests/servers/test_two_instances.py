@@ -12,14 +12,12 @@ from component.control.client import ask
 from component.control.messages import ControlRequest
 from tests.component.models.endpoint import in_thread
 from tests.component.sources.directories.world import install
-from tests.servers import guides
 from tests.servers.agent_process import TIMEOUT, AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import asks as asks_in_chat
-from tests.servers.fixtures import ServerFactory
+from tests.servers.fixtures import PAIR
 from tests.servers.talk import execute, login, output, result
 from tests.servers.tasking import (
-    CONFIRM,
     TASK,
     answer,
     asks,
@@ -44,13 +42,8 @@ def pair(server: Server, directory: Path, postgres: str, **more: object) -> list
     ]
 
 
-def test_ejabberd_has_both(make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str) -> None:
-    text = (guides.DOCS / "ejabberd.md").read_text()
-    component = guides.block(guides.DOCS / "ejabberd.md", "component")
-    balancing = guides.block(guides.DOCS / "ejabberd.md", "balancing")
-    guide = tmp_path / "ejabberd.md"
-    guide.write_text(text.replace(component, component + balancing))
-    server = make_ejabberd(guide=guide)
+def test_ejabberd_has_both(ejabberd_server: Server, tmp_path: Path, postgres_url: str) -> None:
+    server = ejabberd_server.on(PAIR)
     with ExitStack() as stack:
         first, second = pair(server, tmp_path, postgres_url)
         for agent in (first, second):
@@ -81,27 +74,6 @@ def test_ejabberd_has_both(make_ejabberd: ServerFactory, tmp_path: Path, postgre
             assert "green" in completed(client, task)
 
 
-def test_prosody_has_one_and_the_other_stands_by(
-    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
-) -> None:
-    server = make_prosody()
-    with ExitStack() as stack:
-        first, second = pair(server, tmp_path, postgres_url)
-        stack.enter_context(first).connected()
-        stack.enter_context(second).wait_log("not connected", code="conflict")
-        agent_jid = f"assistant@{server.component_domain}"
-        juliet = stack.enter_context(login(server))
-        assert output(juliet.iq(agent_jid, execute("echo", text="x"), "set")) == "x"
-        task = begin(juliet, agent_jid, "conformance.erase", target="it")
-        confirm = asks(juliet, task)[1]
-        first.kill()
-        second.connected()
-        assert confirm.tag == f"{{{CONFIRM}}}confirm"
-        allowed = decision(confirm.attrib["id"], "approve")
-        assert juliet.iq(agent_jid, allowed, "set").get("type") == "result"
-        assert completed(juliet, task) == "erased it"
-
-
 def until(test: Callable[[], bool]) -> None:
     """Look again and again until it is so."""
     end = time.monotonic() + TIMEOUT
@@ -119,71 +91,64 @@ def operate(agent: AgentProcess, command: str, **params: object) -> str:
     return answer.text
 
 
-def test_a_skill_is_approved_and_revoked_for_both(
-    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
+def test_prosody_has_one_and_what_is_said_to_the_other_holds_for_both(
+    prosody_server: Server, tmp_path: Path, postgres_url: str
 ) -> None:
     """By the control socket of the instance that has no stream; each has copies of its own."""
-    skills = tmp_path / "skills"
+    server, skills = prosody_server, tmp_path / "skills"
     install(skills)
-    server = make_prosody()
     with ExitStack() as stack:
-        more = {"skills__directories": [str(skills)]}
+        model = stack.enter_context(in_thread())
+        more = {
+            "skills__directories": [str(skills)],
+            "llm__provider": "openai",
+            "llm__model": "scripted",
+            "llm__base_url": model.url,
+            "llm__api_key": "sk-scripted",
+        }
         first, second = pair(server, tmp_path, postgres_url, **more)
         stack.enter_context(first).connected()
         stack.enter_context(second).wait_log("not connected", code="conflict")
         assistant = f"assistant@{server.component_domain}"
         juliet = stack.enter_context(login(server))
 
-        def refused() -> bool:
+        def unknown() -> bool:
             answer = juliet.iq(assistant, execute("greet", who="Juliet"), "set")
             return answer.get("type") == "error" or output(answer) != "Hello Juliet"
-
-        assert refused()
-        assert "is offered" in operate(second, "approve-skill", name="greet", trusted=True)
-        until(lambda: not refused())
-        copies = [agent.directory / "data" / "approved-skills" for agent in (first, second)]
-        assert [len(list(each.iterdir())) for each in copies] == [1, 1]
-        assert "not offered any more" in operate(second, "revoke-skill", name="greet")
-        until(refused)
-        until(lambda: not any(list(each.iterdir()) for each in copies))
-        operate(second, "approve-skill", name="greet", trusted=True)
-        until(lambda: not refused())
-        first.kill()
-        second.connected()
-        assert not refused()
-
-
-def test_what_is_said_to_one_holds_for_both(
-    make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
-) -> None:
-    """Pausing the service and killing an agent, at the instance that has no stream."""
-    server = make_prosody()
-    with ExitStack() as stack:
-        model = stack.enter_context(in_thread())
-        talks = {
-            "llm__provider": "openai",
-            "llm__model": "scripted",
-            "llm__base_url": model.url,
-            "llm__api_key": "sk-scripted",
-        }
-        first, second = pair(server, tmp_path, postgres_url, **talks)
-        stack.enter_context(first).connected()
-        stack.enter_context(second).wait_log("not connected", code="conflict")
-        assistant = f"assistant@{server.component_domain}"
-        juliet = stack.enter_context(login(server))
 
         def refused() -> bool:
             return juliet.iq(assistant, execute("echo", text="x"), "set").get("type") == "error"
 
+        # A skill is approved, revoked, and approved again.
+        assert unknown()
+        assert "is offered" in operate(second, "approve-skill", name="greet", trusted=True)
+        until(lambda: not unknown())
+        copies = [agent.directory / "data" / "approved-skills" for agent in (first, second)]
+        assert [len(list(each.iterdir())) for each in copies] == [1, 1]
+        assert "not offered any more" in operate(second, "revoke-skill", name="greet")
+        until(unknown)
+        until(lambda: not any(list(each.iterdir()) for each in copies))
+        operate(second, "approve-skill", name="greet", trusted=True)
+        until(lambda: not unknown())
+
+        # The service is paused, and the instance that has the stream is killed.
+        task = begin(juliet, assistant, "conformance.erase", target="it")
+        confirm = asks(juliet, task)[1]
         assert not refused()
         assert "Paused" in operate(second, "pause")
         until(refused)
         first.kill()
         second.connected()
+        assert refused()  # that does not end when an instance ends
+        allowed = decision(confirm.attrib["id"], "approve")
+        assert juliet.iq(assistant, allowed, "set").get("type") == "result"
+        assert completed(juliet, task) == "erased it"
+
+        # The next one that waits ends the pause and kills an agent.
         first.start().wait_log("not connected", code="conflict")
-        assert refused()  # nor does it end when an instance ends
         assert "accepted again" in operate(first, "resume")
         until(lambda: not refused())
+        assert not unknown()
         assert "killed" in operate(first, "kill-agent", name="assistant")
         until(lambda: "killed" in operate(second, "agents"))
         assert "shut down permanently" in asks_in_chat(

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.fixtures import ServerFactory
+from tests.profiles import THOROUGH
+from tests.servers.base import Server
+from tests.servers.fixtures import OTHER, ServerFactory
 from tests.servers.talk import login
 from tests.servers.watching import (
     Publisher,
@@ -23,7 +25,7 @@ from tests.servers.watching import (
 pytestmark = [pytest.mark.servers]
 
 UNLIMITED = "thousands of items are published as fast as the server takes them"
-EVENTS = int(os.environ.get("WATCH_EVENTS", "150"))
+EVENTS = int(os.environ.get("WATCH_EVENTS", "10000" if THOROUGH else "40"))
 """Items that are published in all; `make thorough` publishes 10,000."""
 UNOBSERVED = min(EVENTS // 6, 150)
 """Items that are published while the service or its connection is down: the node has to keep them,
@@ -90,6 +92,7 @@ def test_each_item_is_handled_once_and_in_order_across_restarts(
     assert len(items) == EVENTS
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_created_again_is_watched_again(
     make_server: ServerFactory, tmp_path: Path
 ) -> None:
@@ -133,9 +136,9 @@ PERSONAL = {
 
 
 def test_what_a_person_shows_is_watched_once_they_allow_it(
-    make_server: ServerFactory, tmp_path: Path
+    xmpp_server: Server, tmp_path: Path
 ) -> None:
-    server = make_server()
+    server = xmpp_server.on(OTHER)  # nobody else publishes in juliet's account there
     account = server.jid("juliet")
     watches = [
         note_watch(
@@ -179,6 +182,7 @@ def test_what_a_person_shows_is_watched_once_they_allow_it(
         assert len(found) == len(PERSONAL) + 1
 
 
+@pytest.mark.thorough
 def test_the_presence_of_a_person_is_watched(make_server: ServerFactory, tmp_path: Path) -> None:
     server = make_server()
     account = server.jid("romeo")

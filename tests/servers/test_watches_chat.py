@@ -1,13 +1,13 @@
 """People ask for watches in chat; agents that trigger each other are cut."""
 
 import json
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.component.models.endpoint import Calls, Text
-from tests.servers.agent_process import PROGRAM, TIMEOUT, environment
+from tests.servers import command_line
 from tests.servers.base import Server
 from tests.servers.chatting import CONFIRM, asks, chatting, heard, reply, say
 from tests.servers.fixtures import ServerFactory
@@ -84,20 +84,13 @@ def test_tell_me_whenever(xmpp_server: Server, tmp_path: Path) -> None:
         assert chat.model.left == 0
 
 
-def _cli(directory: Path, *words: str) -> list[dict[str, str]]:
-    done = subprocess.run(
-        [PROGRAM, *words, "--config", "agent.toml"],
-        cwd=directory,
-        env=environment(agent_secret="x") | {"AGENT_SECRET": "x"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def _cli(directory: Path, *words: str) -> Any:
+    done = command_line.run(directory, *words, "--config", "agent.toml", secret="x")
+    assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_two_agents_that_trigger_each_other_are_cut(
     make_server: ServerFactory, tmp_path: Path
 ) -> None:

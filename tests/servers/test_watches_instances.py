@@ -50,6 +50,7 @@ def pair(
         yield found
 
 
+@pytest.mark.thorough
 def test_on_prosody_the_one_that_stands_by_takes_over(
     make_prosody: ServerFactory, tmp_path: Path, postgres_url: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_on_prosody_the_one_that_stands_by_takes_over(
         assert notes.wait(len(items) + 1) == [*items, "last"]
 
 
+@pytest.mark.thorough
 def test_on_ejabberd_both_are_connected(
     make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
 ) -> None:

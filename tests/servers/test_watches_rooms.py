@@ -1,6 +1,5 @@
 """Rooms of real servers are watched: who enters and leaves starts work."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,19 @@ from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
 from tests.servers.fixtures import ServerFactory
 from tests.servers.talk import login
-from tests.servers.watching import Notes, assert_result, note_watch, noting_agent, wait_for
+from tests.servers.watching import (
+    Notes,
+    assert_result,
+    note_watch,
+    noting_agent,
+    wait_for,
+    with_rooms,
+)
 
 pytestmark = [pytest.mark.servers]
 
 MUC = "http://jabber.org/protocol/muc"
 NICK = "Librarian"
-
-
-def with_rooms(server: Server) -> str:
-    """Have a server that is not started yet offer rooms; return the address of one."""
-    service = f"conference.{server.host}"
-    if server.name == "prosody":  # Debian's ejabberd offers rooms, Debian's Prosody has the module
-        directory = server.directory / "conf.d"
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "rooms.cfg.lua").write_text(f'Component {json.dumps(service)} "muc"\n')
-    return f"lab@{service}"
 
 
 def enter(client: SlixClient, room: str, nick: str) -> None:
@@ -79,8 +75,9 @@ def joined(agent: AgentProcess, times: int) -> None:
     wait_for(lambda: agent.log("joined a room"), lambda found: len(found) >= times)
 
 
-def test_who_enters_and_leaves_starts_work(make_server: ServerFactory, tmp_path: Path) -> None:
-    server, room, watch = watched_room(make_server)
+def test_who_enters_and_leaves_starts_work(xmpp_server: Server, tmp_path: Path) -> None:
+    server, room = xmpp_server, f"lab@conference.{xmpp_server.host}"
+    watch = room_watch(server, room)
     with noting_agent(server, tmp_path / "agent", [watch], watches__check_s=1) as (agent, notes):
         agent.start()
         agent.wait_log("not in a room", reason="there is no such room")
@@ -115,6 +112,7 @@ def test_who_enters_and_leaves_starts_work(make_server: ServerFactory, tmp_path:
         assert agent.log(level="error") == []
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_restarted_is_joined_again(
     make_server: ServerFactory, tmp_path: Path
 ) -> None:
@@ -132,6 +130,7 @@ def test_a_server_that_is_restarted_is_joined_again(
             noted(notes, ("left", "Juliet"), ("joined", "Juliet"))
 
 
+@pytest.mark.thorough
 def test_why_the_agent_is_not_in_a_room_is_in_the_log(
     make_server: ServerFactory, tmp_path: Path
 ) -> None:

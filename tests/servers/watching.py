@@ -104,6 +104,16 @@ def with_pubsub(server: Server) -> str:
     return address
 
 
+def with_rooms(server: Server) -> str:
+    """Have a server that is not started yet offer rooms; return the address of one."""
+    service = f"conference.{server.host}"
+    if server.name == "prosody":  # Debian's ejabberd offers rooms, Debian's Prosody has the module
+        directory = server.directory / "conf.d"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "rooms.cfg.lua").write_text(f'Component {json.dumps(service)} "muc"\n')
+    return f"lab@{service}"
+
+
 @contextmanager
 def noting_agent(
     server: Server, directory: Path, watches: Sequence[dict[str, Any]], **settings: Any

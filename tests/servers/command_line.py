@@ -1,0 +1,43 @@
+"""`xmpp-agent` and its commands, run in this process: what a command does is not another thing in a
+process of its own, which takes a second to start (`tests/component/cli/test_doctor.py` has one).
+"""
+
+import contextlib
+import json
+import logging
+from pathlib import Path
+
+import structlog
+from click.testing import CliRunner, Result
+
+from component.cli.main import group
+from tests.servers.agent_process import environment
+
+
+def run(directory: Path, *words: str, secret: str = "", **settings: object) -> Result:
+    """Run a command in a directory, with settings such as `server__port=1` in its environment."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    given = {**environment(**settings), "AGENT_SECRET": secret}
+    try:
+        with contextlib.chdir(directory):
+            return CliRunner().invoke(group, words, env=dict(given))
+    finally:
+        # Commands send the logs of the process to their own stderr, which is gone.
+        root.handlers[:], root.level = handlers, level
+        structlog.reset_defaults()
+
+
+def doctor(
+    directory: Path, secret: str, **settings: object
+) -> tuple[int, dict[str, tuple[str, str]]]:
+    """The exit code of `doctor`, and the verdict and the text of each check by its name.
+
+    Its output must not hold the secret.
+    """
+    done = run(directory, "doctor", "--json", secret=secret, **settings)
+    assert secret not in done.output
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    checks = {check["name"]: (check["verdict"], check["text"]) for check in found}
+    checks.pop("confinement", None)  # as the kernel permits
+    return done.exit_code, checks
