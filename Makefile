@@ -1,11 +1,14 @@
 # make run     the main job on the embedded defaults: a server, the component, a client's view of both
-# make test    every check: format, lint, types, imports between packages, tests
+# make test    every check: format, lint, types, imports between packages, tests;
+#              make test T=tests/component/tasks runs only the tests there
+# make check   the checks without the tests
 # make bench   the benchmarks, each with a peer for comparison
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
-#              workers that are killed at random
+#              workers that are killed at random, the mutants, every test on everything
+# make mutants 300 small faults in the code, each of which a test must notice; M=component/x.py
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3
@@ -28,17 +31,25 @@ run: $(STAMP)
 test: export PYTEST_DEBUG_TEMPROOT = $(shell tests/tools/temproot.sh)
 ifdef T
 test: $(STAMP)
-	$(BIN)/pytest -q $(T)
+	$(BIN)/pytest -q $(if $(findstring ::,$(T)),,-n 2) '$(T)'
 else
 test: servers
-	+$(MAKE) --no-print-directory --jobs=2 --output-sync check collected
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports collected
 	$(BIN)/pytest -q -n $(WORKERS)
 endif
 
 check: $(STAMP)
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports
+
+.PHONY: types lint imports
+types: $(STAMP)
+	$(BIN)/mypy
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+
+imports: $(STAMP)
 	$(BIN)/lint-imports
 
 # Compiles the project and the tests once, before every process would do it. Only the run itself

@@ -8,9 +8,9 @@ the loop in which its socket becomes readable, the loop logs an InvalidStateErro
 import errno
 import socket
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import anyio
 import anyio.lowlevel
@@ -119,8 +119,8 @@ def listen(path: str, mode: int) -> socket.socket:
 
 
 async def serve(
-    listener: socket.socket, handle: Callable[[UnixStream], Awaitable[None]]
-) -> NoReturn:
+    listener: socket.socket, handle: Callable[[UnixStream], Coroutine[Any, Any, None]]
+) -> None:
     """Handle each connection in a task of its own, until cancelled. `handle` closes the stream."""
     async with anyio.create_task_group() as tasks:
         while True:

@@ -1,6 +1,7 @@
 """What every test shares: its ring, its seed, the budgets of hypothesis, the real servers."""
 
 import random
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -81,6 +82,15 @@ def pytest_report_header() -> str:
     """Show the seed of the run, and how to repeat it."""
     how = f"TEST_SEED={SEED} make thorough" if THOROUGH else "make test"
     return f"seed: {SEED} (repeat with: {how})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how to run each failed test alone."""
+    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    if failed:
+        terminalreporter.section("run one of these again with")
+        for nodeid in dict.fromkeys(report.nodeid for report in failed):
+            terminalreporter.line(f"make test T={shlex.quote(nodeid)}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
