@@ -7,6 +7,7 @@ takes `make_postgres` and gets one of its own. Nothing here is durable but what 
 files are thrown away.
 """
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -73,76 +74,22 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()"""
 PASSWORD = "pass word of the agent: 100%"
 
 
-class Postgres:
-    """One server, on loopback. Starts on entering; is killed, and its files removed, on leaving.
+class Databases:
+    """The databases of a running server, whose sockets are in a directory and on a port."""
 
-    The server refuses to run as root: then it runs as the user `postgres` of Debian's package. So
-    its directory is none of pytest's, which are closed to other users, again and again.
-    """
-
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
-        self._lease = PortLease("127.0.0.1")
-        self.port = self._lease.port
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.port = port
         self._programs = _programs()
         self._as: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: Watchdog | None = None
+        if os.getuid() == 0:
+            user = pwd.getpwnam("postgres")
+            self._as = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}"]
+            self._as.append("--clear-groups")
         self._databases = 0
         self._empty: list[str] = []
         """Names of databases with tables and no rows of tests."""
         self._tables: object = None
-
-    def start(self) -> None:
-        """Start it, and return when it lets clients in.
-
-        Raises ServerError if it has not after START_LIMIT.
-        """
-        data = self.directory / "data"
-        if not data.exists():
-            self._make(data)
-        self._launch(data)
-
-    @property
-    def pid(self) -> int:
-        """The process id of the running server."""
-        if self._process is None:
-            raise ServerError("PostgreSQL is not running: call start() first")
-        return self._process.pid
-
-    def stop(self, how: Literal["immediate", "fast"] = "immediate") -> None:
-        """Stop it: `immediate` as a crash would, `fast` as an admin does."""
-        if self._process is None or self._watchdog is None:
-            return
-        self._process.send_signal(signal.SIGQUIT if how == "immediate" else signal.SIGINT)
-        try:
-            self._process.wait(STOP_LIMIT)
-        finally:
-            self._watchdog.kill_group()  # also if it did not obey
-            self._process.wait()
-            self._process = self._watchdog = None
-
-    def restart(self, how: Literal["immediate", "fast"] = "immediate") -> None:
-        """Stop and start on the same port, with the same data."""
-        self.stop(how)
-        self.start()
-
-    def close(self) -> None:
-        """Stop it, remove its files, and give the port back."""
-        self.stop()
-        shutil.rmtree(self.directory)
-        self._lease.release()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def url(self, database: str, password: str = PASSWORD) -> str:
         """The URI of a database of this server."""
@@ -197,6 +144,96 @@ class Postgres:
             *("-d", database, "-AtXq", "-v", "ON_ERROR_STOP=1", "-c", statement),
         )
 
+    def _run(self, program: str, *arguments: str | Path) -> str:
+        command = [*self._as, str(self._programs / program), *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False
+        )
+        if done.returncode:
+            raise ServerError(f"{program} failed: {done.stdout}{done.stderr}\n{self.log_tail()}")
+        return done.stdout.strip()
+
+
+class Postgres(Databases):
+    """One server, on loopback. Starts on entering; is killed, and its files removed, on leaving.
+
+    The server refuses to run as root: then it runs as the user `postgres` of Debian's package. So
+    its directory is none of pytest's, which are closed to other users, again and again.
+    """
+
+    def __init__(self) -> None:
+        self._lease = PortLease("127.0.0.1")
+        super().__init__(Path(tempfile.mkdtemp(prefix="postgres-")), self._lease.port)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
+
+    def start(self) -> None:
+        """Start it, and return when it lets clients in.
+
+        Raises ServerError if it has not after START_LIMIT.
+        """
+        data = self.directory / "data"
+        if not data.exists():
+            self._make(data)
+        self._launch(data)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        if self._process is None:
+            raise ServerError("PostgreSQL is not running: call start() first")
+        return self._process.pid
+
+    def stop(self, how: Literal["immediate", "fast"] = "immediate") -> None:
+        """Stop it: `immediate` as a crash would, `fast` as an admin does."""
+        if self._process is None or self._watchdog is None:
+            return
+        self._process.send_signal(signal.SIGQUIT if how == "immediate" else signal.SIGINT)
+        try:
+            self._process.wait(STOP_LIMIT)
+        finally:
+            self._watchdog.kill_group()  # also if it did not obey
+            self._process.wait()
+            self._process = self._watchdog = None
+
+    def restart(self, how: Literal["immediate", "fast"] = "immediate") -> None:
+        """Stop and start on the same port, with the same data."""
+        self.stop(how)
+        self.start()
+
+    def close(self) -> None:
+        """Stop it, remove its files, and give the port back."""
+        self.stop()
+        shutil.rmtree(self.directory)
+        self._lease.release()
+
+    def leave_to(self, users: Path, state: Path) -> None:
+        """Let it run until no process has a lock on the file `users`; then delete `state`."""
+        assert self._process is not None
+        assert self._watchdog is not None
+        self._watchdog.stop()
+        end = f"kill -9 -{self.pid}; rm -rf '{self.directory}' '{state}'"
+        ending = subprocess.Popen(
+            ["flock", "--exclusive", str(users), "sh", "-c", end],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        # Both outlive this process, which need not wait for them.
+        self._process.returncode = ending.returncode = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def log_tail(self) -> str:
         """The end of the log, for a person who reads about a failure."""
         log = self.directory / "log"
@@ -205,8 +242,6 @@ class Postgres:
     def _make(self, data: Path) -> None:
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
-            self._as = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}"]
-            self._as.append("--clear-groups")
             os.chown(self.directory, user.pw_uid, user.pw_gid)
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
         (data / "pg_hba.conf").write_text(
@@ -217,7 +252,7 @@ class Postgres:
             conf.write(
                 f"listen_addresses = '127.0.0.1'\nport = {self.port}\n"
                 f"unix_socket_directories = '{self.directory}'\n"
-                "max_connections = 40\nshared_buffers = 16MB\nautovacuum = off\n"
+                "max_connections = 120\nshared_buffers = 32MB\nautovacuum = off\n"
                 "fsync = off\nfull_page_writes = off\n"
             )
         self._launch(data)
@@ -251,15 +286,6 @@ class Postgres:
             return False
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
-    def _run(self, program: str, *arguments: str | Path) -> str:
-        command = [*self._as, str(self._programs / program), *map(str, arguments)]
-        done = subprocess.run(
-            command, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False
-        )
-        if done.returncode:
-            raise ServerError(f"{program} failed: {done.stdout}{done.stderr}\n{self.log_tail()}")
-        return done.stdout.strip()
-
 
 def _programs() -> Path:
     """Where Debian keeps them: not on the PATH, and one directory for each version."""
@@ -275,10 +301,32 @@ def _programs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One PostgreSQL for the whole run: do not stop it."""
-    with Postgres() as server:
-        yield server
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    """One PostgreSQL for the whole run."""
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run = run.parent  # one directory for all processes of the run
+    with _of_the_run(run) as databases:
+        yield databases
+
+
+@contextmanager
+def _of_the_run(run: Path) -> Iterator[Databases]:
+    """Give the server of a run. The first process that needs it starts it; it ends with the last
+    one that does, however that ends.
+    """
+    state = run / "postgres"
+    with (run / "postgres-users").open("a") as users:
+        with (run / "postgres-starts").open("a") as starts:
+            fcntl.flock(starts, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not state.exists():
+                server = Postgres()
+                server.start()
+                server.leave_to(Path(users.name), state)
+                state.write_text(f"{server.directory} {server.port}")
+        directory, port = state.read_text().split()
+        yield Databases(Path(directory), int(port))
 
 
 @pytest.fixture

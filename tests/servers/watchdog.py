@@ -23,12 +23,15 @@ class Watchdog:
             start_new_session=True,
         )
 
-    def kill_group(self) -> None:
-        """Kill whoever is left of the group now, and stop watching. Reaping is the caller's."""
-        # The watchdog first, or it might kill a later owner of the group's id.
+    def stop(self) -> None:
+        """Stop watching: the group lives on."""
         assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
+
+    def kill_group(self) -> None:
+        """Kill what is left of the group now, and stop watching. Reaping is the caller's."""
+        self.stop()  # first, or it might kill a later owner of the group's id
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._group, signal.SIGKILL)
