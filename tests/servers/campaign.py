@@ -57,7 +57,7 @@ DECK: Final[Sequence[Kind]] = (
 )
 """The kinds of the points of one round, in any order."""
 ROUND: Final = len(DECK)
-SHORT: Final[Sequence[Kind]] = ("kill", "pause", "roll", "restart-db")
+SHORT: Final[Sequence[Kind]] = ("kill", "pause", "kill", "roll")
 """Those of a short round, after which nobody has been away for long enough to be evicted."""
 
 
