@@ -32,7 +32,7 @@ from tests.component.agent.world import Brain, Death, says
 from tests.component.audit.book import Book
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ALICE = JID.parse("alice@a.example")
 SKILLS = ("web_fetch", "web_search", "note_search", "clock")

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.observer import NoObserver
@@ -28,6 +28,7 @@ from component.storage import Storage
 from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.component.models.endpoint import Answer, Request, Text, serving
+from tests.profiles import examples
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +84,7 @@ class Everybody:
         return True
 
 
-@settings(max_examples=max(5, settings().max_examples // 8))
+@examples(5, 250)
 @given(deeds=_deeds)
 async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
     marks = (f"mark{number}mark" for number in itertools.count())

@@ -11,6 +11,7 @@ from component.agent.conversations import Conversations
 from component.memory.lines import Called, Resulted, Said
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import JULIET, Killed, World, call, message, says, shopping, words
+from tests.profiles import THOROUGH
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +89,7 @@ async def test_a_kill_at_any_point_loses_and_repeats_nothing(
         if not killed:
             assert at > 30, "there are many points to be killed at"
             return
-        at += 4
+        at += 4 if THOROUGH else 8
 
 
 async def test_a_second_kill_during_recovery(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from component.agent.scheduler import Scheduler
 from tests.component.agent.world import JULIET, ROMEO
+from tests.profiles import examples
 from xep.jid import JID
 
 WHO = (ROMEO, JULIET, JID.parse("mercutio@example.org"))
@@ -171,7 +172,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestScheduler = Machine.TestCase
-TestScheduler.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestScheduler.settings = settings(examples(20), stateful_step_count=40)
 
 
 @pytest.mark.anyio

@@ -12,7 +12,7 @@ from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 JULIET = JID.parse("juliet@example.com")
@@ -53,6 +53,7 @@ def world(storage: Storage) -> World:
     return World(storage)
 
 
+@pytest.mark.ports
 async def test_quiet_hours_are_shown_and_set(world: World) -> None:
     assert "22:00-07:00 (Europe/Paris)" in (await world.says("/quiet")).text
     assert world.changes == 0
@@ -77,6 +78,7 @@ async def test_what_is_wrong_is_said(world: World, line: str) -> None:
     assert (await world.refused(line)).endswith(".")
 
 
+@pytest.mark.ports
 async def test_held_notifications_are_listed_and_dropped(world: World) -> None:
     assert (await world.says("/notifications")).text == "There are no held notifications."
     await world.holds("a1")
@@ -104,6 +106,7 @@ async def test_operators_see_and_drop_those_of_everybody(world: World) -> None:
     assert "no quiet hours" in (await world.says(line, OPERATOR)).text
 
 
+@pytest.mark.ports
 async def test_what_is_being_sent_is_not_dropped(world: World) -> None:
     from component.proactive.notification_plan import Rules, plan
 

@@ -10,7 +10,7 @@ from component.storage import Storage
 from tests.component.proactive.year import JULIET, ROMEO
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AT = JID.parse("assistant@agent.example")
 

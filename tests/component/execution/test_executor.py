@@ -246,8 +246,10 @@ each_kind = pytest.mark.parametrize(("kind", "repeatable"), KINDS)
 each_name = pytest.mark.parametrize("request_", [None, "mine"])
 
 
-@each_kind
-@each_name
+@pytest.mark.parametrize(
+    ("kind", "repeatable", "request_"),
+    [("inline", True, None), ("thread", False, "mine"), ("async", True, "mine")],
+)
 async def test_an_error_is_recorded_once_work_has_begun(
     kind: str, repeatable: bool, request_: str | None
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from component.router.table import IQRoute
 from tests.component.handlers.world import ALICE, BOB, NODE, World, all_skills
 from tests.component.router.wire import AGENT, DOMAIN, Bench, addresses, error_of, iq
+from tests.profiles import examples
 from tests.xep.strategies import elements, json_values, payloads, xml_text
 from xep import disco
 from xep.binding import encode
@@ -63,6 +64,7 @@ _requests = st.tuples(
 )
 
 
+@examples(10)
 @given(requests=st.lists(_requests, min_size=1, max_size=12))
 async def test_every_request_is_answered_once_and_none_breaks_a_handler(
     requests: list[tuple[str, str, str, str]],

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.command_offers import Asked
@@ -14,6 +14,7 @@ from component.skills import skill
 from tests.component.handlers.command_bench import CommandBench, go_on
 from tests.component.handlers.world import ALICE, BOB, result
 from tests.component.router.wire import AGENT, DOMAIN, error_of
+from tests.profiles import examples
 from tests.xep.strategies import xml_text
 from xep.commands import BadSessionId, Command, SessionExpired
 from xep.data_forms import Field, Form
@@ -168,7 +169,7 @@ def test_admins_find_room_when_nobody_else_does() -> None:
     begun(sessions, PHONE)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20)
 @given(
     st.lists(
         st.tuples(
@@ -283,7 +284,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(20)
 @given(_steps)
 async def test_any_actions_with_any_forms_run_nothing_twice(steps: list[Any]) -> None:
     runs, clock = Runs(), Clock()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.roster import RosterPresence
@@ -14,6 +14,7 @@ from component.storage import Storage
 from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import Subscription, SubscriptionStore
 from tests.component.router.wire import Bench, condition, element, iq, parse
+from tests.profiles import examples
 from xep.binding import encode
 from xep.caps import Caps
 from xep.jid import JID
@@ -173,7 +174,7 @@ _states = st.sampled_from(["none", "to", "from", "both", "remove"])
 
 
 @given(pushes=st.lists(st.tuples(st.sampled_from([ALICE, BOB]), _states), max_size=8))
-@settings(deadline=None, max_examples=20)
+@examples(10)
 async def test_what_is_kept_is_what_the_server_said_last(
     tmp_path_factory: pytest.TempPathFactory, pushes: list[tuple[JID, str]]
 ) -> None:

@@ -12,6 +12,7 @@ from component.proactive.notification_plan import MOST_IN_DIGEST, Rules, plan
 from component.proactive.quiet_hours import effective
 from component.storage.notifications import Batch, Notification, NotificationStore, Priority
 from tests.component.proactive.direct import DirectDatabase, done
+from tests.profiles import examples
 from xep.jid import JID
 
 AGENT = JID.parse("assistant@agent.example")
@@ -183,4 +184,4 @@ class Notifications(RuleBasedStateMachine):
 
 
 TestNotifications = Notifications.TestCase
-TestNotifications.settings = settings(stateful_step_count=40, deadline=None)
+TestNotifications.settings = settings(examples(10), stateful_step_count=40)

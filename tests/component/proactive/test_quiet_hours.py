@@ -12,6 +12,7 @@ from component.proactive.notification_plan import Rules, plan
 from component.proactive.quiet_hours import QuietHours, effective
 from component.settings.notifications import quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Recipient
+from tests.profiles import examples
 from xep.jid import JID
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -65,6 +66,7 @@ def test_they_end_when_they_say(begin: time, end: time, zone: str, naive: dateti
         assert hours.covers(later - timedelta(microseconds=1))
 
 
+@examples(5)
 @given(INSTANTS, ZONES)
 def test_a_held_notification_is_sent_soon_after_they_end(naive: datetime, zone: str) -> None:
     """Looking again whenever the plan says so, at most a minute late, whatever the clock does."""

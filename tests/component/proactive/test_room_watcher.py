@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from xep.jid import JID
 from xep.stanza_error import Condition, StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("lab@rooms.example"), ROOM)
@@ -135,6 +135,7 @@ def _events(database: Any) -> list[str]:
     return found
 
 
+@pytest.mark.ports
 async def test_who_comes_and_goes_is_told_and_who_was_there_is_not(storage: Storage) -> None:
     world = World(storage)
     world.comes("Juliet", live=False)
@@ -170,6 +171,7 @@ async def test_what_happened_meanwhile_is_found_at_the_next_join(storage: Storag
         assert (await again.events(5))[4:] == ["left Nurse"]
 
 
+@pytest.mark.ports
 async def test_a_new_nickname_is_one_event_also_after_a_restart(storage: Storage) -> None:
     world = World(storage)
     world.comes("Romeo", live=False)
@@ -241,6 +243,7 @@ async def test_a_refusal_is_tried_again_and_a_kick_only_in_the_next_session(
         await world.is_in("live")
 
 
+@pytest.mark.ports
 async def test_a_kick_in_the_moment_of_a_check(storage: Storage) -> None:
     world = World(storage, check_s=0.001)
     async with world.running(), anyio.create_task_group() as group:
@@ -273,6 +276,7 @@ async def test_a_room_that_does_not_answer(
         await world.is_in("live")
 
 
+@pytest.mark.ports
 async def test_the_agent_leaves_when_the_service_stops(storage: Storage) -> None:
     world = World(storage)
     async with world.running():
@@ -283,6 +287,7 @@ async def test_the_agent_leaves_when_the_service_stops(storage: Storage) -> None
         assert world.watcher.status.state == "offline"
 
 
+@pytest.mark.ports
 async def test_more_changes_than_can_wait(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,12 +31,13 @@ from tests.component.proactive.year import (
     schedule,
 )
 from tests.component.storage.clocks import DAY, HOUR, MINUTE, Machine, machine
+from tests.profiles import THOROUGH
 from tests.waiting import eventually
 from xep.stanza_error import StanzaError
 
 __all__ = ["machine"]  # a fixture
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
@@ -203,7 +204,7 @@ async def test_a_clock_that_is_wrong_for_a_moment_fires_nothing(machine: Machine
     assert here.starter.fired["s"] == ["2026-01-04T00:00:00Z"]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if THOROUGH else 1))
 async def test_jumps_and_kills_together_repeat_nothing(machine: Machine, seed: int) -> None:
     here, source = Here(machine), random.Random(seed)
     await add(
@@ -212,7 +213,7 @@ async def test_jumps_and_kills_together_repeat_nothing(machine: Machine, seed: i
         schedule("daily", Cron("0 12 * * *", ZONES[0]), BEGIN),
     )
     here.starter.dies = dice(seed, 0.1)
-    for _ in range(30):
+    for _ in range(30 if THOROUGH else 15):
         await here.passes(timedelta(hours=source.randrange(1, 12)))
         machine.jumps(ms(timedelta(hours=source.randrange(-30, 30))))
     here.starter.dies = lambda: False
@@ -277,6 +278,7 @@ async def test_a_paused_or_removed_schedule_does_not_fire(machine: Machine) -> N
     assert here.starter.fired.keys() == {"kept"}
 
 
+@pytest.mark.ports
 async def test_it_sleeps_until_something_is_due_and_is_woken(storage: Storage) -> None:
     starter = Recorder(storage)
     runner = ScheduleRunner(storage, starter)
@@ -306,6 +308,7 @@ async def test_it_can_be_cancelled_anywhere(machine: Machine, passes: int) -> No
     assert here.starter.fired["s"] == expected(timing, BEGIN, now_of(machine))
 
 
+@pytest.mark.ports
 async def test_of_two_instances_one_fires(tmp_path: Path, migrated_url: str) -> None:
     async with (
         Storage.open(tmp_path / "one", postgres=migrated_url) as one,

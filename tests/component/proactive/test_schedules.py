@@ -15,7 +15,7 @@ from component.skills import Registry, skill
 from component.storage import Storage
 from tests.component.proactive.year import JULIET, ROMEO, goal
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 @skill
@@ -47,6 +47,7 @@ def wish(when: str = "every hour", name: str = "", work: Work | None = None) -> 
     return Wish(when=when, name=name, work=work or goal())
 
 
+@pytest.mark.ports
 async def test_each_sees_and_changes_their_own(storage: Storage) -> None:
     heard = Heard()
     schedules = made(storage, listener=heard)
@@ -70,6 +71,7 @@ async def test_each_sees_and_changes_their_own(storage: Storage) -> None:
     assert heard.told == [*of_mine, ("active", "mine"), ("removed", "mine")]
 
 
+@pytest.mark.ports
 async def test_one_person_has_so_many(storage: Storage) -> None:
     schedules = made(storage)
     for _ in range(3):
@@ -110,6 +112,7 @@ async def test_what_is_wrong_names_what_is_to_blame(
     assert str(refused.value).endswith(".")
 
 
+@pytest.mark.ports
 async def test_a_name_is_taken_once(storage: Storage) -> None:
     schedules = made(storage)
     await schedules.add(wish(name="a"), "person")
@@ -122,6 +125,7 @@ async def test_a_goal_needs_a_model(storage: Storage) -> None:
         await made(storage, goals=False).add(wish(), "person")
 
 
+@pytest.mark.ports
 async def test_a_pause_is_not_made_up_for_and_a_time_that_passed_meanwhile_is_over(
     storage: Storage,
 ) -> None:
@@ -147,6 +151,7 @@ def _past(schedule: Schedule) -> dict[str, datetime]:
     return {name: datetime.now(UTC) - timedelta(hours=4, minutes=30)}
 
 
+@pytest.mark.ports
 async def test_the_settings_are_followed(storage: Storage) -> None:
     schedules = made(storage)
     await schedules.configure([wish("every hour", "a"), wish("every hour", "b")])

@@ -6,10 +6,11 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills.forms import InvalidForm, form_of, values_of
+from tests.profiles import examples
 from xep.binding import decode, encode
 from xep.data_forms import Field, Form
 
@@ -103,7 +104,7 @@ def _meant(schema: dict[str, Any], name: str) -> Any:
     return declared.get("default")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(30)
 @given(schemas_and_instances())
 def test_an_instance_comes_back_through_its_form(
     given_: tuple[dict[str, Any], dict[str, Any]],
@@ -161,7 +162,7 @@ _schemas = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(_forms, _schemas)
 def test_any_form_is_read_or_refused_with_a_reason_for_each_field(
     form: Form, schema: dict[str, Any]
@@ -205,7 +206,7 @@ _anything = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40)
 @given(_anything, _forms)
 def test_what_is_no_schema_at_all_does_no_harm(declared: Any, form: Form) -> None:
     schema = {"properties": {"a": declared}}

@@ -22,11 +22,12 @@ from tests.component.webhooks.world import (
 )
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 PUSH = {"ref": "refs/heads/main", "repository": {"full_name": "o/r"}, "commits": [1, 2]}
 
 
+@pytest.mark.ports
 async def test_a_delivery_of_github_starts_work(storage: Storage) -> None:
     async with listening(storage, github()) as world:
         answer = await world.sender.github(PUSH, id_="guid-1")
@@ -58,6 +59,7 @@ async def test_the_work_is_filled_from_the_delivery(storage: Storage) -> None:
         assert json.loads(bytes(work.params)) == {"repository": "o/r", "kind": "push"}
 
 
+@pytest.mark.ports
 async def test_a_repetition_starts_nothing_even_after_a_restart(storage: Storage) -> None:
     async with listening(storage, generic(), github()) as world:
         assert (await world.sender.generic({}, id_="a")).json["status"] == "accepted"
@@ -73,6 +75,7 @@ async def test_a_repetition_starts_nothing_even_after_a_restart(storage: Storage
         assert world.starter.called == 0
 
 
+@pytest.mark.ports
 async def test_a_kill_between_starting_and_remembering_starts_nothing_twice(
     storage: Storage,
 ) -> None:
@@ -87,6 +90,7 @@ async def test_a_kill_between_starting_and_remembering_starts_nothing_twice(
         assert len(world.starter.started) == 1
 
 
+@pytest.mark.ports
 async def test_many_copies_at_once_start_work_once(storage: Storage) -> None:
     async with listening(storage, generic()) as world:
         async with anyio.create_task_group() as group:
@@ -178,6 +182,7 @@ async def test_a_form_of_github_is_read(storage: Storage) -> None:
         assert json.loads(bytes(world.starter.started[0][0].data)) == PUSH
 
 
+@pytest.mark.ports
 async def test_a_rate_is_kept_and_repetitions_do_not_count(storage: Storage) -> None:
     async with listening(storage, generic(per_minute=2)) as world:
         statuses = [
@@ -194,6 +199,7 @@ async def test_a_rate_is_kept_and_repetitions_do_not_count(storage: Storage) -> 
     "error",
     [StorageError("The disk is full."), StanzaError("resource-constraint", "The budget is spent.")],
 )
+@pytest.mark.ports
 async def test_what_cannot_be_recorded_is_to_be_sent_again(
     storage: Storage, error: Exception
 ) -> None:
@@ -206,6 +212,7 @@ async def test_what_cannot_be_recorded_is_to_be_sent_again(
         assert (await world.sender.generic({}, id_="a")).status == 202
 
 
+@pytest.mark.ports
 async def test_a_slow_body_is_given_up(storage: Storage) -> None:
     async with listening(storage, github(), bounds=Bounds(body_s=0.05)) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -214,6 +221,7 @@ async def test_a_slow_body_is_given_up(storage: Storage) -> None:
         assert answer.headers["connection"] == "close"
 
 
+@pytest.mark.ports
 async def test_slow_headers_are_given_up_and_hold_up_nobody(storage: Storage) -> None:
     async with (
         listening(storage, generic(), headers_s=0.1) as world,
@@ -238,6 +246,7 @@ async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> Non
         assert (await world.sender.generic({})).status == 202
 
 
+@pytest.mark.ports
 async def test_a_refusal_reaches_a_sender_that_sends_on(storage: Storage) -> None:
     async with listening(storage, github(), bounds=Bounds(body_bytes=100_000)) as world:
         body = b"1" * 350_000
@@ -255,6 +264,7 @@ async def test_previous_secrets_are_accepted(storage: Storage) -> None:
         assert (await world.sender.github({"n": 2}, secret=b"old" * 8)).status == 202
 
 
+@pytest.mark.ports
 async def test_old_deliveries_are_forgotten(storage: Storage) -> None:
     async with listening(storage, generic(), remember_s=-1) as world:
         await world.sender.generic({}, id_="a")
