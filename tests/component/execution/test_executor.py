@@ -242,13 +242,23 @@ KINDS = [
     ("thread", False),
     ("async", False),
 ]
-each_kind = pytest.mark.parametrize(("kind", "repeatable"), KINDS)
 each_name = pytest.mark.parametrize("request_", [None, "mine"])
+
+
+IN_GATE = {
+    ("inline", False, None),
+    ("thread", True, "mine"),
+    ("async", True, None),
+    ("thread", False, "mine"),
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "repeatable", "request_"),
-    [("inline", True, None), ("thread", False, "mine"), ("async", True, "mine")],
+    [
+        pytest.param(*each, marks=() if each in IN_GATE else pytest.mark.thorough)
+        for each in ((*kind, name) for kind in KINDS for name in (None, "mine"))
+    ],
 )
 async def test_an_error_is_recorded_once_work_has_begun(
     kind: str, repeatable: bool, request_: str | None

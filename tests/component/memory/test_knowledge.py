@@ -1,7 +1,7 @@
 """Memories are kept in files that people can edit, and what is forgotten is gone."""
 
 import json
-import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
 from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
+from tests.profiles import SEED
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +189,7 @@ async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
             room.index.database.opened.idle.pop().close()
         with database.open("r+b") as file:
             file.seek(4096)
-            file.write(os.urandom(size - 4096))
+            file.write(random.Random(SEED).randbytes(size - 4096))
         with capture_logs() as logs:
             assert await room.get("tea7") is not None
             assert await room.recall("tea7", most=1) == ["tea7"]

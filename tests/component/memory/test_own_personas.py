@@ -22,6 +22,7 @@ from component.settings.agents import AgentEntry
 from component.settings.personas import PersonaRestriction
 from component.settings.personas import Personas as Configured
 from tests.component.audit.book import Book
+from tests.profiles import examples
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -388,9 +389,7 @@ _DEEDS = st.lists(
 )
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30
-)
+@settings(examples(10, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=_DEEDS)
 async def test_what_somebody_has_made_reaches_nobody_else(
     tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, tuple[str, JID], str]]

@@ -3,7 +3,6 @@
 import tempfile
 from pathlib import Path
 
-import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -177,12 +176,7 @@ class Apart(RuleBasedStateMachine):
         }
 
 
-class ApartOnTrio(Apart):
-    backend = "trio"
-
-
-@pytest.mark.parametrize("machine", [Apart, ApartOnTrio])
-def test_memories_stay_apart(machine: type[Apart]) -> None:
+def test_memories_stay_apart() -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=max(6, settings().max_examples // 8))
+        Apart, settings=settings(max_examples=max(6, settings().max_examples // 8))
     )

@@ -35,9 +35,10 @@ from tests.component.models.endpoint import (
     Text,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.ports
 async def test_connections_are_reused(endpoint: Endpoint, model: HostedModel) -> None:
     endpoint.answers(*(Text("Hi") for _ in range(3)))
     for _ in range(3):
@@ -48,6 +49,7 @@ async def test_connections_are_reused(endpoint: Endpoint, model: HostedModel) ->
 # -- what is read -------------------------------------------------------------------------------
 
 
+@pytest.mark.ports
 async def test_a_text_is_streamed(endpoint: Endpoint, model: HostedModel) -> None:
     endpoint.answers(Text("It is noon.", pieces=4))
     told: list[str] = []
@@ -318,6 +320,7 @@ class Endless(Text):
             await anyio.sleep(0.01)
 
 
+@pytest.mark.ports
 async def test_a_text_that_is_still_being_written_at_the_limit_is_kept(
     endpoint: Endpoint, make: Make
 ) -> None:
