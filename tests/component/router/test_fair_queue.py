@@ -52,7 +52,7 @@ def _put(bench: Bench) -> list[tuple[str, str]]:
 @given(before=st.integers(4, 200), after=st.integers(0, 50))
 def test_a_flood_does_not_hold_up_somebody_else(before: int, after: int) -> None:
     bench = Bench([do(echo)])
-    bench.router._clock = lambda: 0.0  # a slow machine hands over in smaller slices
+    bench.router._clock = bench.router._processor_clock = lambda: 0.0  # slices as large as may be
     flood = [request(id_=str(n), from_=f"{_FLOOD}/{n % 3}") for n in range(before + after)]
     bench.receive(*flood[:before], request(id_="one", from_="other@b.example"), *flood[before:])
     assert _put(bench)[:2] == [(_FLOOD, "0"), ("other@b.example", "one")]
@@ -103,6 +103,26 @@ def test_a_read_is_handled_in_its_order_for_a_while(monkeypatch: pytest.MonkeyPa
     ids = [id_ for _, id_ in _put(bench)]
     assert ids[:7] == [str(n) for n in range(7)]
     assert "one" in ids[7:9], "then the others have their turn"
+
+
+def test_the_wait_for_a_processor_is_charged_to_nobody() -> None:
+    now = 0.0
+
+    def interrupted(asked: Request[Do]) -> Done:
+        nonlocal now
+        now += 10.0 if asked.requester.domain == "b.example" else 0.0
+        return echo(asked)
+
+    bench = Bench([do(interrupted)], limits=StreamLimits(bytes=9_000))
+    bench.router._clock = lambda: now
+    bench.router._processor_clock = count().__next__  # type: ignore[method-assign]
+    bench.receive(
+        request("x" * 8_000, id_="first", from_=_FLOOD),  # so that the others are not in order
+        *(request(id_=str(n), from_=_FLOOD) for n in range(10)),
+        *(request(id_=id_, from_="other@b.example") for id_ in ("one", "two", "three")),
+    )
+    places = [place for place, (principal, _) in enumerate(_put(bench)) if "other" in principal]
+    assert places == [1, 3, 5]
 
 
 def test_one_principal_alone_is_not_flushed_for() -> None:
