@@ -8,16 +8,16 @@ from benchmarks.pdfs import made, page, stream
 def bomb(size: int) -> bytes:
     """A page whose contents are small and become `size` bytes."""
     packer = zlib.compressobj(9)
-    data = bytearray()
-    for _ in range(size >> 20):
-        data += packer.compress(b"(all of it) Tj " * 69906)
-    data += packer.flush()
+    start = packer.compress(b"(all of it) Tj " * 69906) + packer.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush the same text has the same bytes, whatever came before.
+    again = packer.compress(b"(all of it) Tj " * 69906) + packer.flush(zlib.Z_FULL_FLUSH)
+    data = start + again * ((size >> 20) - 1)
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[4 0 R]/Count 1>>",
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
         page(5),
-        stream(bytes(data), b"/Filter/FlateDecode"),
+        stream(data, b"/Filter/FlateDecode"),
     ]
     return made(objects)
 

@@ -1,9 +1,9 @@
 """Documents are split with their sources, and a hostile one costs itself."""
 
 import os
-import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,8 +80,9 @@ HOSTILE = {
 async def test_a_hostile_document_costs_itself(tmp_path: Path, name: str) -> None:
     make, why = HOSTILE[name]
     (tmp_path / name).write_bytes(make())
+    limits = msgspec.structs.replace(SMALL, cpu_s=1) if "processor time" in why else SMALL
     with pytest.raises(DocumentError, match=why):
-        await read(tmp_path / name, SMALL)
+        await read(tmp_path / name, limits)
 
 
 async def test_an_encrypted_pdf_says_so(tmp_path: Path) -> None:
@@ -110,10 +111,8 @@ async def test_a_parser_that_waits_is_stopped(
     worker.write_text("import time\ntime.sleep(3600)\n")
     monkeypatch.setattr("component.memory.document_reader._WORKER", worker)
     (tmp_path / "a.txt").write_text("text")
-    before = time.monotonic()
     with pytest.raises(DocumentError, match=r"more than 0\.5 s"):
         await read(tmp_path / "a.txt", Limits(wait_s=0.5))
-    assert time.monotonic() - before < 600
 
 
 @given(

@@ -24,7 +24,7 @@ from component.settings.llm import Dialect
 from tests.component.models.asking import tool
 from tests.component.models.llama import serving_llama, target_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 _CLOCK = tool("clock")
@@ -37,13 +37,7 @@ _TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-async def server(anyio_backend: str) -> AsyncIterator[ServerProcess]:
-    async with serving_llama() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-async def tool_server(
+async def server(
     anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ServerProcess]:
     path = tmp_path_factory.mktemp("models") / "tools.gguf"
@@ -60,13 +54,6 @@ async def dialect(request: pytest.FixtureRequest, anyio_backend: str) -> Dialect
 @pytest.fixture
 async def model(server: ServerProcess, dialect: Dialect) -> AsyncIterator[HostedModel]:
     model = HostedModel(target_of(server, dialect))
-    yield model
-    await model.aclose()
-
-
-@pytest.fixture
-async def tool_model(tool_server: ServerProcess, dialect: Dialect) -> AsyncIterator[HostedModel]:
-    model = HostedModel(target_of(tool_server, dialect))
     yield model
     await model.aclose()
 
@@ -133,27 +120,27 @@ async def test_a_question_that_is_too_long(model: HostedModel) -> None:
 
 
 async def test_the_second_request_reads_the_cache(model: HostedModel) -> None:
-    asked = (text_message("user", f"{model._adapter.origin} asks. " * 20),)
+    asked = (text_message("user", f"{model._adapter.origin} asks. " * 5),)
     request = ModelRequest(messages=asked, max_tokens=4)
     await model.complete(request)
     usage = (await model.complete(request)).usage
     assert usage.cache_read > usage.tokens_in / 2
 
 
-async def test_tools_are_in_the_prompt(tool_model: HostedModel) -> None:
-    request = ModelRequest(messages=SAID, max_tokens=4)
-    alone = await tool_model.complete(request)
-    offered = await tool_model.complete(msgspec.structs.replace(request, tools=(_CLOCK,)))
+async def test_tools_are_in_the_prompt(model: HostedModel) -> None:
+    request = ModelRequest(messages=SAID, max_tokens=1)
+    alone = await model.complete(request)
+    offered = await model.complete(msgspec.structs.replace(request, tools=(_CLOCK,)))
     assert offered.usage.tokens_in > alone.usage.tokens_in + 40
 
 
-async def test_calls_and_results_are_accepted(tool_model: HostedModel) -> None:
+async def test_calls_and_results_are_accepted(model: HostedModel) -> None:
     messages = (
         *SAID,
         call_message("", (ToolCall("call_1", "clock", '{"zone": "UTC"}'),)),
         result_message("call_1", "12:00"),
     )
-    done = await tool_model.complete(ModelRequest(messages=messages, tools=(_CLOCK,), max_tokens=4))
+    done = await model.complete(ModelRequest(messages=messages, tools=(_CLOCK,), max_tokens=1))
     assert done.usage.tokens_out
 
 

@@ -1,4 +1,4 @@
-"""The process of the local model: the real one, loaded once for each event loop."""
+"""The process of the local model: the real one, loaded once."""
 
 import importlib.util
 import math
@@ -37,7 +37,7 @@ from component.settings.llm import ModelChoice
 from tests.component.models import gguf
 from tests.component.models.llama import slot
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 _CONTEXT = 2048
 _LONG = (
@@ -71,6 +71,7 @@ async def model(anyio_backend: str) -> AsyncIterator[LocalModel]:
     await model.aclose()
 
 
+@pytest.mark.ports
 async def test_it_streams_an_answer_and_counts_its_tokens(model: LocalModel) -> None:
     pieces: list[str] = []
     done = await model.complete(asking("Say hello."), pieces.append)
@@ -101,6 +102,7 @@ async def test_prompt_and_answer_must_fit_together(model: LocalModel, text: str,
     assert not pieces
 
 
+@pytest.mark.ports
 async def test_a_cancelled_request_stops_while_it_answers(model: LocalModel) -> None:
     process = await running(model)
     with anyio.CancelScope() as scope:
@@ -249,28 +251,25 @@ async def test_text_that_is_not_unicode_is_accepted(model: LocalModel) -> None:
     assert (await model.complete(asking("half a pair: \ud83d", max_tokens=2))).usage.tokens_in
 
 
-@pytest.mark.parametrize(
-    ("number", "error"),
-    [
-        (signal.SIGKILL, "was killed, usually because there is not enough memory"),
-        (signal.SIGABRT, "ended unexpectedly: signal SIGABRT"),
-    ],
-)
-async def test_a_process_that_died_is_replaced(
-    model: LocalModel, number: signal.Signals, error: str
-) -> None:
+async def test_a_process_that_aborts_while_it_answers_is_replaced(model: LocalModel) -> None:
     process = await running(model)
-    with pytest.raises(ModelUnavailableError, match=error):
-        await model.complete(asking("Say hello."), lambda _: os.kill(process.pid, number))
+    with pytest.raises(ModelUnavailableError, match="ended unexpectedly: signal SIGABRT"):
+        await model.complete(asking("Say hello."), lambda _: os.kill(process.pid, signal.SIGABRT))
     assert (await model.complete(asking("Say hello.", max_tokens=2))).text
 
 
-async def test_a_process_that_died_between_two_requests_costs_one(model: LocalModel) -> None:
+async def test_a_process_that_is_killed_between_two_requests_costs_one_and_leaves_no_socket(
+    model: LocalModel,
+) -> None:
     process = await running(model)
     process.kill()
-    with pytest.raises(ModelUnavailableError, match="was killed"):
+    error = "was killed, usually because there is not enough memory"
+    with pytest.raises(ModelUnavailableError, match=error):
         await model.complete(asking("Say hello."))
-    assert await running(model) is not process
+    assert not Path(process.socket).parent.exists()
+    replaced = await running(model)
+    assert replaced is not process
+    assert replaced.socket != process.socket
 
 
 async def test_its_process_ends_with_it_and_later_requests_are_told() -> None:
@@ -304,11 +303,6 @@ async def test_only_this_user_can_reach_it(model: LocalModel) -> None:
     assert stat.S_IMODE(directory.st_mode) == 0o700
     assert directory.st_uid == os.getuid()
     assert _addresses(process.pid) == [str(socket)]
-    process.kill()
-    with pytest.raises(ModelUnavailableError):
-        await model.complete(asking("Say hello."))
-    assert not socket.parent.exists()
-    assert (await running(model)).socket != str(socket)
 
 
 async def test_it_is_not_stopped_by_a_terminal(model: LocalModel) -> None:
@@ -348,15 +342,15 @@ async def test_it_ends_with_a_parent_that_is_killed() -> None:
     assert not Path(socket).parent.exists()
 
 
-async def test_a_long_path_of_temporary_files(
+def test_where_the_path_of_temporary_files_is_too_long_for_a_socket_tmp_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = tmp_path / ("a" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    model = a_model()
-    assert (await running(model)).socket.startswith("/tmp/")
-    await model.aclose()
+    process = ServerProcess({})
+    assert process.socket.startswith("/tmp/")
+    process.end()
 
 
 async def _stop(pid: int) -> None:
