@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from component.sandbox.wasm import WasmRuntime
-from tests.component.sandbox.running import runtime
+from tests.component.sandbox.running import runtime, trusted
 
 
 @pytest.fixture(scope="session")
@@ -16,4 +16,4 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def wasm(compiled: Path) -> WasmRuntime:
-    return runtime(compiled)
+    return runtime(compiled, probe=trusted)

@@ -19,7 +19,7 @@ from tests.component.tasks.world import AGENT, ANN, World, living
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import AnswerParams, InputAnswer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
@@ -34,6 +34,13 @@ async def confined(functions: Functions = plain_functions) -> AsyncIterator[dict
         )
         yield {one.name: one for one in await module.describe()}
         group.cancel_scope.cancel()
+
+
+@pytest.fixture(scope="module")
+async def skills() -> AsyncIterator[dict[str, Skill]]:
+    """Skills whose child serves several tests."""
+    async with confined() as found:
+        yield found
 
 
 async def says(skill: Skill, context: FakeContext | None = None) -> str:
@@ -58,6 +65,7 @@ async def answer(world: World, task: str, values: dict[str, Any]) -> str:
     return asked.input.questions[0].text
 
 
+@pytest.mark.ports
 async def test_steps_and_questions_survive_a_restart(open_storage: Open) -> None:
     async with confined() as skills:
         async with living(open_storage, *skills.values()) as world:
@@ -75,10 +83,10 @@ async def test_steps_and_questions_survive_a_restart(open_storage: Open) -> None
 
 
 async def test_questions_of_one_task_are_bounded(
-    open_storage: Open, monkeypatch: pytest.MonkeyPatch
+    open_storage: Open, monkeypatch: pytest.MonkeyPatch, skills: dict[str, Skill]
 ) -> None:
     monkeypatch.setattr("component.tasks.journal.MOST_QUESTIONS", 3)
-    async with confined() as skills, living(open_storage, *skills.values()) as world:
+    async with living(open_storage, *skills.values()) as world:
         task = await world.task("spam")
         for _ in range(3):
             await answer(world, task, {"dish": "soup"})
@@ -86,17 +94,15 @@ async def test_questions_of_one_task_are_bounded(
     assert ended.state == "failed"
 
 
-async def test_branches_and_nested_steps() -> None:
+async def test_branches_and_nested_steps(skills: dict[str, Skill]) -> None:
     context = FakeContext()
-    async with confined() as skills:
-        assert msgspec.json.decode(await says(skills["branches"], context)) == ["A", "B", "C", "21"]
+    assert msgspec.json.decode(await says(skills["branches"], context)) == ["A", "B", "C", "21"]
     assert sorted(context.steps) == ["branch", "branch", "branch", "inner", "outer"]
     assert len(context.progress_reports) == 3
 
 
-async def test_errors_of_steps_are_those_of_any_skill() -> None:
-    async with confined() as skills:
-        said = msgspec.json.decode(await says(skills["fails"]))
+async def test_errors_of_steps_are_those_of_any_skill(skills: dict[str, Skill]) -> None:
+    said = msgspec.json.decode(await says(skills["fails"]))
     assert said[0] == "SkillError not today"
     assert said[1].startswith("StepFailed ")
     assert "ZeroDivisionError: inside" in said[1]
@@ -104,11 +110,10 @@ async def test_errors_of_steps_are_those_of_any_skill() -> None:
     assert said[3] == "A confined skill cannot use context.start: it"[:45]
 
 
-async def test_plain_functions_have_steps_too() -> None:
-    async with confined() as skills:
-        assert await says(skills["plain"]) == "7"
-        with pytest.raises(SkillFailed):
-            await says(skills["not_durable"])
+async def test_plain_functions_have_steps_too(skills: dict[str, Skill]) -> None:
+    assert await says(skills["plain"]) == "7"
+    with pytest.raises(SkillFailed):
+        await says(skills["not_durable"])
 
 
 class Slow:

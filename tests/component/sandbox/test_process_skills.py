@@ -26,7 +26,7 @@ from component.skills.host import HostError, HostFunctions, HttpRequest, HttpRes
 from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 MODULE = module_of_skills.__file__
 ANN, BEN = "ann@test", "ben@test"
@@ -85,19 +85,30 @@ async def service(**settings: Any) -> AsyncIterator[Service]:
     assert not len(children)
 
 
-async def test_describes_and_calls() -> None:
+@pytest.fixture(scope="module")
+async def children() -> AsyncIterator[Children]:
+    """Children that several tests call."""
     async with service() as one:
-        skills = {each.name: each for each in await one.skills.describe()}
-        shout = skills["shout"]
-        assert shout.description == "Return the text in capitals."
-        assert shout.tags == ("text",)
-        assert shout.timeout == 30
-        assert shout.annotations.read_only
-        assert shout.inputs.params[0].description == "What to say."
-        assert shout.source == f"process:{MODULE}"
-        share = Threads(1, 1).share(ANN)
-        result = await call(shout, {"text": "hi"}, one.context("shout"), share)
-        assert [output.text for output in result.outputs] == ["HI"]
+        yield one.children
+
+
+@pytest.fixture
+def one(children: Children) -> Service:
+    return Service(children)
+
+
+async def test_describes_and_calls(one: Service) -> None:
+    skills = {each.name: each for each in await one.skills.describe()}
+    shout = skills["shout"]
+    assert shout.description == "Return the text in capitals."
+    assert shout.tags == ("text",)
+    assert shout.timeout == 30
+    assert shout.annotations.read_only
+    assert shout.inputs.params[0].description == "What to say."
+    assert shout.source == f"process:{MODULE}"
+    share = Threads(1, 1).share(ANN)
+    result = await call(shout, {"text": "hi"}, one.context("shout"), share)
+    assert [output.text for output in result.outputs] == ["HI"]
 
 
 async def test_a_child_is_kept_and_never_used_for_another_principal() -> None:
@@ -110,19 +121,19 @@ async def test_a_child_is_kept_and_never_used_for_another_principal() -> None:
         assert await one.counted(ANN) == (3, first[1])
 
 
-async def test_errors_are_those_of_any_skill() -> None:
-    async with service() as one:
-        refused = await one.call("refuse")
-        assert refused.is_error
-        assert refused.outputs[0].text == "not today"
-        with pytest.raises(InvalidParam, match="number: must be even"):
-            await one.call("picky", number=3)
-        with pytest.raises(InvalidParam, match="number: expected an integer"):
-            await one.call("picky", number="x")
-        with pytest.raises(SkillFailed):
-            await one.call("broken")
+async def test_errors_are_those_of_any_skill(one: Service) -> None:
+    refused = await one.call("refuse")
+    assert refused.is_error
+    assert refused.outputs[0].text == "not today"
+    with pytest.raises(InvalidParam, match="number: must be even"):
+        await one.call("picky", number=3)
+    with pytest.raises(InvalidParam, match="number: expected an integer"):
+        await one.call("picky", number="x")
+    with pytest.raises(SkillFailed):
+        await one.call("broken")
 
 
+@pytest.mark.ports
 async def test_a_child_that_dies_costs_one_call() -> None:
     async with service() as one:
         await one.counted(BEN)
@@ -133,6 +144,7 @@ async def test_a_child_that_dies_costs_one_call() -> None:
         assert (await one.counted(BEN))[0] == 2
 
 
+@pytest.mark.ports
 async def test_cancelling_reaches_the_skill_and_keeps_the_child() -> None:
     async with service(most=2, per_principal=1) as one:
         _, process = await one.counted()
@@ -145,22 +157,20 @@ async def test_cancelling_reaches_the_skill_and_keeps_the_child() -> None:
         assert await one.counted() == (2, process)
 
 
-async def test_a_deadline_ends_the_call() -> None:
-    async with service() as one:
-        (waits,) = [each for each in await one.skills.describe() if each.name == "waits"]
-        share = Threads(1, 1).share(ANN)
-        with pytest.raises(SkillTimeout):
-            await call(waits, {}, one.context("waits"), share, timeout=0.5)
+async def test_a_deadline_ends_the_call(one: Service) -> None:
+    (waits,) = [each for each in await one.skills.describe() if each.name == "waits"]
+    share = Threads(1, 1).share(ANN)
+    with pytest.raises(SkillTimeout):
+        await call(waits, {}, one.context("waits"), share, timeout=0.5)
 
 
-async def test_progress_outputs_and_the_caller_cross() -> None:
-    async with service() as one:
-        texts = await one.texts("reports")
-        assert texts[0] == f"{ANN} helper {ANN}/phone"
-        assert len(texts[1]) == 32
-        assert one.progress == [(0.25, "begun")]
-        with pytest.raises(SkillFailed):
-            await one.call("waits", fraction=7.0)  # Context.progress refuses it
+async def test_progress_outputs_and_the_caller_cross(one: Service) -> None:
+    texts = await one.texts("reports")
+    assert texts[0] == f"{ANN} helper {ANN}/phone"
+    assert len(texts[1]) == 32
+    assert one.progress == [(0.25, "begun")]
+    with pytest.raises(SkillFailed):
+        await one.call("waits", fraction=7.0)  # Context.progress refuses it
 
 
 class _Memory:
@@ -180,7 +190,7 @@ class _Memory:
         return [key for key in self.values if key.startswith(prefix)]
 
 
-async def test_host_functions_are_those_that_are_declared() -> None:
+async def test_host_functions_are_those_that_are_declared(one: Service) -> None:
     async def http(request: HttpRequest) -> HttpResponse:
         if "down" in request.url:
             raise HostError("the host is down")
@@ -196,31 +206,29 @@ async def test_host_functions_are_those_that_are_declared() -> None:
         plain = plain_functions(context)
         return msgspec.structs.replace(plain, http=http, memory=_Memory(), llm=llm)
 
-    async with service() as one:
-        declared = one.of(MODULE, functions)
-        assert await one.texts("asks", skills=declared, url="http://a") == ["200 GET token"]
-        failed = await one.texts("asks", skills=declared, url="http://down")
-        assert failed == ["failed: the host is down"]
-        with pytest.raises(CapabilityMissing, match="network:other"):
-            await one.call("asks", skills=declared, url="http://other")
-        remembered = await one.texts("remembers", skills=declared, key="k", value="v")
-        assert msgspec.json.decode(remembered[0]) == ["v", "k", "None"]
-        assert await one.texts("asks_model", skills=declared) == ["How?"]
-        with pytest.raises(CapabilityMissing, match="lacks the capability network"):
-            await one.call("asks", url="http://a")
-        with pytest.raises(CapabilityMissing, match="lacks the capability llm"):
-            await one.call("asks_model")
+    declared = one.of(MODULE, functions)
+    assert await one.texts("asks", skills=declared, url="http://a") == ["200 GET token"]
+    failed = await one.texts("asks", skills=declared, url="http://down")
+    assert failed == ["failed: the host is down"]
+    with pytest.raises(CapabilityMissing, match="network:other"):
+        await one.call("asks", skills=declared, url="http://other")
+    remembered = await one.texts("remembers", skills=declared, key="k", value="v")
+    assert msgspec.json.decode(remembered[0]) == ["v", "k", "None"]
+    assert await one.texts("asks_model", skills=declared) == ["How?"]
+    with pytest.raises(CapabilityMissing, match="lacks the capability network"):
+        await one.call("asks", url="http://a")
+    with pytest.raises(CapabilityMissing, match="lacks the capability llm"):
+        await one.call("asks_model")
 
 
-async def test_the_working_directory_is_empty_at_each_call() -> None:
-    async with service() as one:
-        assert await one.texts("leaves") == ["[]"]
-        assert await one.texts("leaves") == ["[]"]
+async def test_the_working_directory_is_empty_at_each_call(one: Service) -> None:
+    assert await one.texts("leaves") == ["[]"]
+    assert await one.texts("leaves") == ["[]"]
 
 
 async def test_children_are_bounded_and_idle_ones_make_place() -> None:
     async with service(most=2, per_principal=1) as one:
-        for number in range(5):
+        for number in range(3):
             await one.counted(f"user{number}@test")
         assert len(one.children) <= 2
 
@@ -266,13 +274,12 @@ async def test_a_new_version_has_children_of_its_own() -> None:
     ],
 )
 async def test_a_module_that_cannot_be_used_says_why(
-    tmp_path: Path, source: str, reason: str
+    tmp_path: Path, one: Service, source: str, reason: str
 ) -> None:
     module = tmp_path / "module.py"
     module.write_text(source)
-    async with service() as one:
-        with pytest.raises(SkillLoadError, match=reason):
-            await one.of(str(module)).describe()
+    with pytest.raises(SkillLoadError, match=reason):
+        await one.of(str(module)).describe()
 
 
 async def test_without_children_running_there_is_an_error() -> None:

@@ -22,7 +22,7 @@ from component.skills.errors import (
 from component.skills.host import HostError, HttpRequest, HttpResponse
 from component.skills.outputs import JSON, TEXT
 from tests.component.sandbox import wat
-from tests.component.sandbox.running import ALL, Told, context, runtime, skill
+from tests.component.sandbox.running import ALL, Told, context, runtime, skill, trusted
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def test_arguments_are_json_and_so_is_the_result(wasm: WasmRuntime, code: 
 
 def test_any_json_passes_unchanged() -> None:
     """Whatever the arguments are, the skill reads them as they were."""
-    where = runtime()
+    where = runtime(probe=trusted)
     skills = [skill(where, code) for code in (wat.ECHO, wat.COMPONENT_ECHO)]
     text = strategies.text(strategies.characters(exclude_categories=["Cs", "Cc"]))
     values = strategies.recursive(
@@ -266,7 +266,7 @@ async def test_a_fault_of_the_host_is_a_failure_with_its_cause(wasm: WasmRuntime
 
 async def test_cancelling_stops_a_guest_that_computes(compiled: Path) -> None:
     """A thread is free soon after its call was cancelled, however long the guest would run."""
-    where = runtime(compiled, threads=1)
+    where = runtime(compiled, threads=1, probe=trusted)
     loop = skill(where, wat.command(LOOP))
     await loop.prepare()
     with anyio.move_on_after(0.05):
@@ -277,7 +277,7 @@ async def test_cancelling_stops_a_guest_that_computes(compiled: Path) -> None:
 
 async def test_cancelling_stops_a_guest_that_waits_for_the_host(compiled: Path) -> None:
     """The host's function is cancelled, and the thread is free."""
-    where = runtime(compiled, threads=1)
+    where = runtime(compiled, threads=1, probe=trusted)
     waiting, ended = anyio.Event(), anyio.Event()
 
     async def http(request: HttpRequest) -> HttpResponse:
@@ -338,8 +338,9 @@ async def test_calls_run_at_the_same_time(wasm: WasmRuntime) -> None:
     assert not wrong
 
 
-async def test_what_is_no_skill_is_refused_when_it_is_prepared(wasm: WasmRuntime) -> None:
+async def test_what_is_no_skill_is_refused_when_it_is_prepared(compiled: Path) -> None:
     """The reason is said before the first call."""
+    wasm = runtime(compiled)
     for code, words in (
         (b"#!/bin/sh", "not WebAssembly"),
         (wat.ECHO[:-9], "cannot be compiled"),

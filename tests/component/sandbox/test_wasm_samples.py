@@ -15,7 +15,7 @@ from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, InvalidParam
 from component.skills.schema_inputs import schema_inputs
 from tests.component.sandbox import python_guest
-from tests.component.sandbox.running import Told, context, runtime, skill
+from tests.component.sandbox.running import Told, context, runtime, skill, trusted
 
 pytestmark = pytest.mark.anyio
 SAMPLES = Path(__file__).parents[3] / "examples" / "skills"
@@ -51,7 +51,7 @@ def test_c_agrees_with_zlib() -> None:
     """The skill in C computes the CRC-32 of any text."""
     import anyio
 
-    one = skill(runtime(), shipped("checksum"))
+    one = skill(runtime(probe=trusted), shipped("checksum"))
 
     @given(strategies.text(max_size=200))
     def agrees(text: str) -> None:
