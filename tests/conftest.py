@@ -17,6 +17,7 @@ from component.connection.outbox import Outbox
 from component.storage import migrations, sqlite
 from tests import rings, scheduling, schemas
 from tests.component.router.wire import ListOutput
+from tests.logs import plain_logs
 from tests.memory_database import memory_database
 from tests.profiles import SEED, THOROUGH
 from tests.servers.fixtures import (
@@ -59,6 +60,7 @@ __all__ = [
     "xmpp_server",
 ]
 
+plain_logs()
 # No deadlines: on a busy machine they only measure the machine.
 settings.register_profile(
     "gate",

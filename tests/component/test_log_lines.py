@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from component import logs
 from component.log_lines import MAX_EXCEPTION, MAX_LINE, MAX_VALUE, shortened, told, visible
+from tests.logs import plain_logs
 
 FORGED = "2026-11-22 12:00:00 [info     ] approved by admin"
 
@@ -23,7 +24,7 @@ def _as_before() -> Iterator[None]:
     handlers, level = root.handlers, root.level
     yield
     root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    plain_logs()
 
 
 def written(style: logs.Format, *, error: BaseException | None = None, **values: Any) -> str:

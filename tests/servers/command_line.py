@@ -7,10 +7,10 @@ import json
 import logging
 from pathlib import Path
 
-import structlog
 from click.testing import CliRunner, Result
 
 from component.cli.main import group
+from tests.logs import plain_logs
 from tests.servers.agent_process import environment
 
 
@@ -25,7 +25,7 @@ def run(directory: Path, *words: str, secret: str = "", **settings: object) -> R
     finally:
         # Commands send the logs of the process to their own stderr, which is gone.
         root.handlers[:], root.level = handlers, level
-        structlog.reset_defaults()
+        plain_logs()
 
 
 def doctor(

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 
 from component.cli.main import group
 from tests.component.cli.embedded import Embedded, embedded_server
+from tests.logs import plain_logs
 from tests.servers.agent_process import environment
 
 RunCommand = Callable[..., Result]
@@ -47,4 +47,4 @@ def command(
     yield run
     # Commands send the logs of the process to their own stderr, which is gone.
     root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    plain_logs()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from component import logs
+from tests.logs import plain_logs
 
 
 class Terminal(io.StringIO):
@@ -26,7 +27,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     root.handlers, root.level = handlers, level
     logging.getLogger("httpx2").setLevel(logging.NOTSET)
-    structlog.reset_defaults()
+    plain_logs()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
+from tests.logs import plain_logs
 
 MENU = '''
 from typing import Literal
@@ -55,7 +55,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     # Commands send the logs of the process to their own stderr, which is gone.
     root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    plain_logs()
 
 
 def skills(*arguments: str, code: int = ExitCode.OK, said: str = "") -> Result:
