@@ -23,7 +23,7 @@ from tests.component.sandbox.http_server import Server, plain, serving
 from tests.component.sandbox.test_wasm_imports import RESULT, TEXT, after, calling
 from tests.component.sources.directories.world import World, install, opened
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 ADMIN = "admin@example.com"
 FORECAST = Path(__file__).parents[4] / "examples" / "skills" / "forecast"
 CONFINED_AND_TRUSTED = pytest.mark.parametrize(
@@ -248,6 +248,7 @@ async def test_webassembly_uses_the_memory_of_the_service(storage: Storage, tmp_
     assert [tuple(row) for row in await storage.read(stored)] == [("key", "old", "notes")]
 
 
+@pytest.mark.ports
 async def test_memories_of_principals_are_apart(storage: Storage, tmp_path: Path) -> None:
     async with serving() as server:
         installed(tmp_path / "skills", server)

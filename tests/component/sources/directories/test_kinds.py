@@ -19,7 +19,7 @@ from component.sources.directories.runners import Artefact
 from component.storage import Storage
 from tests.component.sources.directories.world import install, opened
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 ADMIN = "admin@example.com"
 EXAMPLES = Path(__file__).parents[4] / "examples" / "skills"
 
@@ -102,6 +102,7 @@ esac
 """
 
 
+@pytest.mark.ports
 async def test_a_program_is_confined(storage: Storage, tmp_path: Path) -> None:
     directory = tmp_path / "skills" / "program"
     directory.mkdir(parents=True)
@@ -258,6 +259,7 @@ async def test_what_is_not_declared_is_not_there(storage: Storage) -> None:
     assert functions.llm is None
 
 
+@pytest.mark.ports
 async def test_memories_belong_to_one_skill_and_one_caller(storage: Storage) -> None:
     services = Services(storage=storage)
     writes = functions_of(artefact('memory_write = ["skill"]'), services)(CONTEXT).memory

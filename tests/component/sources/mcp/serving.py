@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from component.settings.mcp import McpServer
@@ -32,6 +31,7 @@ from component.sources.mcp.source import McpSource
 SCRIPTED = Path(__file__).with_name("scripted.py")
 ANN = "ann@a.example"
 BOB = "bob@b.example"
+_PAUSE_S = 0.02  # between two calls: nobody tells when a server is back
 
 
 def scripted(*words: str, **settings: Any) -> McpServer:
@@ -72,7 +72,7 @@ class Served:
                 except SkillUnavailable as error:
                     if reason in str(error):
                         return error
-                await anyio.lowlevel.checkpoint()
+                await anyio.sleep(_PAUSE_S)
 
     async def success(self, name: str) -> str:
         """Call a skill until it is available again; return its text."""
@@ -81,7 +81,7 @@ class Served:
                 try:
                     return await self.text(name)
                 except SkillUnavailable:
-                    await anyio.lowlevel.checkpoint()
+                    await anyio.sleep(_PAUSE_S)
 
     async def call(
         self,

@@ -22,7 +22,7 @@ from component.skills.spec import Annotations
 from tests.component.sources.mcp.serving import BOB, Answering, context_of, serving
 from tests.servers.mcp_servers import node_server, python_server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def of_node(name: str, *arguments: str, **settings: Any) -> McpServer:
@@ -33,7 +33,8 @@ def texts(result: Any) -> str:
     return "\n".join(part.text for part in result.outputs if isinstance(part, Output))
 
 
-async def test_time() -> None:
+@pytest.mark.thorough
+async def test_the_time_server_converts_times() -> None:
     entry = McpServer(command=(python_server("time"),), trusted_annotations=True)
     async with serving(time=entry) as served:
         await served.until(lambda: "time.convert_time" in served.registry.names())
@@ -46,7 +47,8 @@ async def test_time() -> None:
         assert "Mars" in texts(made)
 
 
-async def test_git(tmp_path: Path) -> None:
+@pytest.mark.thorough
+async def test_the_git_server_reads_a_repository(tmp_path: Path) -> None:
     git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@a.example")
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "A first commit"]):
         await anyio.run_process([*git, *command])
@@ -63,7 +65,7 @@ async def test_git(tmp_path: Path) -> None:
         assert served.skill("git.git_reset").annotations == Annotations()
 
 
-async def test_filesystem(tmp_path: Path) -> None:
+async def test_the_filesystem_server_reads_and_writes_what_it_may(tmp_path: Path) -> None:
     entry = of_node(
         "filesystem", str(tmp_path), read_only=["read_*", "list_*"], writable=[tmp_path]
     )
@@ -80,7 +82,8 @@ async def test_filesystem(tmp_path: Path) -> None:
         assert "root:" not in texts(made)
 
 
-async def test_memory(tmp_path: Path) -> None:
+@pytest.mark.thorough
+async def test_the_memory_server_remembers(tmp_path: Path) -> None:
     entry = of_node(
         "memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}, writable=[tmp_path]
     )
@@ -92,9 +95,11 @@ async def test_memory(tmp_path: Path) -> None:
 
 
 class TestEverything:
-    async def test_each_kind_of_result(self) -> None:
+    async def test_results_progress_and_questions_arrive(self) -> None:
+        host = Answering(lambda form: msgspec.convert({"name": "Ann"}, form))
+        asks, works = "all.trigger-elicitation-request", "all.trigger-long-running-operation"
         async with serving(all=of_node("everything", shared=True)) as served:
-            await served.until(lambda: "all.trigger-elicitation-request" in served.registry.names())
+            await served.until(lambda: {asks, works} <= set(served.registry.names()))
             assert "is 3." in texts(await served.call("all.get-sum", {"a": "1", "b": "2"}))
             image = await served.call("all.get-tiny-image")
             (file,) = [part for part in image.outputs if isinstance(part, File)]
@@ -106,23 +111,12 @@ class TestEverything:
             await served.call("all.get-resource-reference")
             assert "AGENT" not in texts(await served.call("all.get-env"))
 
-    async def test_progress(self) -> None:
-        host = Answering()
-        name = "all.trigger-long-running-operation"
-        async with serving(all=of_node("everything")) as served:
-            await served.until(lambda: name in served.registry.names())
-            await served.call(
-                name, {"duration": "0.3", "steps": "3"}, context=context_of(name, host=host)
-            )
-        assert [fraction for fraction, _ in host.progressed][-1] == pytest.approx(1, abs=0.34)
+            steps = {"duration": "0.3", "steps": "3"}
+            await served.call(works, steps, context=context_of(works, host=host))
+            assert [part for part, _ in host.progressed][-1] == pytest.approx(1, abs=0.34)
 
-    async def test_a_question(self) -> None:
-        host = Answering(lambda form: msgspec.convert({"name": "Ann"}, form))
-        name = "all.trigger-elicitation-request"
-        async with serving(all=of_node("everything")) as served:
-            await served.until(lambda: name in served.registry.names())
-            made = await served.call(name, context=context_of(name, host=host))
-        assert "Ann" in texts(made)
+            made = await served.call(asks, context=context_of(asks, host=host))
+            assert "Ann" in texts(made)
 
     @pytest.fixture
     def web(self) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
@@ -131,7 +125,9 @@ class TestEverything:
 
     # The HTTP client of the SDK leaves generators unfinished on trio when it is cancelled.
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    async def test_over_http(self, web: tuple[str, subprocess.Popen[bytes]]) -> None:
+    async def test_a_server_over_http_answers_until_it_is_killed(
+        self, web: tuple[str, subprocess.Popen[bytes]]
+    ) -> None:
         url, process = web
         async with serving(web=McpServer(url=url)) as served:
             with anyio.fail_after(60):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,25 @@ from tests.component.sources.mcp.serving import (
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
-async def test_a_tool_is_a_skill() -> None:
-    async with serving(s=scripted()) as served:
-        skill = served.skill("s.echo")
-        assert skill.title == "Echo"
-        assert skill.description == "Do echo."
-        assert skill.source == "the MCP server s"
-        assert skill.capabilities == ("mcp:s",)
-        assert skill.taint == "web"
-        assert skill.annotations == Annotations()  # destructive, and open to the world
-        assert await served.text("s.echo", "hello") == "hello"
+@pytest.fixture(scope="module")
+async def served() -> AsyncIterator[Served]:
+    """A server that several tests call."""
+    async with serving(s=scripted(shared=True)) as found:
+        yield found
+
+
+async def test_a_tool_is_a_skill(served: Served) -> None:
+    skill = served.skill("s.echo")
+    assert skill.title == "Echo"
+    assert skill.description == "Do echo."
+    assert skill.source == "the MCP server s"
+    assert skill.capabilities == ("mcp:s",)
+    assert skill.taint == "web"
+    assert skill.annotations == Annotations()  # destructive, and open to the world
+    assert await served.text("s.echo", "hello") == "hello"
 
 
 async def test_the_settings_select_and_name_the_tools() -> None:
@@ -51,9 +58,8 @@ async def test_the_settings_select_and_name_the_tools() -> None:
         assert served.registry.names() == ("clock.echo", "clock.env", "pid")
 
 
-async def test_results_have_all_their_parts() -> None:
-    async with serving(s=scripted()) as served:
-        result = await served.call("s.parts")
+async def test_results_have_all_their_parts(served: Served) -> None:
+    result = await served.call("s.parts")
     assert result.outputs == (
         Output('{"n":1}', JSON),
         Output("one"),
@@ -65,25 +71,24 @@ async def test_results_have_all_their_parts() -> None:
     )
 
 
-async def test_errors_of_a_tool_are_for_the_caller() -> None:
-    async with serving(s=scripted()) as served:
-        result = await served.call("s.fail")
-        assert result.is_error
-        assert result.outputs[0].text == "It is broken."
-        result = await served.call("s.refuse")
-        assert result.is_error
-        assert result.outputs[0].text == "Such a text cannot be used."
+async def test_errors_of_a_tool_are_for_the_caller(served: Served) -> None:
+    result = await served.call("s.fail")
+    assert result.is_error
+    assert result.outputs[0].text == "It is broken."
+    result = await served.call("s.refuse")
+    assert result.is_error
+    assert result.outputs[0].text == "Such a text cannot be used."
 
 
-async def test_progress_is_reported() -> None:
+async def test_progress_is_reported(served: Served) -> None:
     host = Answering()
-    async with serving(s=scripted()) as served:
-        await served.call("s.progress", context=context_of("s.progress", host=host))
+    await served.call("s.progress", context=context_of("s.progress", host=host))
     fractions = [fraction for fraction, _ in host.progressed]
     assert fractions == sorted(fractions)
     assert set(host.progressed) <= {(0.25, "part 1"), (0.5, "part 2"), (0.75, "part 3")}
 
 
+@pytest.mark.ports
 async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
     async with serving(s=scripted(shared=True)) as served:
         async with anyio.create_task_group() as group:
@@ -101,6 +106,7 @@ async def test_a_call_without_an_answer_times_out() -> None:
         await eventually(partial(_cancelled, served))
 
 
+@pytest.mark.ports
 async def test_a_server_that_is_killed_costs_one_call() -> None:
     async with serving(s=scripted()) as served:
         bobs = await served.text("s.pid", who=BOB)
@@ -196,25 +202,23 @@ async def test_log_messages_cannot_be_forged() -> None:
     assert log["log_level"] == "info"
 
 
-async def test_a_result_that_does_not_fit_its_schema_is_no_result() -> None:
-    async with serving(s=scripted()) as served:
-        with pytest.raises(SkillUnavailable, match="does not fit the schema") as caught:
-            await served.call("s.measured")
-        assert caught.value.begun
+async def test_a_result_that_does_not_fit_its_schema_is_no_result(served: Served) -> None:
+    with pytest.raises(SkillUnavailable, match="does not fit the schema") as caught:
+        await served.call("s.measured")
+    assert caught.value.begun
 
 
 class TestQuestions:
-    async def reply(self, tool: str, answer: Any, **settings: Any) -> tuple[Answering, Any]:
+    async def reply(self, served: Served, tool: str, answer: Any) -> tuple[Answering, Any]:
         host = Answering(answer, model='{"text": "2"}')
-        async with serving(s=scripted(**settings)) as served:
-            made = await served.call(f"s.{tool}", context=context_of(f"s.{tool}", host=host))
+        made = await served.call(f"s.{tool}", context=context_of(f"s.{tool}", host=host))
         return host, json.loads(made.outputs[0].text)
 
-    async def test_the_person_is_asked_with_a_form(self) -> None:
+    async def test_the_person_is_asked_with_a_form(self, served: Served) -> None:
         def choose(form: type[msgspec.Struct]) -> Any:
             return msgspec.convert({"colour": "red", "count": 2}, form)
 
-        host, reply = await self.reply("choose", choose)
+        host, reply = await self.reply(served, "choose", choose)
         assert reply == {"action": "accept", "content": {"colour": "red", "count": 2}}
         ((question, form),) = host.asked
         assert question == "The MCP server s asks: Which one?"
@@ -222,28 +226,29 @@ class TestQuestions:
         assert schema["properties"]["colour"]["enum"] == ["red", "blue"]
         assert schema["required"] == ["colour"]
 
-    async def test_a_question_without_fields_is_about_consent(self) -> None:
-        _, reply = await self.reply("agree", lambda form: form(agree=True))
+    async def test_a_question_without_fields_is_about_consent(self, served: Served) -> None:
+        _, reply = await self.reply(served, "agree", lambda form: form(agree=True))
         assert reply == {"action": "accept", "content": {}}
-        _, reply = await self.reply("agree", lambda form: form(agree=False))
+        _, reply = await self.reply(served, "agree", lambda form: form(agree=False))
         assert reply == {"action": "decline"}
 
-    async def test_a_person_may_decline(self) -> None:
-        assert (await self.reply("choose", Denied))[1] == {"action": "decline"}
+    async def test_a_person_may_decline(self, served: Served) -> None:
+        assert (await self.reply(served, "choose", Denied))[1] == {"action": "decline"}
 
-    async def test_nobody_can_be_asked(self) -> None:
-        assert (await self.reply("choose", UsageError))[1] == {"action": "cancel"}
+    async def test_nobody_can_be_asked(self, served: Served) -> None:
+        assert (await self.reply(served, "choose", UsageError))[1] == {"action": "cancel"}
 
-    async def test_people_are_not_sent_to_web_pages(self) -> None:
-        host, reply = await self.reply("secretive", None)
+    async def test_people_are_not_sent_to_web_pages(self, served: Served) -> None:
+        host, reply = await self.reply(served, "secretive", None)
         assert reply == {"action": "decline"}
         assert host.asked == []
 
-    async def test_a_model_answers_only_if_the_settings_say_so(self) -> None:
-        host, reply = await self.reply("think", None)
+    async def test_a_model_answers_only_if_the_settings_say_so(self, served: Served) -> None:
+        host, reply = await self.reply(served, "think", None)
         assert "error" in reply
         assert host.prompts == []
-        host, reply = await self.reply("think", None, sampling=True)
+        async with serving(s=scripted(sampling=True)) as trusted:
+            host, reply = await self.reply(trusted, "think", None)
         assert reply["content"] == {"type": "text", "text": "2"}
         assert host.prompts == ["User: What is 1 + 1?"]
 

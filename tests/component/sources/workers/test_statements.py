@@ -12,7 +12,7 @@ from psycopg import OperationalError
 
 from component.skills.errors import SkillLoadError
 from component.sources.workers.messages import Stopped, read_outcome
-from component.sources.workers.statements import NewCall, Statements
+from component.sources.workers.statements import MOST_ATTEMPTS, NewCall, Statements
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.servers
@@ -94,6 +94,21 @@ def test_the_calls_of_a_lost_worker_are_settled_by_their_effects(queue: Statemen
     assert one(queue, "SELECT state FROM calls WHERE id = 'again'") == "waiting"
     (outcome,) = queue.take(["once", "again"], 1000).values()
     assert read_outcome(outcome) == Stopped(begun=True, lost=True, worker="one")
+
+
+def test_a_repeatable_call_begins_again_only_so_often(queue: Statements) -> None:
+    queue.send([new("again", repeatable=True), new("given up", repeatable=True)])
+    execute = queue.connection.execute
+    for attempts, id in ((MOST_ATTEMPTS - 1, "again"), (MOST_ATTEMPTS, "given up")):  # noqa: A001 - it is one
+        execute(
+            "UPDATE calls SET state = 'running', worker = 'gone', token = 1, attempts = %s"
+            " WHERE id = %s",
+            (attempts, id),
+        )
+    queue.settle_lost(connected_s=0.0)
+    assert one(queue, "SELECT state FROM calls WHERE id = 'again'") == "waiting"
+    (outcome,) = queue.take(["again", "given up"], 1000).values()
+    assert read_outcome(outcome) == Stopped(begun=True, lost=True)
 
 
 def test_a_call_whose_job_is_gone_gets_another_one_at_the_second_sight(queue: Statements) -> None:

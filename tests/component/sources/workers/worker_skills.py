@@ -47,6 +47,16 @@ async def pay(number: int, seconds: float = 0.0) -> str:
     return f"paid {number}"
 
 
+@skill
+async def pay_when_told(number: int, file: str) -> str:
+    """Pay once, as soon as there is a file."""
+    note(f"begin pay {number}")
+    while not Path(file).exists():  # noqa: ASYNC110, ASYNC240 - its test is another process
+        await anyio.sleep(0.01)
+    note(f"pay {number}")
+    return f"paid {number}"
+
+
 @skill(idempotent=True)
 async def store(number: int, seconds: float = 0.0) -> str:
     """Store a number, as often as it is called."""
