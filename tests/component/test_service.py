@@ -39,7 +39,7 @@ import threading
 import anyio
 from component.skills import skill
 
-_open = threading.Event()
+_open, _open_on_loop = threading.Event(), anyio.Event()
 held = 0
 
 @skill(read_only=True)
@@ -47,8 +47,7 @@ async def wait() -> str:
     """Wait until the gate is open."""
     global held
     held += 1
-    while not _open.is_set():
-        await anyio.sleep(0.01)
+    await _open_on_loop.wait()
     return "let through"
 
 @skill(read_only=True)
@@ -63,6 +62,7 @@ def wait_in_thread() -> str:
 def open_gate() -> int:
     """Open the gate; tell how many wait before it."""
     _open.set()
+    _open_on_loop.set()
     return held
 
 @skill(read_only=True)

@@ -64,10 +64,11 @@ async def test_an_agent_that_receives_a_message_is_active_and_then_idle(storage:
 async def test_a_slow_disk_does_not_keep_agents_active(storage: Storage) -> None:
     class Slow:
         async def write(self, op: Any) -> Any:
-            await anyio.sleep(0.03)  # longer than it takes to become idle
+            await anyio.sleep(2 * idle_s)
             return await storage.write(op)
 
-    async with open_agents(Slow(), idle_s=0.001) as agents:
+    idle_s = 0.001
+    async with open_agents(Slow(), idle_s=idle_s) as agents:
         await agents.message_received("assistant")
         await eventually(lambda: states(agents)["assistant"] == "idle")
 

@@ -388,7 +388,9 @@ async def test_silence(endpoint: Endpoint, make: Make, dialect: str) -> None:
         await model.complete(asking())
 
 
-async def test_too_long(endpoint: Endpoint, model: HostedModel, dialect: str) -> None:
+async def test_a_request_that_is_too_long_is_not_repeated(
+    endpoint: Endpoint, model: HostedModel, dialect: str
+) -> None:
     endpoint.answers(Overflow("anthropic" if dialect == "messages" else "openai"))
     with pytest.raises(ContextOverflowError):
         await model.complete(asking())

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -268,13 +269,14 @@ async def test_killed_between_sending_and_recording(open_storage: Open) -> None:
 
 
 async def test_a_recipient_that_another_instance_has_claimed_is_left_to_it(
-    open_storage: Open, request: Any
+    tmp_path: Path, migrated_url: str
 ) -> None:
-    if "sqlite" in request.node.name:
-        pytest.skip("several instances share a PostgreSQL")
     stream = Stream()
     stream.output.holds = True
-    async with open_storage("one") as one, open_storage("two") as two:
+    async with (
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+    ):
         first = stream.notifier(one)
         async with running(first):
             await first.ended(work(), trigger(), "completed", "hello")
@@ -321,14 +323,12 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
     assert all(id_.startswith(MESSAGE_PREFIX) for id_ in counts)
 
 
-async def test_of_several_instances_one_sends(open_storage: Open, request: Any) -> None:
-    if "sqlite" in request.node.name:
-        pytest.skip("several instances share a PostgreSQL")
+async def test_of_several_instances_one_sends(tmp_path: Path, migrated_url: str) -> None:
     stream = Stream()
     async with (
-        open_storage("one") as one,
-        open_storage("two") as two,
-        open_storage("three") as three,
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+        Storage.open(tmp_path / "three", postgres=migrated_url) as three,
     ):
         notifiers = [
             stream.notifier(each, Rules(quiet="", per_window=100)) for each in (one, two, three)

@@ -1,7 +1,8 @@
 """The work of a watch's events is started once each and in order, whatever happens in between."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -33,7 +34,6 @@ from xep.stanza_error import StanzaError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
-Open = Callable[..., AbstractAsyncContextManager[Storage]]
 JULIET = JID.parse("juliet@example.com")
 SOURCE = Source(JID.parse("assistant@agent.example"), JID.parse("pubsub.example"), "news")
 
@@ -285,11 +285,12 @@ def test_who_wrote_events(service: str, taint: Taint) -> None:
     assert taint_of(watch(service=JID.parse(service))) == taint
 
 
-async def test_two_instances_start_each_event_once(open_storage: Open, request: Any) -> None:
-    if "sqlite" in request.node.name:
-        pytest.skip("several instances share a PostgreSQL")
+async def test_two_instances_start_each_event_once(tmp_path: Path, migrated_url: str) -> None:
     ids = [str(number) for number in range(20)]
-    async with open_storage("one") as one, open_storage("two") as two:
+    async with (
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+    ):
         world = World(one, watch("a"))
         await world.define()
         async with world.instance(one), world.instance(two):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -197,10 +198,11 @@ async def test_the_settings_decide_which_watches_without_owner_there_are(
     assert rows["b"].state == "paused", "an administrator paused it"
 
 
-async def test_what_one_instance_adds_the_other_observes(open_storage: Any, request: Any) -> None:
-    if "sqlite" in request.node.name:
-        pytest.skip("several instances share a PostgreSQL")
-    async with open_storage("one") as one, open_storage("two") as two:
+async def test_what_one_instance_adds_the_other_observes(tmp_path: Path, migrated_url: str) -> None:
+    async with (
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+    ):
         worlds = World(one), World(two)
         async with worlds[0].running(), worlds[1].running():
             for world in worlds:
