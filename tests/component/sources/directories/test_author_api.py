@@ -248,12 +248,11 @@ async def test_webassembly_uses_the_memory_of_the_service(storage: Storage, tmp_
     assert [tuple(row) for row in await storage.read(stored)] == [("key", "old", "notes")]
 
 
-@pytest.mark.ports
 async def test_memories_of_principals_are_apart(storage: Storage, tmp_path: Path) -> None:
     async with serving() as server:
         installed(tmp_path / "skills", server)
         async with world_of(storage, tmp_path / "skills", tmp_path) as world:
-            await world.directories.approve("greet", ADMIN)
+            await world.directories.approve("greet", ADMIN, trusted=True)
             await does(world, "memory")
 
             def rows(database: Any) -> list[tuple[str, str]]:
