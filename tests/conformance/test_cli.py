@@ -14,6 +14,7 @@ def kit(*words: str, **environment: str) -> Result:
     return CliRunner().invoke(command, words, env=environment, catch_exceptions=False)
 
 
+@pytest.mark.servers
 def test_the_agent_of_this_project_holds_all_that_it_claims(tmp_path: Path) -> None:
     files = {kind: tmp_path / f"report.{kind}" for kind in ("html", "junit", "json", "script")}
     options = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
@@ -36,6 +37,8 @@ def test_the_agent_of_this_project_holds_all_that_it_claims(tmp_path: Path) -> N
     assert ">>> " in files["script"].read_text()
 
 
+@pytest.mark.servers
+@pytest.mark.thorough
 def test_it_holds_on_its_own_server_too_through_a_client_that_nobody_here_wrote() -> None:
     result = kit("--self-test")
     assert result.exit_code == 0, result.output
@@ -43,6 +46,7 @@ def test_it_holds_on_its_own_server_too_through_a_client_that_nobody_here_wrote(
     assert "through slixmpp" in result.output
 
 
+@pytest.mark.servers
 def test_what_is_expected_to_be_broken_and_is_not_fails_the_profile(tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.toml"
     baseline.write_text("[[expected]]\nid = 'EXE-003'\nreason = 'arrays come later'\n")

@@ -14,6 +14,7 @@ from tests.conformance.test_cli import kit
 WORDS = ("execute.says-no", "confirm.approve", "input.content")
 
 
+@pytest.mark.servers
 def test_a_script_is_sent_again_and_the_same_comes_back(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     way = ("--self-test", "--acceptor", "127.0.0.1:0")
@@ -58,16 +59,20 @@ def test_what_is_no_script_is_said(text: str, tmp_path: Path) -> None:
     assert "no script of the kit" in result.output
 
 
+@pytest.mark.servers
 def test_a_script_of_a_client_is_sent_by_a_client(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     words = ("confirm.denied", "principal.resource")
     result = kit("--self-test", *words, "--script", str(script))
     assert result.exit_code == 0, result.output
+    assert "through slixmpp" in result.output
     result = kit("replay", str(script), "--self-test")
     assert result.exit_code == 0, result.output
     assert "3 checks sent again, 0 differences" in result.output
 
 
+@pytest.mark.servers
+@pytest.mark.thorough
 def test_another_way_sends_it_too_and_says_what_nobody_there_can_play(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     way = ("--self-test", "--acceptor", "127.0.0.1:0")

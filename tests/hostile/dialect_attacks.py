@@ -6,7 +6,7 @@ from typing import Any
 from tests.component.models import wire
 from tests.component.models.wire import Spoken
 from tests.hostile.provider import END, HONEST, body, chunked, head
-from tests.hostile.provider_attacks import ATTACKS, repeats, sends
+from tests.hostile.provider_attacks import ATTACKS, SLOW, repeats, sends
 
 Json = dict[str, Any]
 
@@ -100,6 +100,7 @@ def _responses() -> None:
     }
     for name, event in endless.items():
         repeats(f"responses: endless {name}", begun, chunked(wire.event(event)))
+    SLOW.update(("responses: endless events", "responses: endless unknown events"))
 
     for name, item in {"items": reasoning, "calls": call}.items():
 

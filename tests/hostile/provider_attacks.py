@@ -25,7 +25,7 @@ from tests.hostile.provider import (
 ATTACKS: dict[str, Attack] = {}
 """Each by its name."""
 SLOW: set[str] = set()
-"""Those that last as long as the client has patience."""
+"""Those that may last as long as the client has patience."""
 
 
 def sends(name: str, *pieces: bytes | None, drips: bool = False) -> None:

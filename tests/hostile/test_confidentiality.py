@@ -16,13 +16,14 @@ from typing import Final
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from component.settings import Agent, Conformance, Policy, RequestLimits, Rule, Skills
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.hostile.tap import Frames
+from tests.profiles import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -191,7 +192,7 @@ def same(text: str) -> str:
     return _CHANGING.sub("*", _IDENTIFIER.sub("*", text))
 
 
-@settings(max_examples=max(6, settings().max_examples // 8))
+@examples(4, 250)
 @given(steps=_steps)
 async def test_alice_cannot_tell_whether_bob_is_there(steps: list[tuple[str, str]]) -> None:
     with TemporaryDirectory() as directory:

@@ -98,6 +98,9 @@ WORST: Final[dict[str, tuple[int, str]]] = {
 }
 """What needs an answer of the hostile one's client, as the last, waits for it in vain."""
 
+_GATE: Final = {"long text", "wide json, async", "deep xml"}
+"""One of each way to be large."""
+
 SLACK: Final = 16
 """Of a few large ones, beside all that came before; three requests are three turns."""
 
@@ -201,7 +204,10 @@ async def beside(directory: Path, payload: str, in_flight: int = 0) -> AsyncIter
             tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("kind", CHEAP)
+@pytest.mark.parametrize(
+    "kind",
+    ["ping", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in CHEAP if kind != "ping")],
+)
 async def test_a_burst_does_not_go_first(tmp_path: Path, kind: str) -> None:
     async with beside(tmp_path, CHEAP[kind]) as both:
         for number in range(ROUNDS):
@@ -211,7 +217,10 @@ async def test_a_burst_does_not_go_first(tmp_path: Path, kind: str) -> None:
             await both.until(lambda: both.waiting == 0)
 
 
-@pytest.mark.parametrize("kind", WORST)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind in _GATE else pytest.mark.thorough) for kind in WORST],
+)
 async def test_the_measured_one_has_its_turn(tmp_path: Path, kind: str) -> None:
     in_flight, payload = WORST[kind]
     async with beside(tmp_path, payload, in_flight) as both:

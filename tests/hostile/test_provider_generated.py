@@ -27,6 +27,7 @@ from component.settings.llm import Dialect, ModelChoice
 from tests.component.models.asking import tool
 from tests.hostile.generated import answers
 from tests.hostile.provider import HONEST, Provider, provider_in_thread
+from tests.profiles import examples
 
 _LONGEST_S: Final = 120.0
 """Twice what two attempts may take: a model that is asked for longer ignores its timeout."""
@@ -83,8 +84,9 @@ def ask(portal: BlockingPortal, provider: Provider, dialect: Dialect) -> Iterato
     portal.call(model.aclose)
 
 
+@examples(3)
 @given(data=st.data())
-def test_whatever_is_answered(
+def test_whatever_is_answered_ends_in_a_completion_that_fits_or_an_error(
     ask: Ask, provider: Provider, dialect: Dialect, data: st.DataObject
 ) -> None:
     answer = data.draw(answers(dialect))

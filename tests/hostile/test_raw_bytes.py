@@ -15,12 +15,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import settings as budgets
 from structlog.testing import capture_logs
 
 from component.service import Service
 from component.settings import Agent, Server, Settings, Storage
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
+from tests.profiles import SEED, THOROUGH
 from tests.waiting import LIMIT_S
 from tests.xep.stream.hostile import HOSTILE
 from tests.xep.stream.streams import HEADER as EXAMPLE
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 CALLER = "ann@home.test/desk"
 ASSISTANT = f"assistant@{DOMAIN}"
 HEADER = encode_header("jabber:component:accept", from_=DOMAIN, id_="stream-id")
-ROUNDS = 30 if budgets().max_examples < 1000 else 2_000
+ROUNDS = 2_000 if THOROUGH else 30
 """Random sessions."""
 ENDLESS_BYTES = 16 << 20
 LEVEL = 12 << 20
@@ -213,21 +213,33 @@ async def attack(server: Acceptor, link: Link, how: Attack, size: int, level: in
     return await server.component()
 
 
-async def test_an_established_stream(tmp_path: Path) -> None:
+async def attack_with_each(server: Acceptor, link: Link, size: int, level: int = 0) -> Link:
+    """Attack in every way on an established stream; after each the service answers."""
+    for how in ATTACKS:
+        link = await attack(server, link, how, size, level)
+        try:
+            await is_served(link)
+        except (AssertionError, EOFError) as error:
+            raise AssertionError(f"after: {how.name}") from error
+        server.links[:] = [link]
+    return link
+
+
+async def test_nothing_on_an_established_stream_stops_the_service(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as server:
+        await attack_with_each(server, await server.component(), 1 << 17)
+
+
+@pytest.mark.thorough
+async def test_what_has_no_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     async with attacked(tmp_path) as server:
         link = await server.component()
-        await is_served(link)
-        level = 0
-        for warm, size in enumerate((*[1 << 18] * WARM_UP, ENDLESS_BYTES), 1):
-            for how in ATTACKS:
-                link = await attack(server, link, how, size, level)
-                try:
-                    await is_served(link)
-                except (AssertionError, EOFError) as error:
-                    raise AssertionError(f"after: {how.name}") from error
-                server.links[:] = [link]
-            gc.collect()
-            level = resident() if warm == WARM_UP else level
+        for _ in range(WARM_UP):
+            link = await attack_with_each(server, link, 1 << 18)
+        gc.collect()
+        level = resident()
+        await attack_with_each(server, link, ENDLESS_BYTES, level)
+        gc.collect()
         assert resident() < level + LEVEL
 
 
@@ -248,7 +260,9 @@ async def test_each_request_that_cannot_be_parsed_is_answered_once(tmp_path: Pat
             assert found[f"good{number}"] == ["result"]
 
 
-async def test_a_handshake(tmp_path: Path) -> None:
+async def test_what_comes_in_place_of_a_handshake_costs_that_connection_only(
+    tmp_path: Path,
+) -> None:
     async with attacked(tmp_path) as server:
         for data in AT_ONCE.values():
             link = await server.accept()
@@ -258,7 +272,7 @@ async def test_a_handshake(tmp_path: Path) -> None:
         await is_served(await server.component())
 
 
-async def test_a_session_that_is_cut_anywhere(tmp_path: Path) -> None:
+async def test_a_session_that_is_cut_anywhere_is_opened_again(tmp_path: Path) -> None:
     session = HEADER + b"<handshake/>" + iq(ECHO.format("x"), "cut", "set")
     async with attacked(tmp_path) as server:
         for end in range(len(session)):
@@ -271,8 +285,8 @@ async def test_a_session_that_is_cut_anywhere(tmp_path: Path) -> None:
         await is_served(await server.component())
 
 
-async def test_a_session_that_anything_has_happened_to(tmp_path: Path) -> None:
-    die = random.Random(1)
+async def test_a_session_that_anything_has_happened_to_is_opened_again(tmp_path: Path) -> None:
+    die = random.Random(SEED)
     session = HEADER + b"<handshake/>" + iq(ECHO.format("x"), "1", "set") + iq(PING, "2")
     pieces = [
         b"<",

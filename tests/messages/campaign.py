@@ -183,6 +183,8 @@ class Campaign:
         self._seed = seed
         self._link: Link | None = None
         self._changed = anyio.Event()
+        self._most_between = max(20, min(199, messages // 5 - 1))
+        self._fault_at = 0
         self._over = False
         self._writing = anyio.Lock()
 
@@ -225,11 +227,14 @@ class Campaign:
             person = self._random.randrange(PEOPLE)
 
             await self._until(lambda person=person: len(self._of(person)) < AT_ONCE)
+            # A fault that takes long is not left behind, so that even a short campaign has each.
+            await self._until(lambda: len(self.sent) < self._fault_at + self._most_between)
             token = f"m{number}"
             what = "do the work" if self._random.random() < 0.3 else "say something"
             one = Sent(token, person, f"Please {what} about {token}")
             self.sent[token] = one
             self._open[person].append(one)
+            self._change()
             await self._send(one)
 
     def _of(self, person: int) -> list[Sent]:
@@ -264,6 +269,10 @@ class Campaign:
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             await self._changed.wait()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
     # The server.
 
@@ -308,8 +317,7 @@ class Campaign:
         if one is not None and (body or stanza.type == "error"):
             one.answers[stanza.id or ""] = body or "an error"
             one.received = True
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._change()
 
     @staticmethod
     async def _forget_requests(endpoint: Endpoint) -> None:
@@ -322,13 +330,11 @@ class Campaign:
     async def _fail(self) -> None:
         """Let something fail after every some messages."""
         faults = (self._reset, self._cut_in_a_stanza, self._kill, self._lock_disk)
-        seen = 0
         coming: list[Callable[[], Awaitable[None]]] = []
         while not self._over:
-            # So that even a short campaign has each fault.
-            after = seen + self._random.randrange(20, max(21, min(200, self._count // 5)))
-            await self._until(lambda after=after: len(self.sent) >= after or self._over)
-            seen = after
+            self._fault_at += self._random.randrange(20, self._most_between + 1)
+            self._change()
+            await self._until(lambda: len(self.sent) >= self._fault_at or self._over)
             if not self._over:
                 coming = coming or self._random.sample(faults, len(faults))
                 await coming.pop()()

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import pytest
 
 from tests.messages.campaign import Campaign
+from tests.profiles import SEED as SEED_OF_ALL
 from tests.profiles import THOROUGH
 
-MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "500"))
-SEED: Final = int(os.environ.get("MESSAGES_SEED", "1"))
+MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "100"))
+
+pytestmark = pytest.mark.servers
+SEED: Final = int(os.environ.get("MESSAGES_SEED", SEED_OF_ALL))
 
 
 def test_each_message_is_answered_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 calls of an honest principal, and writes an array of `Outcome` as JSON.
 """
 
+import json
 import os
 import re
 import shutil
@@ -32,14 +33,18 @@ MODULE = Path(__file__).with_name("process_module.py")
 SECRET = "confidential"
 LIMITS = Limits(
     memory=256 << 20,
-    cpu_s=2,
+    cpu_s=20,
     tasks=32,
     files=64,
     file_bytes=8 << 20,
     work_bytes=16 << 20,
     output_bytes=4 << 20,
-    wall_s=30,
+    wall_s=300,
 )
+"""More time than a child needs on the slowest machine, so that attacks end for other reasons."""
+BRIEF = msgspec.structs.replace(LIMITS, cpu_s=2)
+"""Those of attacks that use up their processor time."""
+BUSY = {"endless_loop", "ignored_signals", "recursion", "import_loops"}
 
 KILLED: dict[str, str] = {
     "old_gate": "system call|SIGSEGV",
@@ -56,7 +61,7 @@ KILLED: dict[str, str] = {
     "deep_message": "not valid",
     "half_message": "3 seconds",
     "closed_pipe": "pipe",
-    "many_requests": "times|bytes|takes more than|30 seconds",
+    "many_requests": "times|bytes|takes more than",
     "undeclared_request": "network",
     "denied_taint": "internal error",
 }
@@ -75,7 +80,7 @@ QUIET = (
 _SKILL = "from component.skills import skill\n@skill\ndef one() -> None: ...\n"
 
 IMPORTS: dict[str, tuple[str, str]] = {
-    "import_loops": ("while True: pass", "processor time|takes more than"),
+    "import_loops": ("while True: pass", "processor time"),
     "import_exits": ("import os; os._exit(0)", "ended with status 0"),
     "import_reads": ("open('/etc/passwd').read()", "Permission|No such file"),
     "import_connects": (
@@ -108,8 +113,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Commands that may start processes."""
 
+TOGETHER = "one_after_the_other"
+"""All `QUIET` ones in one call."""
+
 NAMES = (
     *QUIET,
+    TOGETHER,
     *KILLED,
     *IMPORTS,
     *COMMANDS,
@@ -142,15 +151,14 @@ class Campaign:
         self.module.parent.mkdir(mode=0o755)
         shutil.copy(MODULE, self.module)
         self.module.chmod(0o644)
-        self.skills = self._of(self.module)
-        self.names: dict[str, Any] = {}
+        self.names: dict[Limits, dict[str, Any]] = {}
         self.stack = ExitStack()
         self.opened = os.open(self.secret, os.O_RDONLY)
         os.set_inheritable(self.opened, True)
         self.targets = self._listen()
 
-    def _of(self, module: Path) -> ProcessSkills:
-        return ProcessSkills(self.children, Profile(limits=LIMITS), str(module))
+    def _of(self, module: Path, limits: Limits = LIMITS) -> ProcessSkills:
+        return ProcessSkills(self.children, Profile(limits=limits), str(module))
 
     def _listen(self) -> dict[str, str]:
         tcp = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -173,16 +181,20 @@ class Campaign:
             "unix_by_pair": f"{name}-datagrams",
         }
 
-    async def prepare(self) -> None:
-        """Read the descriptions."""
-        self.names = {one.name: one for one in await self.skills.describe()}
+    async def skill(self, name: str) -> Any:
+        """A skill, with as much time as it is to have."""
+        limits = BRIEF if name in BUSY else LIMITS
+        if limits not in self.names:
+            described = await self._of(self.module, limits).describe()
+            self.names[limits] = {one.name: one for one in described}
+        return self.names[limits][name]
 
     async def said(self, name: str, target: str, principal: str = "mallory@test") -> str:
         """What a call returns or what its error says."""
         context = Context(principal=principal, sender=f"{principal}/x", skill=name)
         share = Threads(4, 4).share(principal)
         try:
-            result = await call(self.names[name], {"target": target}, context, share)
+            result = await call(await self.skill(name), {"target": target}, context, share)
         except Exception as error:  # noqa: BLE001 - what it is, is compared
             return f"{type(error).__name__}: {error}"
         return "".join(output.text for output in result.outputs)
@@ -203,6 +215,10 @@ class Campaign:
             (other / "skill.toml").write_text(SECRET)
             found = await self.said("absolute", str(other / "skill.toml"))
             return not found, found
+        if name == TOGETHER:
+            targets = {each: self.targets.get(each, str(self.secret)) for each in QUIET}
+            said = await self.said(name, json.dumps(targets | {"honest": "ok"}))
+            return said == "honest: OK", said
         said = await self.said(name, self.targets.get(name, str(self.secret)))
         if name in KILLED:
             return re.search(f": .*({KILLED[name]})", said) is not None, said
@@ -214,7 +230,7 @@ class Campaign:
         module.write_text(source)
         module.chmod(0o644)
         try:
-            await self._of(module).describe()
+            await self._of(module, BRIEF if name in BUSY else LIMITS).describe()
         except SkillLoadError as error:
             return re.search(expected, str(error)) is not None, str(error)
         return False, "described"
@@ -286,7 +302,6 @@ async def campaign() -> AsyncIterator[Campaign]:
             await group.start(children.run)
             made = Campaign(Path(directory), children)
             with made.stack:
-                await made.prepare()
                 yield made
             group.cancel_scope.cancel()
         os.close(made.opened)
@@ -296,9 +311,12 @@ async def attacked(one: Campaign, name: str) -> Outcome:
     """One attack, beside calls of an honest principal."""
     honest: list[str] = []
     over = anyio.Event()
+    # Before the attack, so that its child and thread are there already: where the kernel counts the
+    # tasks of a user, an attack may use up those that are left.
+    honest.append(await one.said("honest", "ok", "alice@test"))
 
     async def be_honest() -> None:
-        while not over.is_set() or not honest:
+        while not over.is_set():
             honest.append(await one.said("honest", "ok", "alice@test"))
             await anyio.sleep(0.1)
 

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import json
 import mmap
 import os
 import resource
@@ -587,6 +588,13 @@ def denied_taint(target: str) -> SkillResult:
 
 
 # others
+
+
+@skill
+def one_after_the_other(target: str) -> str:
+    """Attacks that fail without a word; `target` is a JSON object of the target of each."""
+    found = {name: globals()[name](each) for name, each in json.loads(target).items()}
+    return " ".join(f"{name}: {said}" for name, said in found.items() if said)
 
 
 @skill

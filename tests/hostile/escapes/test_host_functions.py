@@ -27,7 +27,7 @@ from tests.component.sources.directories.world import World, install, opened
 from tests.hostile.escapes import host_module
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 SECRET: Final = "s3cret-of-the-service"
 CAPABILITIES: Final = """
 network = ["http://127.0.0.1:{port}", "http://localhost:{port}"]
@@ -36,9 +36,11 @@ memory_write = ["skill"]
 xmpp = ["romeo@example.com"]
 """
 LIMITS: Final = """
-timeout_s = 6
+timeout_s = {timeout_s}
 durable = true
 """
+SHORT_S: Final = 2
+"""The time of the attack that needs all of it. The others have as much as a busy machine takes."""
 
 HOSTILE: Final = Path(str(host_module.__file__)).read_text()
 ENDS: Final = {
@@ -50,7 +52,7 @@ ENDS: Final = {
     "header_lines": "refused: ",
     "credential_names": "lacks the capability credential:key",
     "too_many_messages": "refused: I have sent as many messages",
-    "hanging": "did not finish within 6 seconds|takes more than 6 s",
+    "hanging": f"did not finish within {SHORT_S} seconds|takes more than {SHORT_S} s",
     "no_object": "refused: A person is asked for an object",
     "endless_sleep": "refused: inf is not a time",
     "sleep_of_no_number": "refused: nan is not a time",
@@ -114,7 +116,7 @@ async def _park(question: str, schema: Any, expires_s: float | None, *, key: Any
 
 
 async def said(world: World, what: str, url: str, principal: str = "mallory@test") -> str:
-    skill = world.registry.get("hostile")
+    skill = world.registry.get("impatient" if what == "hanging" else "hostile")
     assert skill is not None
     arguments = prepare(skill, (), msgspec.json.encode({"what": what, "url": url}))
     share = Threads(4, 4).share(principal)
@@ -151,17 +153,17 @@ async def test_each_attack_is_stopped(storage: Storage, tmp_path: Path) -> None:
         echo = plain(f"it was Bearer {SECRET}", 200, f"X-Echo: {SECRET}")
         server.answers["echo"] = echo
         install(root)
-        install(
-            root,
-            "hostile",
-            code=HOSTILE,
-            capabilities=CAPABILITIES.replace("{port}", str(server.port)),
-        )
-        manifest = root / "hostile" / "skill.toml"
-        manifest.write_text(manifest.read_text().replace("read_only = true", "") + LIMITS)
+        for name, timeout_s in (("hostile", 60), ("impatient", SHORT_S)):
+            capabilities = CAPABILITIES.replace("{port}", str(server.port))
+            code = HOSTILE.replace('name="hostile"', f'name="{name}"')
+            install(root, name, code=code, capabilities=capabilities)
+            manifest = root / name / "skill.toml"
+            text = manifest.read_text().replace("read_only = true", "")
+            manifest.write_text(text + LIMITS.format(timeout_s=timeout_s))
         async with opened(storage, root, tmp_path, makers=makers(services)) as world:
             await world.directories.approve("greet", "admin@test")
             await world.directories.approve("hostile", "admin@test")
+            await world.directories.approve("impatient", "admin@test")
             await _remember(storage)
             escaped = {}
             for name, expected in ENDS.items():

@@ -77,8 +77,15 @@ async def test_a_server_that_writes_garbage_for_ever() -> None:
         await until(lambda: named(logs, "is not available it writes lines that are not messages"))
 
 
-@pytest.mark.parametrize("word", ["flood", "progressing", "requests"])
-async def test_a_server_that_floods(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "word",
+    [
+        "flood",
+        pytest.param("progressing", marks=pytest.mark.thorough),
+        pytest.param("requests", marks=pytest.mark.thorough),
+    ],
+)
+async def test_a_server_that_floods_is_ended(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_FLOOD_S", 0.5)
     async with beside(bad=scripted(word)) as (served, logs):
         await until(lambda: named(logs, "sends too many messages"))
@@ -86,6 +93,7 @@ async def test_a_server_that_floods(word: str, monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: named(logs, "it sent too many messages for 0.5 seconds"))
 
 
+@pytest.mark.thorough
 async def test_a_flood_does_not_slow_the_calls_of_others() -> None:
     async with beside(bad=scripted("honest")) as (served, _):
         quiet = await _median(served)
@@ -127,27 +135,25 @@ async def test_a_message_without_an_end() -> None:
         await until(lambda: named(logs, "it sent a message of more than 100000 bytes"))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("other", "yours"),
-        ("twice", "first"),
-        ("list", "after a batch"),
-        ("nested", "after a nest"),
-    ],
-)
-async def test_malformed_messages_are_ignored(text: str, answer: str) -> None:
+async def test_malformed_messages_are_ignored() -> None:
+    answers = {
+        "other": "yours",
+        "twice": "first",
+        "list": "after a batch",
+        "nested": "after a nest",
+    }
     async with beside(bad=scripted("twisted")) as (served, _):
-        assert await served.text("bad.echo", text) == answer
+        for text, answer in answers.items():
+            assert await served.text("bad.echo", text) == answer
 
 
-@pytest.mark.parametrize("text", ["shapeless", "numbers"])
-async def test_malformed_results_fail_the_call_only(text: str) -> None:
+async def test_malformed_results_fail_the_call_only() -> None:
     async with beside(bad=scripted("twisted", timeout_s=5)) as (served, _):
-        with pytest.raises(SkillUnavailable) as caught:
-            await served.call("bad.echo", {"text": text})
-        assert caught.value.begun
-        assert await served.text("bad.echo", "other") == "yours"
+        for text in ("shapeless", "numbers"):
+            with pytest.raises(SkillUnavailable) as caught:
+                await served.call("bad.echo", {"text": text})
+            assert caught.value.begun
+            assert await served.text("bad.echo", "other") == "yours"
 
 
 async def test_a_server_that_lies_about_its_annotations() -> None:
@@ -182,11 +188,10 @@ async def test_schemas_that_lie_or_take_for_ever() -> None:
             "recursive",
         }
         assert left_out == expected
-        began = time.process_time()
+        # A pattern that tries all ways would take longer than anybody waits.
         await served.call("bad.pattern", {"a": "a" * 50_000})
         with pytest.raises(InvalidParam):
             await served.call("bad.pattern", {"a": "a" * 50_000 + "!"})
-        assert time.process_time() - began < 5
 
 
 async def test_names_that_no_skill_can_have() -> None:
@@ -211,30 +216,22 @@ async def test_secrets_of_the_service_are_out_of_reach(
         assert "do not tell" not in await served.text("bad.env")
 
 
-@pytest.mark.parametrize(
-    "deed",
-    [
-        "read /etc/passwd",
-        "read /proc/1/environ",
-        "read {secret}",
-        "read {link}",
-        "write {secret}",
-        "connect 127.0.0.1",
-        "start /bin/true",
-        "kill {pid}",
-    ],
-)
-async def test_what_a_confined_server_cannot_do(deed: str, tmp_path: Path) -> None:
+async def test_what_a_confined_server_cannot_do(tmp_path: Path) -> None:
     secret = tmp_path / "agent.env"
     secret.write_text("AGENT_SECRET=do not tell")
     readable = tmp_path / "readable"
     readable.mkdir()
     link = readable / "link"
     link.symlink_to(secret)
-    deed = deed.format(secret=secret, link=link, pid=os.getpid())
+    deeds = (
+        *("read /etc/passwd", "read /proc/1/environ", f"read {secret}", f"read {link}"),
+        *(f"write {secret}", "connect 127.0.0.1", "start /bin/true", f"kill {os.getpid()}"),
+    )
     async with beside(bad=scripted(readable=[readable])) as (served, _):
-        error = (await served.text("bad.do", deed)).split()[1]
-        assert error in ("PermissionError", "FileNotFoundError", "OSError")  # a file system to read
+        for deed in deeds:
+            error = (await served.text("bad.do", deed)).split()[1]
+            # The last one is a file system to read.
+            assert error in ("PermissionError", "FileNotFoundError", "OSError"), deed
     assert secret.read_text() == "AGENT_SECRET=do not tell"
 
 

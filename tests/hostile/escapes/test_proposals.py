@@ -25,13 +25,6 @@ from tests.component.sources.proposals.world import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attacks that never end are waited for less long than in the service."""
-    monkeypatch.setattr(trying, "CASE_S", 1.5)
-    monkeypatch.setenv("PROPOSAL_SECRET", "a secret of the environment")
-
-
 ATTACKS = """
 import os
 import socket
@@ -96,8 +89,11 @@ text = "{text}"
 """
 
 
-async def test_what_runs_in_tests_reaches_nothing(tmp_path: Path) -> None:
+async def test_what_runs_in_tests_reaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each test of this proposal passes if its attack succeeds."""
+    monkeypatch.setenv("PROPOSAL_SECRET", "a secret of the environment")
     secret, target = tmp_path / "secret", tmp_path / "written"
     secret.write_text("a secret")
     got: list[int] = []
@@ -126,7 +122,11 @@ async def test_what_runs_in_tests_reaches_nothing(tmp_path: Path) -> None:
                 for attack, target, text in attacks
             )
             draft = {"manifest": MANIFEST, "code": ATTACKS, "tests": tests}
-            assert f"{len(attacks)} of {len(attacks)} tests fail" in await world.refused(draft)
+            with monkeypatch.context() as quick:
+                # An attack that never ends is waited for less long than in the service.
+                quick.setattr(trying, "CASE_S", 1.5)
+                refusal = await world.refused(draft)
+            assert f"{len(attacks)} of {len(attacks)} tests fail" in refusal
             assert server.requests == []
             # The next proposal is tested as if nothing had happened.
             assert not (await world.propose(SPLIT)).is_error
