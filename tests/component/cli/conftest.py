@@ -1,12 +1,14 @@
 """What the tests of commands share: a server, and a directory with an agent.toml for it."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from component import checks, checks_of_sandbox
+from component.checks_of_agents import Check
 from component.cli.main import group
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.logs import plain_logs
@@ -21,15 +23,32 @@ def embedded() -> Iterator[Embedded]:
         yield server
 
 
+@pytest.fixture(scope="package")
+def check_sandbox() -> Callable[[], Awaitable[Check]]:
+    """Finds once for all tests what `doctor` tries out in confined processes."""
+    found: list[Check] = []
+
+    async def check() -> Check:
+        if not found:
+            found.append(await checks_of_sandbox.check_sandbox())
+        return found[0]
+
+    return check
+
+
 @pytest.fixture
 def command(
-    embedded: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    embedded: Embedded,
+    check_sandbox: Callable[[], Awaitable[Check]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[RunCommand]:
     """Run a command in a directory with an agent.toml for the embedded server.
 
     Settings such as `server__port=1` go into its environment; `said` is typed. No output may hold
     the secret.
     """
+    monkeypatch.setattr(checks, "check_sandbox", check_sandbox)
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     monkeypatch.chdir(tmp_path)

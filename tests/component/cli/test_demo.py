@@ -1,18 +1,22 @@
-import os
-import pty
+import importlib.util
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from click.testing import CliRunner
 
+from component.cli import demo_memory, demo_scenes, demo_watches
 from component.cli.exit_codes import ExitCode
+from component.cli.main import group
 from component.cli.xml_view import layout
+from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
 from tests.profiles import THOROUGH
@@ -26,7 +30,49 @@ PATIENCE = 400.0  # for the small model on a busy machine; it takes half a minut
 ANY_PORT = ("--port", "0")
 QUICK = (*ANY_PORT, "--no-model")
 BACKENDS = ["trio", "asyncio"] if THOROUGH else ["asyncio"]
-"""The event loops of demos that run whole; `test_the_show` has both."""
+"""The event loops of the talk with a model; the whole demo runs on trio, as for people."""
+SAY = """
+from component.skills import skill
+
+@skill(read_only=True)
+def say(text: str) -> str:
+    \"""Say a text.\"""
+    return text
+"""
+ONLY_THE_TALK = """
+import sys
+from component.cli import main
+from tests.component.cli.test_demo import skip_scenes
+skip_scenes(setattr)
+main.main()
+"""
+
+
+def skip_scenes(put: Callable[[object, str, object], None], *but: str) -> None:
+    """Let the demo show only the talk with a model, and some of the scenes before it."""
+
+    async def nothing(*_: object) -> None: ...
+
+    scenes = ("short_requests", "a_task", "a_confirmation", "a_form", "a_schedule", "a_stranger")
+    owners = {demo_memory: ("a_memory",), demo_watches: ("a_watch",), demo_scenes: scenes}
+    for owner, names in owners.items():
+        for name in names:
+            if name not in but:
+                put(owner, name, nothing)
+
+
+@pytest.fixture
+def talk(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What `demo --once` prints without most scenes before the talk with a model."""
+    skip_scenes(monkeypatch.setattr, "short_requests")  # in which the first notice comes
+
+    def run(*arguments: str) -> str:
+        done = command("demo", "--once", *ANY_PORT, *arguments)
+        assert done.exit_code == ExitCode.OK, (done.output, done.exception)
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
 
 
 def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
@@ -45,9 +91,11 @@ def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
 
 
 @contextmanager
-def staying(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def staying(
+    *arguments: str, program: Sequence[str | Path] = (PROGRAM,)
+) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [PROGRAM, "demo", *arguments],
+        [*program, "demo", *arguments],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -151,9 +199,12 @@ QUESTION = '<body>May I run "Empty folder" (empty-folder)?'
 EMPTIED = "Archive: nothing is older than 30 days any more."
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_the_show(backend: str) -> None:
-    text = show("--backend", backend, "--no-model")
+@pytest.mark.parametrize("backend", ["trio", pytest.param("asyncio", marks=pytest.mark.thorough)])
+def test_the_show_is_whole_in_plain_text_and_leaves_nothing_behind(
+    backend: str, tmp_path: Path
+) -> None:
+    text = show("--backend", backend, "--no-model", TMPDIR=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
     assert "\x1b" not in text
     holds_in_order(text, SHOWN)
     assert steps(text)
@@ -203,7 +254,7 @@ def scripted(answer: Callable[[list[str], list[str]], Calls | Text]) -> Iterator
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
+def test_a_conversation_with_a_model_of_ones_own(talk: Callable[..., str], backend: str) -> None:
     """It wants another folder first, which is denied, and then does not call anything."""
 
     def answer(said: list[str], given: list[str]) -> Calls | Text:
@@ -218,7 +269,7 @@ def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
         return Text(f"You said: {said[-1]}")
 
     with scripted(answer) as model:
-        text = show("--backend", backend, "--model-url", model.url, "--model", "tiny")
+        text = talk("--backend", backend, "--model-url", model.url, "--model", "tiny")
     steps(text)
     holds_in_order(
         text,
@@ -243,9 +294,9 @@ def test_a_conversation_with_a_model_of_ones_own(backend: str) -> None:
     assert {"time", "empty-folder", "trip-cost"} == set(model.requests[0].tools)
 
 
-def test_a_model_that_never_does_what_was_asked() -> None:
+def test_a_model_that_never_does_what_was_asked_empties_nothing(talk: Callable[..., str]) -> None:
     with scripted(lambda said, given: Text("I would rather not.")) as model:
-        text = show("--model-url", model.url, "--model", "tiny")
+        text = talk("--model-url", model.url, "--model", "tiny")
     steps(text)
     assert text.count("<body>I would rather not.</body>") == 6
     holds_in_order(text, ("nothing was emptied", "<body>/usage</body>"))
@@ -257,7 +308,8 @@ def test_who_has_seen_enough_ends_it(backend: str) -> None:
     with in_thread() as endpoint:
         endpoint.otherwise = Stall()
         model = ("--model-url", endpoint.url, "--model", "tiny")
-        with staying("--backend", backend, *ANY_PORT, *model) as process:
+        program = (sys.executable, "-c", ONLY_THE_TALK)
+        with staying("--backend", backend, *ANY_PORT, *model, program=program) as process:
             read_up_to(process, "the model is thinking")
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT) == ExitCode.FAILURE
@@ -265,70 +317,52 @@ def test_who_has_seen_enough_ends_it(backend: str) -> None:
             assert "Traceback" not in process.stdout.read()
 
 
-def test_without_the_small_model_the_rest_is_shown(tmp_path: Path) -> None:
-    # What is not installed cannot be imported, and this makes it so for one process.
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.util\n"
-        "found = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *more: (\n"
-        "    None if name == 'xllamacpp' else found(name, *more))\n"
+def test_without_the_small_model_the_rest_is_shown(
+    command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == "xllamacpp" else found(name, *more),
     )
-    text = show(PYTHONPATH=str(tmp_path))
-    holds_in_order(text, SHOWN)
+    skip_scenes(monkeypatch.setattr, "a_stranger")
+    text = command("demo", "--once", *ANY_PORT).stdout
+    holds_in_order(text, SHOWN[-2:])
     assert "pip install 'xmpp-agent-component[local]'" in text
     assert "<body>Hello!</body>" not in text
 
 
-def test_a_model_of_ones_own_has_an_address_and_a_name() -> None:
-    done = subprocess.run(
-        [PROGRAM, "demo", "--once", "--model", "tiny"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LIMIT,
-    )
-    assert done.returncode == ExitCode.USAGE
+def test_a_model_of_ones_own_has_an_address_and_a_name(command: RunCommand) -> None:
+    done = command("demo", "--once", "--model", "tiny")
+    assert done.exit_code == ExitCode.USAGE
     assert "--model-url and --model must be given together" in done.stderr
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    show("--no-model", TMPDIR=str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.usefixtures("command")  # restores the logs
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_scenes(monkeypatch.setattr, "a_stranger")
+    done = CliRunner().invoke(group, ["demo", "--once", *QUICK], env=environment(), color=True)
+    assert done.exit_code == ExitCode.OK
+    assert "\x1b[" in done.stdout
+    assert "<service-unavailable" in done.stdout
 
 
-def test_colours_are_for_terminals() -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [PROGRAM, "demo", "--once", *QUICK],
-        env={**environment(), "TERM": "xterm"},
-        stdout=theirs,
-        stderr=theirs,
-        close_fds=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while data := os.read(ours, 65536):
-                shown += data
-        except OSError:  # how Linux says that the other side of a terminal is closed
-            pass
-        finally:
-            os.close(ours)
-        assert process.wait(LIMIT) == ExitCode.OK
-    assert b"\x1b[" in shown
-    assert b"<unknown-skill" in shown
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signals) -> None:
-    with staying("--backend", backend, *QUICK) as process:
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
+def test_it_stays_up_for_a_client_of_ones_own_on_another_port_if_its_own_is_taken(
+    embedded: Embedded, tmp_path: Path, number: signal.Signals
+) -> None:
+    own = tmp_path / "own.py"  # with skills of one's own, nothing else is shown first
+    own.write_text(SAY)
+    with staying("--no-model", "--port", str(embedded.port), "--skills", str(own)) as process:
         text = read_up_to(process, "Press Ctrl-C to exit")
         told = dict(
             re.findall(r"^  (account|password|server|trust|write to)\s+(.*)$", text, re.MULTILINE)
         )
         address, port = re.findall(r"^(\S+), port (\d+), STARTTLS$", told["server"])[0]
+        assert int(port) != embedded.port
         ca_file = Path(re.findall(r"^the authority in (\S+), or ", told["trust"])[0])
         domain = told["write to"].partition(",")[0]
         account = told["account"]
@@ -343,26 +377,15 @@ def test_it_stays_up_for_a_client_of_ones_own(backend: str, number: signal.Signa
             assert "echo - " in answer
             you.send_raw(f"<presence to='{domain}' type='subscribe'/>")
             you.presences.take(from_(domain))
+            # Whoever it does not name is refused.
+            with SlixClient("mallory@localhost", "demo", address, int(port)) as mallory:
+                reply = mallory.iq(domain, execute("echo", text="x"), "set")
+                assert condition(reply) == "service-unavailable"
             process.send_signal(number)
             assert process.wait(LIMIT) == ExitCode.OK
         assert process.stdout is not None
         assert process.stdout.read() == "\nGood-bye.\n"
     assert not ca_file.exists()
-
-
-def test_whoever_it_does_not_name_is_refused() -> None:
-    with staying(*QUICK) as process:
-        text = read_up_to(process, "Press Ctrl-C to exit")
-        port = int(re.findall(r"port (\d+), STARTTLS", text)[0])
-        with SlixClient("mallory@localhost", "demo", "127.0.0.1", port) as mallory:
-            reply = mallory.iq("agent.localhost", execute("echo", text="x"), "set")
-            assert condition(reply) == "service-unavailable"
-
-
-def test_a_port_that_is_taken_is_no_reason_to_fail(embedded: Embedded) -> None:
-    with staying("--no-model", "--port", str(embedded.port)) as process:
-        text = read_up_to(process, "Press Ctrl-C to exit")
-        assert f"port {embedded.port}," not in text
 
 
 def test_whoever_reads_may_stop_reading() -> None:

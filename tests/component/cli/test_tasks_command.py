@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ from anyio.from_thread import start_blocking_portal
 
 from component.cli.exit_codes import ExitCode
 from component.cli.rows import print_sheet
-from component.commands.definition import Commands
+from component.commands.definition import AnyCommand, Commands
 from component.commands.tasks import TaskCommands
 from component.control.server import ControlServer
 from component.storage import Storage
@@ -54,14 +54,22 @@ def three_tasks() -> None:
     )
 
 
+class HasCommands(Protocol):
+    def commands(self) -> tuple[AnyCommand, ...]: ...
+
+
+def of_tasks(storage: Storage) -> HasCommands:
+    return TaskCommands(TaskAdmin(storage, RETENTION_MS))
+
+
 @contextmanager
-def service() -> Iterator[None]:
+def service(made: Callable[[Storage], HasCommands] = of_tasks) -> Iterator[None]:
     """A running service, as far as the command line knows: a locked storage and a socket."""
 
     async def run(started: anyio.Event, scope: anyio.CancelScope) -> None:
         with scope:
             async with Storage.open(DATA) as storage, anyio.create_task_group() as tasks:
-                commands = Commands(TaskCommands(TaskAdmin(storage, RETENTION_MS)).commands())
+                commands = Commands(made(storage).commands())
                 await tasks.start(ControlServer(DATA, commands).run)
                 started.set()
 
