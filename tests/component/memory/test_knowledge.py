@@ -100,7 +100,7 @@ async def test_nothing_is_left_in_a_large_index_either(
     async with remembering(tmp_path / "memory") as room:
         await room.store("pin", "the word is xyzzynew")
         room.index.database.expunge()
-        for number in range(300):
+        for number in range(100):
             await room.store(f"k{number}", " ".join(f"w{number * n}" for n in range(40)))
         assert await room.knowledge.forget(AGENT, ANN, "pin")
         for path in room.root.glob(f"{FILE_NAME}*"):

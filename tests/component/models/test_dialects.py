@@ -365,6 +365,7 @@ PASSING: list[Answer] = [
 ]
 
 
+@pytest.mark.parametrize("dialect", ["responses", "messages"], indirect=True)
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda t: f"{t}"[:40])
 async def test_a_temporary_failure_is_retried(
     endpoint: Endpoint, model: HostedModel, slept: Slept, trouble: Answer

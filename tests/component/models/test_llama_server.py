@@ -46,6 +46,18 @@ async def server(
         yield server
 
 
+each_dialect = pytest.mark.parametrize(
+    "dialect",
+    [
+        "chat",
+        pytest.param("responses", marks=pytest.mark.thorough),
+        pytest.param("messages", marks=pytest.mark.thorough),
+    ],
+    indirect=True,
+)
+"""Of a test whose behaviour other tests show without a real server."""
+
+
 @pytest.fixture(params=get_args(Dialect))
 async def dialect(request: pytest.FixtureRequest, anyio_backend: str) -> Dialect:
     return cast("Dialect", request.param)
@@ -75,6 +87,7 @@ async def test_it_streams_an_answer_and_counts_its_tokens(model: HostedModel) ->
     assert not done.usage.estimated
 
 
+@each_dialect
 async def test_it_is_cut_off_at_its_length(model: HostedModel) -> None:
     asked = (text_message("user", "Count from 1 to 100, one number in each line."),)
     done = await model.complete(ModelRequest(messages=asked, max_tokens=4))
@@ -111,12 +124,14 @@ async def test_a_schema_is_enforced(model: HostedModel) -> None:
     assert msgspec.json.decode(done.text) == {"a": "b"}
 
 
+@each_dialect
 async def test_a_question_that_is_too_long(model: HostedModel) -> None:
     asked = (text_message("user", "The ship left the harbour. " * 1000),)
     with pytest.raises(ContextOverflowError):
         await model.complete(ModelRequest(messages=asked, max_tokens=4))
 
 
+@each_dialect
 async def test_the_second_request_reads_the_cache(model: HostedModel) -> None:
     asked = (text_message("user", f"{model._adapter.origin} asks. " * 5),)
     request = ModelRequest(messages=asked, max_tokens=4)
@@ -125,6 +140,7 @@ async def test_the_second_request_reads_the_cache(model: HostedModel) -> None:
     assert usage.cache_read > usage.tokens_in / 2
 
 
+@each_dialect
 async def test_tools_are_in_the_prompt(model: HostedModel) -> None:
     request = ModelRequest(messages=SAID, max_tokens=1)
     alone = await model.complete(request)
