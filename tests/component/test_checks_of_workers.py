@@ -37,7 +37,7 @@ async def test_each_queue_is_named(tmp_path: Path, postgres_url: str) -> None:
     assert "cannot be reached" in text
     idle = "the queue can be used, and no worker is running"
     assert found == {
-        "workers default": ("ok", "render-1: 15 skills"),
+        "workers default": ("ok", "render-1: 16 skills"),
         "workers idle": ("warning", idle),
         "worker": ("ok", idle),
     }

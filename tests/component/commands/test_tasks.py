@@ -30,7 +30,7 @@ from xep.fluux_agent.task import Cancel, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 class Rows:
@@ -98,6 +98,7 @@ def sheet(answer: CommandResult) -> TaskSheet:
     return answer.value
 
 
+@pytest.mark.ports
 async def test_everybody_sees_its_own(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.storage.write(lambda db: insert(db, "t-a"))
@@ -123,6 +124,7 @@ async def test_everybody_sees_its_own(tmp_path: Path) -> None:
         assert b.commands.get("retry", b.asking(ALICE)) is None
 
 
+@pytest.mark.ports
 async def test_admins_see_everybodys(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         for number, principal in enumerate([ALICE, BOB, "boss@a.example"]):
@@ -139,6 +141,7 @@ async def test_admins_see_everybodys(tmp_path: Path) -> None:
         assert (await b.say(None, "tasks failed")).text == "There are no tasks that are failed."
 
 
+@pytest.mark.ports
 async def test_one_task_whole(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.storage.write(lambda db: complete(db, insert(db, "t-1"), "all of it"))

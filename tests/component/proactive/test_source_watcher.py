@@ -24,7 +24,7 @@ from xep.pubsub_event import Subscription as EventSubscription
 from xep.result_sets import ResultSet
 from xep.stanza_error import Condition, StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("pubsub.example"), "news")
@@ -175,6 +175,7 @@ async def open_sqlite(tmp_path: Any) -> AsyncIterator[Storage]:
         yield storage
 
 
+@pytest.mark.ports
 async def test_what_is_there_is_no_news_and_what_comes_is(world: World) -> None:
     world.publish("old", live=False)
     async with world.running():
@@ -201,6 +202,7 @@ async def test_many_missed_items_come_in_order(world: World, pages: bool) -> Non
         await world.handled(*ids)
 
 
+@pytest.mark.ports
 async def test_an_answer_that_is_too_large_gives_the_newest(world: World) -> None:
     world.service.pages = False
     async with world.running():
@@ -213,6 +215,7 @@ async def test_an_answer_that_is_too_large_gives_the_newest(world: World) -> Non
         await world.handled(*[f"i{number}" for number in range(10, 30)])
 
 
+@pytest.mark.ports
 async def test_what_comes_while_it_catches_up_is_handled_after_that(world: World) -> None:
     async with world.running():
         world.watcher.connected()

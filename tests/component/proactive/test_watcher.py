@@ -30,7 +30,7 @@ from xep.pubsub_event import Delete, Event, Purge
 from xep.pubsub_event import Item as EventItem
 from xep.pubsub_event import Items as EventItems
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 JULIET = JID.parse("juliet@example.com")
@@ -119,6 +119,7 @@ class World:
         return {row.watch.id for row in await self.watcher.list()}
 
 
+@pytest.mark.ports
 async def test_watches_of_the_settings_are_observed_and_their_events_start_work(
     storage: Storage,
 ) -> None:
@@ -137,6 +138,7 @@ async def test_watches_of_the_settings_are_observed_and_their_events_start_work(
     assert world.started == ["news 1", "news 2"]
 
 
+@pytest.mark.ports
 async def test_one_source_serves_several_watches(storage: Storage) -> None:
     """It has one subscription, which ends when no watch needs it any more."""
     world = World(storage)
@@ -166,6 +168,7 @@ async def _forgotten(storage: Storage, source: Source) -> bool:
     return not await storage.read(lambda db: watch_rows.is_known(db, source.key))
 
 
+@pytest.mark.ports
 async def test_a_person_has_a_maximum_and_may_replace_a_watch(storage: Storage) -> None:
     world = World(storage, watch())
     owner = str(JULIET)
