@@ -20,6 +20,7 @@ from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.audit.verify import Verdict, verify
 from component.storage import Storage, StorageError
+from tests.profiles import THOROUGH
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -387,7 +388,7 @@ async def test_what_was_settled_is_there_after_kill_9(
     tmp_path: Path, anyio_backend_name: str
 ) -> None:
     before = 0
-    for life in range(3):
+    for life in range(3 if THOROUGH else 2):
         with subprocess.Popen(  # noqa: ASYNC220 - it is to be killed, and nothing else waits
             [sys.executable, "-c", _LIFE, str(tmp_path), anyio_backend_name],
             stdout=subprocess.DEVNULL,  # the log
