@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from component.agent.conversation import RESTARTS
 from component.settings import load
 from component.settings.agents import Loop
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
-from tests.servers.agent_process import PROGRAM, TIMEOUT, AgentProcess, environment
+from tests.docs.conftest import Commands
+from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import asks, body, heard, reply, say
 from tests.servers.guides import ADDRESS, DOCS, HOST, PORT, block, fill
@@ -74,23 +74,9 @@ def script(model: Endpoint) -> None:
             model.answers(Text(text))
 
 
-def operator(agent: AgentProcess, command: str) -> str:
-    """What the command line prints, on the machine of the service."""
-    return subprocess.run(
-        [PROGRAM, *command.split()],
-        cwd=agent.directory,
-        env={**environment(), "AGENT_SECRET": agent.secret},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=True,
-    ).stdout
-
-
 @pytest.mark.servers
 def test_the_conversation_of_the_guide_takes_place(
-    prosody_server: Server, model: Endpoint, tmp_path: Path
+    prosody_server: Server, model: Endpoint, tmp_path: Path, commands: Commands
 ) -> None:
     (tmp_path / "diary.py").write_text(block(GUIDE, "diary.py"))
     (tmp_path / "agent.env").write_text(f"OPENAI_API_KEY={model.key}\n")
@@ -128,7 +114,7 @@ def test_the_conversation_of_the_guide_takes_place(
             ("budget", ("principal", prosody_server.jid("juliet"), "200000")),
         ):
             assert f"xmpp-agent {command}" in GUIDE.read_text()
-            printed = operator(agent, command)
+            printed = commands(f"xmpp-agent {command}", AGENT_SECRET=agent.secret)
             assert all(word in printed for word in words), printed
         there = [asks(who, agent.domain, "/help", "/help") for who in (juliet, romeo)]
         assert commands_told() == {*re.findall(r"/([a-z-]+)", "".join(there)), *NOT_IN_HELP}

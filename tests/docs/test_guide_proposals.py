@@ -23,6 +23,7 @@ from tests.component.models.endpoint import Calls, Endpoint, Text, serving
 from tests.component.sources.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.test_service import client
 from tests.demo_server.peers import AGENT, new_server
+from tests.docs.conftest import Commands
 from tests.servers.agent_process import PROGRAM, environment
 from tests.servers.clients import SlixClient
 from tests.servers.guides import DOCS, block
@@ -113,7 +114,9 @@ async def living(path: Path) -> AsyncIterator[World]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # its commands are processes
-async def test_from_a_description_to_a_skill_that_is_executed(tmp_path: Path) -> None:
+async def test_from_a_description_to_a_skill_that_is_executed(
+    tmp_path: Path, commands: Commands
+) -> None:
     listing, show, approve, revoke, reject = block(GUIDE, "proposed").strip().splitlines()
     wrong = {**SPLIT, "code": CODE.replace("/", "*")}
     split = {"bill": 90, "people": 3}
@@ -132,9 +135,6 @@ async def test_from_a_description_to_a_skill_that_is_executed(tmp_path: Path) ->
 
         # It is inert.
         assert await world.calls(world.romeo, "tip.split", **split) == "item-not-found"
-        assert re.search(
-            "tip.split +1.0.0 +python +waiting +proposed", await world.command(listing)
-        )
         shown = await world.command(show)
         assert CODE.strip() in shown
         assert "written by the model of the service" in shown
@@ -143,8 +143,11 @@ async def test_from_a_description_to_a_skill_that_is_executed(tmp_path: Path) ->
         assert await world.calls(world.romeo, "tip.split", **split) == "30.00 euros each"
         await world.command(revoke)
         assert await world.calls(world.romeo, "tip.split", **split) == "item-not-found"
-        await world.command(reject)
-        assert not (tmp_path / "data" / "proposed-skills" / "tip.split").exists()
+    # The others work without the service, too.
+    listed = await to_thread.run_sync(commands, listing)
+    assert re.search("tip.split +1.0.0 +python +revoked +", listed), listed
+    await to_thread.run_sync(commands, reject)
+    assert not (tmp_path / "data" / "proposed-skills" / "tip.split").exists()
     audit = "".join(one.read_text() for one in (tmp_path / "data").rglob("audit*.jsonl"))
     for outcome in ("proposed", "approved", "revoked", "rejected"):
         assert re.search(rf'"{outcome}"[^\n]*tip\.split', audit), outcome

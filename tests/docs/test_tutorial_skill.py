@@ -9,7 +9,7 @@ import pytest
 
 from component.settings import load
 from tests.component.cli.test_demo import ANY_PORT, LIMIT, read_up_to, staying
-from tests.servers.agent_process import PROGRAM, environment
+from tests.docs.conftest import Commands
 from tests.servers.clients import SlixClient
 from tests.servers.guides import DOCS, block
 from tests.servers.talk import condition, execute, output
@@ -18,35 +18,19 @@ GUIDE = DOCS / "tutorial-skill.md"
 COMMANDS = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run(command: str, here: Path, *, code: int = 0) -> str:
-    program, _, rest = command.strip().partition(" ")
-    done = subprocess.run(
-        f"{PROGRAM if program == 'xmpp-agent' else program} {rest}",
-        shell=True,
-        cwd=here,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT * 2,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
 def test_from_nothing_to_a_skill_that_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     new, describe, test, call, demo = COMMANDS
-    run(new, tmp_path)
+    commands(new)
     skill = tmp_path / "tip"
     (skill / "main.py").write_text(block(GUIDE, "main.py"))
-    run(describe, tmp_path)
+    subprocess.run(describe, shell=True, cwd=tmp_path, check=True)
     assert "Says what each person pays" in (skill / "skill.toml").read_text()
     (skill / "tests" / "cases.toml").write_text(block(GUIDE, "cases.toml"))
-    assert run(test, tmp_path) == block(GUIDE, "tested")
-    assert run(call, tmp_path) == block(GUIDE, "called")
-    assert "expected an integer" in run(call.replace("people=2", "people=many"), tmp_path, code=1)
+    assert commands(test) == block(GUIDE, "tested")
+    assert commands(call) == block(GUIDE, "called")
+    assert "expected an integer" in commands(call.replace("people=2", "people=many"), code=1)
     monkeypatch.chdir(tmp_path)
     arguments = demo.split()[2:]
     with staying(*ANY_PORT, *arguments) as process:

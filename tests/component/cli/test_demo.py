@@ -1,4 +1,5 @@
 import importlib.util
+import os
 import re
 import signal
 import subprocess
@@ -75,6 +76,11 @@ def talk(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
+def on_one_core() -> None:
+    """Threads of a model wait actively for each other where others use the cores as well."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
 def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
     """What `demo --once` prints into a pipe."""
     done = subprocess.run(
@@ -84,6 +90,7 @@ def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
         text=True,
         check=False,
         timeout=limit,
+        preexec_fn=on_one_core,
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert done.stderr == ""

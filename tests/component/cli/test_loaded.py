@@ -106,6 +106,7 @@ def test_every_name_here_is_one_of_a_module() -> None:
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
 
+@pytest.mark.thorough
 def test_fixtures_are_loaded_where_they_are_enabled(tmp_path: Path) -> None:
     modules = loaded(tmp_path, "[conformance]\nenabled = true\n")
     assert "component.skills.conformance_fixtures" in modules

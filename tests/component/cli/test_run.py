@@ -22,8 +22,9 @@ async def loop() -> str:
 '''
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("backend", "number"), [("trio", signal.SIGTERM), ("asyncio", signal.SIGINT)]
+)
 def test_it_serves_until_it_is_told_to_stop(
     embedded: Embedded, tmp_path: Path, backend: str, number: signal.Signals
 ) -> None:
@@ -50,24 +51,17 @@ def test_uvloop_is_for_asyncio_alone() -> None:
     assert event_loop("asyncio") == {"use_uvloop": there}
 
 
-def test_a_notice_of_what_is_left_unread(embedded: Embedded, tmp_path: Path) -> None:
+def test_it_warns_of_what_is_left_unread_and_of_agents_that_cannot_talk(
+    embedded: Embedded, tmp_path: Path
+) -> None:
     later = '[[rooms]]\npassword = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
-    with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + later) as service:
-        line = service.wait_log(
-            "not supported by this release and ignored: rooms, skills.web_search"
-        )
-        assert line["level"] == "warning"
-        service.connected()
-        assert service.stop() == ExitCode.OK
-
-
-def test_a_notice_of_agents_that_cannot_talk(embedded: Embedded, tmp_path: Path) -> None:
-    clerk = '[[agents]]\nname = "clerk"\n'
-    with AgentProcess(embedded, tmp_path, toml=embedded.agent_toml() + clerk) as service:
-        line = service.wait_log(
-            "agents are declared in [[agents]], but they need a model: add [llm]"
-        )
-        assert line["level"] == "warning"
+    toml = f'{embedded.agent_toml()}{later}[[agents]]\nname = "clerk"\n'
+    with AgentProcess(embedded, tmp_path, toml=toml) as service:
+        for warning in (
+            "not supported by this release and ignored: rooms, skills.web_search",
+            "agents are declared in [[agents]], but they need a model: add [llm]",
+        ):
+            assert service.wait_log(warning)["level"] == "warning"
         service.connected()
         assert service.stop() == ExitCode.OK
 
@@ -139,10 +133,9 @@ def test_two_skills_of_one_name(command: RunCommand) -> None:
     assert "echo" in line
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_storage_that_is_no_directory(command: RunCommand, backend: str) -> None:
+def test_storage_that_is_no_directory(command: RunCommand) -> None:
     Path("data").write_text("")
-    code, (line,) = refusal(command, backend=backend)
+    code, (line,) = refusal(command)
     assert code == ExitCode.FAILURE
     assert line.startswith(
         "error: The data directory needs data, which cannot be created or opened:"
@@ -159,10 +152,9 @@ def test_a_model_without_its_key(command: RunCommand, backend: str) -> None:
     assert '"${ANTHROPIC_API_KEY}"' in line
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_a_local_model_without_its_file(command: RunCommand, backend: str) -> None:
+def test_a_local_model_without_its_file(command: RunCommand) -> None:
     model = {"llm__provider": "local", "llm__model": "nosuch.gguf"}
-    code, (line,) = refusal(command, backend=backend, **model)
+    code, (line,) = refusal(command, **model)
     assert code == ExitCode.CONFIG
     assert line == "error: llm: the model nosuch.gguf cannot be opened: No such file or directory"
 

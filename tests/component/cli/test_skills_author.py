@@ -118,7 +118,9 @@ def test_a_failing_case_is_shown(here: Path) -> None:
     assert "unknown field `cases`" in skills("test", "weather", code=1).stderr
 
 
-def test_python_tests_of_the_author_need_trust(here: Path) -> None:
+def test_python_tests_of_the_author_need_trust(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # They need none of the plugins of these tests, and those take a second to load.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     skills("new", "weather")
     (here / "weather" / "tests" / "test_main.py").write_text(
         "from main import greet\nfrom xmpp_agent.testing import call\n\n"

@@ -66,7 +66,7 @@ def test_a_worker_is_not_run_as_a_service() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_worker(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, migrated_url: str
 ) -> None:
     directory = tmp_path / "worker"
     install(directory / "skills")
@@ -76,8 +76,8 @@ async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_work
     )
     approve = ["skills", "approve", "--yes", "greet", "--config", "one.toml"]
     open_storage = partial(Storage.open, tmp_path / "data")
-    with workers(directory, postgres_url, text=text) as (program,):
-        async with serving(open_storage, postgres_url) as served:
+    with workers(directory, migrated_url, text=text) as (program,):
+        async with serving(open_storage, migrated_url) as served:
             assert served.registry.get("greet") is None
             approved = await in_thread(partial(program.command, *approve))
             assert "greet is offered." in approved
@@ -88,6 +88,6 @@ async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_work
 
 
 @pytest.mark.servers
-def test_a_signal_stops_it_in_order(tmp_path: Path, postgres_url: str) -> None:
-    with workers(tmp_path / "worker", postgres_url) as (program,):
+def test_a_signal_stops_it_in_order(tmp_path: Path, migrated_url: str) -> None:
+    with workers(tmp_path / "worker", migrated_url) as (program,):
         assert program.stop(signal.SIGINT) == ExitCode.OK

@@ -1,0 +1,36 @@
+"""What the tests of the guides share: the command line in the process of the test."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from component.cli.exit_codes import ExitCode
+from component.cli.main import group
+from tests.logs import plain_logs
+from tests.servers.agent_process import environment
+
+Commands = Callable[..., str]
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    """Run a command line of a guide in the directory of the test; return what it prints, or its
+    error if it ends with another code than 0.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+
+    def run(line: str, *more: str, code: int = ExitCode.OK, **variables: str) -> str:
+        program, *words = line.split()
+        assert program == "xmpp-agent"
+        monkeypatch.chdir(tmp_path)
+        done = CliRunner().invoke(group, [*words, *more], env={**environment(), **variables})
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.stdout if code == ExitCode.OK else done.stderr
+
+    yield run
+    root.handlers, root.level = handlers, level
+    plain_logs()
