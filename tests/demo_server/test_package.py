@@ -34,9 +34,3 @@ def test_the_demo_says_so_too() -> None:
     assert done.returncode == ExitCode.FAILURE
     assert SENTENCE.format(name="scramp") in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
-
-
-def test_the_service_does_without() -> None:
-    rest = "sys.modules['demo_server'] = None; import component.service, component.cli.run"
-    done = run_without("scramp", rest)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -4,10 +4,8 @@ admin approves it with the commands of the guide, and it is executed.
 
 import json
 import re
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -24,7 +22,6 @@ from tests.component.sources.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.test_service import client
 from tests.demo_server.peers import AGENT, new_server
 from tests.docs.conftest import Commands
-from tests.servers.agent_process import PROGRAM, environment
 from tests.servers.clients import SlixClient
 from tests.servers.guides import DOCS, block
 from tests.servers.talk import condition, execute, output
@@ -55,26 +52,10 @@ inline_s = 60
 class World:
     """A running service with a model, an admin and a person."""
 
-    def __init__(self, path: Path, model: Endpoint, juliet: SlixClient, romeo: SlixClient) -> None:
-        self.path = path
+    def __init__(self, model: Endpoint, juliet: SlixClient, romeo: SlixClient) -> None:
         self.model = model
         self.juliet = juliet
         self.romeo = romeo
-
-    async def command(self, line: str, *more: str) -> str:
-        """Run a command of the guide against the service, and return what it prints."""
-        run = partial(
-            subprocess.run,
-            [str(PROGRAM), *line.split()[1:], *more],
-            cwd=self.path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        done = await to_thread.run_sync(run)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return str(done.stdout)
 
     async def calls(self, who: SlixClient, skill: str, **params: object) -> str:
         """What a skill returns, or the condition of its error."""
@@ -108,12 +89,11 @@ async def living(path: Path) -> AsyncIterator[World]:
             await group.start(service.run)
             await service.established.wait()
             async with client(server, "juliet") as juliet, client(server, "romeo") as romeo:
-                yield World(path, model, juliet, romeo)
+                yield World(model, juliet, romeo)
             service.stop()
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["trio"])  # its commands are processes
 async def test_from_a_description_to_a_skill_that_is_executed(
     tmp_path: Path, commands: Commands
 ) -> None:
@@ -135,13 +115,13 @@ async def test_from_a_description_to_a_skill_that_is_executed(
 
         # It is inert.
         assert await world.calls(world.romeo, "tip.split", **split) == "item-not-found"
-        shown = await world.command(show)
+        shown = await to_thread.run_sync(commands, show)
         assert CODE.strip() in shown
         assert "written by the model of the service" in shown
         (digest,) = re.findall("Digest: (.*)", shown)
-        await world.command(approve, "--yes", "--digest", digest)
+        await to_thread.run_sync(commands, approve, "--yes", "--digest", digest)
         assert await world.calls(world.romeo, "tip.split", **split) == "30.00 euros each"
-        await world.command(revoke)
+        await to_thread.run_sync(commands, revoke)
         assert await world.calls(world.romeo, "tip.split", **split) == "item-not-found"
     # The others work without the service, too.
     listed = await to_thread.run_sync(commands, listing)

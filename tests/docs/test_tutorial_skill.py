@@ -30,7 +30,6 @@ def test_from_nothing_to_a_skill_that_answers(
     (skill / "tests" / "cases.toml").write_text(block(GUIDE, "cases.toml"))
     assert commands(test) == block(GUIDE, "tested")
     assert commands(call) == block(GUIDE, "called")
-    assert "expected an integer" in commands(call.replace("people=2", "people=many"), code=1)
     monkeypatch.chdir(tmp_path)
     arguments = demo.split()[2:]
     with staying(*ANY_PORT, *arguments) as process:
@@ -41,13 +40,7 @@ def test_from_nothing_to_a_skill_that_answers(
             agent = "agent.localhost"
             reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
             assert output(reply) == "33.00 euros each"
-            # A change is offered at once, and one that cannot be loaded changes nothing.
-            (skill / "main.py").write_text(
-                block(GUIDE, "main.py") + "\nimport nothing_of_that_name\n"
-            )
-            assert "nothing_of_that_name" in read_up_to(process, "cannot be loaded")
-            reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
-            assert output(reply) == "33.00 euros each"
+            # A change is offered at once.
             (skill / "main.py").write_text(
                 block(GUIDE, "main.py").replace("euros each", "euros for each")
             )

@@ -60,6 +60,7 @@ def test_for_people(command: RunCommand) -> None:
     assert "\x1b" not in result.output
 
 
+@pytest.mark.thorough
 def test_in_a_process_of_its_own(embedded: Embedded, tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text(embedded.agent_toml())
     secret = "another one"

@@ -18,6 +18,7 @@ from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
 from component.settings import Settings, load
 from component.settings.describe import tables
 from component.settings.llm import Tier
+from tests.profiles import examples
 
 DOMAIN = ("--domain", "agent.example.com")
 
@@ -55,6 +56,7 @@ def test_what_init_writes_loads_as_it_stands(tmp_path: Path) -> None:
 labels = st.from_regex(r"[a-zäöü0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 
 
+@examples(5)
 @given(st.lists(labels, min_size=2, max_size=4), labels, st.integers(1, 65535))
 def test_any_domain_host_and_port_come_back(
     tmp_path_factory: pytest.TempPathFactory, domain: list[str], host: str, port: int
