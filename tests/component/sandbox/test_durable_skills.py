@@ -65,7 +65,6 @@ async def answer(world: World, task: str, values: dict[str, Any]) -> str:
     return asked.input.questions[0].text
 
 
-@pytest.mark.ports
 async def test_steps_and_questions_survive_a_restart(open_storage: Open) -> None:
     async with confined() as skills:
         async with living(open_storage, *skills.values()) as world:
@@ -134,16 +133,34 @@ class Slow:
         return msgspec.structs.replace(plain_functions(context), http=self.http)
 
 
-async def test_what_a_skill_gives_up_stops_in_the_service() -> None:
-    slow = Slow()
-    async with confined(slow.functions) as skills:
-        assert await says(skills["impatient"]) == "given up"
-        assert (slow.asked, slow.stopped) == (1, 1)
+@pytest.fixture(scope="module")
+def server() -> Slow:
+    return Slow()
 
 
-async def test_functions_at_the_same_time_are_bounded() -> None:
-    slow = Slow()
-    async with confined(slow.functions) as skills:
-        with pytest.raises(SkillUnavailable, match="more than 64 things at once"):
-            await says(skills["greedy"])
-        assert slow.asked == slow.stopped <= 64
+@pytest.fixture(scope="module")
+async def waiting(server: Slow) -> AsyncIterator[dict[str, Skill]]:
+    """Skills that ask the slow server."""
+    async with confined(server.functions) as found:
+        yield found
+
+
+@pytest.fixture
+def slow(server: Slow) -> Slow:
+    server.asked = server.stopped = 0
+    return server
+
+
+async def test_what_a_skill_gives_up_stops_in_the_service(
+    slow: Slow, waiting: dict[str, Skill]
+) -> None:
+    assert await says(waiting["impatient"]) == "given up"
+    assert (slow.asked, slow.stopped) == (1, 1)
+
+
+async def test_functions_at_the_same_time_are_bounded(
+    slow: Slow, waiting: dict[str, Skill]
+) -> None:
+    with pytest.raises(SkillUnavailable, match="more than 64 things at once"):
+        await says(waiting["greedy"])
+    assert slow.asked == slow.stopped <= 64
