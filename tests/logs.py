@@ -4,7 +4,7 @@ import structlog
 
 
 def plain_logs() -> None:
-    """Log with plain tracebacks: those that structlog makes by default take nearly a second each."""
+    """Log with plain tracebacks: the default ones of structlog take nearly a second each."""
     renderer = structlog.dev.ConsoleRenderer(
         colors=False, exception_formatter=structlog.dev.plain_traceback
     )

@@ -5,8 +5,8 @@
     python -m tests.mutants --json mutants.json --jobs 2
 
 The faults of a module are chosen by its name alone, so every run makes the same ones. Each is made
-in a copy of the tree. First the tests beside the module run; the faults that they miss are then made
-together, one of each module at a time, and the whole gate runs on them. What passes that survives.
+in a copy of the tree. First the tests beside the module run; the faults that they miss are then
+made together, one of each module at a time, and the whole gate runs on them. What passes survives.
 
 A mutant may be equivalent to the code: it survives then, and no test can change that.
 """

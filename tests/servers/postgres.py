@@ -144,6 +144,11 @@ class Databases:
             *("-d", database, "-AtXq", "-v", "ON_ERROR_STOP=1", "-c", statement),
         )
 
+    def log_tail(self) -> str:
+        """The end of the log, for a person who reads about a failure."""
+        log = self.directory / "log"
+        return log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else ""
+
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [*self._as, str(self._programs / program), *map(str, arguments)]
         done = subprocess.run(
@@ -233,11 +238,6 @@ class Postgres(Databases):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def log_tail(self) -> str:
-        """The end of the log, for a person who reads about a failure."""
-        log = self.directory / "log"
-        return log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else ""
 
     def _make(self, data: Path) -> None:
         if os.getuid() == 0:
