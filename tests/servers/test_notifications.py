@@ -77,7 +77,7 @@ def hooked(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Ite
         webhook=hooks,
         notifications__quiet="",
         notifications__per_window=3,
-        notifications__window_s=2,
+        notifications__window_s=60,
     ) as chat:
         yield Hooked(chat, lease.port)
     lease.release()

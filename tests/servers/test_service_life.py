@@ -1,6 +1,7 @@
 """The life of the service process on real servers: what is kept, how it stops, how it dies."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,19 @@ CAPS = "{http://jabber.org/protocol/caps}c"
 FOR_EVER = 3000.0
 PATIENT = {"limits__inline_s": FOR_EVER, "server__drain_s": FOR_EVER, "conformance__enabled": True}
 SLEEP_FOR_EVER = execute("conformance.sleep", seconds=FOR_EVER)
+
+GATED = '''
+from pathlib import Path
+import anyio
+from component.skills import skill
+
+@skill(read_only=True, open_world=False)
+async def gated() -> str:
+    """Wait for the file `gate`."""
+    while not (Path(__file__).parent / "gate").exists():
+        await anyio.sleep(0.02)
+    return "passed the gate"
+'''
 
 
 def subscribe(client: SlixClient, address: str) -> None:
@@ -75,14 +89,20 @@ def test_subscriptions_outlive_the_process(xmpp_server: Server, make_agent: Make
         romeo.presences.take(from_(assistant, "unavailable"))
 
 
-def test_sigterm_answers_what_is_under_way(xmpp_server: Server, make_agent: MakeAgent) -> None:
+def test_sigterm_answers_what_is_under_way(
+    xmpp_server: Server, make_agent: MakeAgent, tmp_path: Path
+) -> None:
     domain = xmpp_server.component_domain
     with (
         Proxy(xmpp_server.address, xmpp_server.component_port) as way,
         login(xmpp_server) as juliet,
     ):
-        agent = make_agent(xmpp_server, server__port=way.port, **PATIENT).connected()
-        slow = juliet.start_iq(domain, execute("conformance.sleep", seconds=1), "set")
+        (tmp_path / "own.py").write_text(GATED)
+        modules = [str(tmp_path / "own.py")]
+        agent = make_agent(
+            xmpp_server, server__port=way.port, skills__modules=modules, **PATIENT
+        ).connected()
+        slow = juliet.start_iq(domain, execute("gated"), "set")
         # Stanzas of one sender keep their order: when this is answered, the other has begun.
         assert output(juliet.iq(domain, execute("echo", text="begun"), "set")) == "begun"
         agent.send(signal.SIGTERM)
@@ -91,7 +111,8 @@ def test_sigterm_answers_what_is_under_way(xmpp_server: Server, make_agent: Make
         assert condition(refused) == "resource-constraint"
         assert error(refused).get("type") == "wait"
         assert application(refused) is not None
-        assert output(slow.result(20)) == "slept 1 seconds"
+        (tmp_path / "gate").touch()
+        assert output(slow.result(20)) == "passed the gate"
         assert agent.wait() == 0
         assert way.passed(to_server=True).endswith(b"</stream:stream>")
         assert way.passed(to_server=False).endswith(b"</stream:stream>")

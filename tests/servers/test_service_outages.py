@@ -174,7 +174,7 @@ def test_a_half_open_connection_is_noticed(xmpp_server: Server, make_agent: Make
             xmpp_server,
             server__port=way.port,
             server__read_timeout_s=1,
-            server__probe_timeout_s=1,
+            server__probe_timeout_s=4,
             server__keepalive_s=0.5,
         )
         agent.connected()
@@ -187,7 +187,7 @@ def test_a_half_open_connection_is_noticed(xmpp_server: Server, make_agent: Make
         way.freeze()
         line = agent.wait_log("not connected", code="silent")
         assert line["reason"] == (
-            f"Nothing came from 127.0.0.1:{way.port} for 1 s, nor within 1 s after a probe: "
+            f"Nothing came from 127.0.0.1:{way.port} for 1 s, nor within 4 s after a probe: "
             "the connection is closed and opened again."
         )
         if xmpp_server.name == "prosody":

@@ -72,7 +72,9 @@ async def test_the_end_of_a_task_arrives_once(
     ):
         agent.connected()
         desk = Desk(server, agent)
-        tasks = [begin(juliet, desk.assistant, "slow", run=f"r{n}") for n in range(RUNS)]
+        tasks = [
+            begin(juliet, desk.assistant, "slow", "mode='async'", run=f"r{n}") for n in range(RUNS)
+        ]
         way.hold()
         before = figure(port, ANSWERED)
         for _ in range(ANSWERS):

@@ -11,7 +11,6 @@ from tests.xep.stream.hostile import HOSTILE
 from tests.xep.stream.streams import EXECUTE, HEADER, VALID, bytewise, join, parse
 from xep.stream import ElementReceived, StreamClosed, StreamLimits, StreamParser
 
-
 _CUTS = 1_000_000 if os.environ.get("THOROUGH") else 150
 """How often a stream is cut at most; a longer one is cut at equal distances."""
 
