@@ -46,7 +46,7 @@ PROVOKED_BY = {
 AGENTS = 6 if THOROUGH else 1
 """Processes, each of which is let connect again for each defect."""
 PATIENCE_S = 60.0
-"""Only reached by an agent that hangs: every defect is in something that comes."""
+"""Longer than any answer takes. Of all defects only one, `does not ask back`, waits for it."""
 
 
 def _to_romeo(xml: str) -> str:
