@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from component.settings.mcp import McpServer
 from component.skills import InvalidParam, SkillUnavailable
 from component.skills.spec import Annotations
 from component.sources.mcp import guard, pool, stdio
@@ -31,11 +32,10 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def beside(**settings: Any) -> AsyncIterator[tuple[Served, list[Any]]]:
+async def beside(*, bad: McpServer) -> AsyncIterator[tuple[Served, list[Any]]]:
     """Run the hostile server `bad` beside an honest one, which must work afterwards too."""
-    bad = settings.pop("bad")
     with capture_logs() as logs:
-        async with serving(bad=bad, good=scripted(**settings)) as served:
+        async with serving(bad=bad, good=scripted(shared=True)) as served:
             await served.until(lambda: "good.echo" in served.registry.names())
             assert await served.text("good.echo", "before") == "before"
             yield served, logs
@@ -253,7 +253,10 @@ async def test_a_server_that_dies_at_each_call(monkeypatch: pytest.MonkeyPatch) 
         assert named(logs, "the connection of a person to an MCP server has ended")
 
 
-async def test_processes_that_a_server_leaves_behind(tmp_path: Path) -> None:
+async def test_processes_that_a_server_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "_GRACE_S", 0.2)
     children = tmp_path / "children"
     async with beside(
         bad=scripted("forking", "stubborn", str(children), processes=True, writable=[tmp_path])

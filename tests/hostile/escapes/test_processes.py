@@ -19,9 +19,8 @@ MODES = (
     else {
         "own": (
             *(TOGETHER, "old_gate", "endless_loop", "ignored_deadline"),
-            *("big_answer", "deep_message", "closed_pipe", "undeclared_request"),
-            *("description_lies", "command_reads", "command_forks"),
-            *("many_files", "other_principal", "other_skill"),
+            *("big_answer", "deep_message", "closed_pipe", "description_lies"),
+            *("command_reads", "command_forks", "many_files", "other_principal"),
         ),
         "bare": (TOGETHER, "command_hides", "command_becomes_root"),
     }
