@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from component.router import router
@@ -222,6 +222,8 @@ def test_who_sends_one_dear_stanza_at_a_time_is_charged_all_the_same() -> None:
     sizes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3_000)), max_size=60),
     taken=st.integers(0, 60),
 )
+@example(sizes=[("a", 3_000)] * 12, taken=0)  # bytes are what is lacking
+@example(sizes=[("a", 3_000), ("b", 3_000)] * 8, taken=9)
 def test_what_waits_is_bounded_and_leaves_room_for_a_newcomer(
     sizes: list[tuple[str, int]], taken: int
 ) -> None:
@@ -245,6 +247,16 @@ def test_what_waits_is_bounded_and_leaves_room_for_a_newcomer(
         queue.take()
         queue.charge(1)
     assert queue.add([_event(wire, "z", n, 900) for n in range(8)]) == []
+
+
+def test_the_bytes_of_stanzas_that_were_taken_are_free_again() -> None:
+    wire, queue = Wire(), FairQueue(stanzas=16, bytes_=20_000)
+    events = [_event(wire, "a", number, 3_000) for number in range(5)]
+    assert queue.add(events[:4]) == [events[3]], "a principal may use as much as is still free"
+    for _ in range(2):
+        queue.take()
+        queue.charge(1)
+    assert queue.add(events[4:]) == []
 
 
 # -- more than fits ------------------------------------------------------------------------------
