@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import AsyncIterator
@@ -208,14 +207,6 @@ async def test_a_tool_cannot_take_the_name_of_another_skill() -> None:
             assert served.skill("s.echo").source in ("the MCP server a", "the MCP server b")
 
 
-async def test_secrets_of_the_service_are_out_of_reach(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AGENT_SECRET", "do not tell")
-    async with beside(bad=scripted()) as (served, _):
-        assert "do not tell" not in await served.text("bad.env")
-
-
 async def test_what_a_confined_server_cannot_do(tmp_path: Path) -> None:
     secret = tmp_path / "agent.env"
     secret.write_text("AGENT_SECRET=do not tell")
@@ -284,14 +275,6 @@ async def test_questions_without_an_end() -> None:
         with pytest.raises(SkillUnavailable):
             await served.call("bad.nag", context=context_of("bad.nag", host=host))
     assert len(host.asked) <= 16
-
-
-async def test_a_model_that_nobody_granted() -> None:
-    host = Answering(model='{"text": "yes"}')
-    async with beside(bad=scripted()) as (served, _):
-        made = await served.call("bad.think", context=context_of("bad.think", host=host))
-        assert "error" in json.loads(made.outputs[0].text)  # type: ignore[union-attr]
-    assert host.prompts == []
 
 
 def _runs(pid: int) -> bool:

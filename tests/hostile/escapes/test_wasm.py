@@ -362,16 +362,16 @@ async def _answers(neighbour: object) -> None:
         assert result.outputs[0].text == f'{{"n":{number}}}'
 
 
-async def test_instructions_are_limited(wasm: WasmRuntime) -> None:
+async def test_instructions_are_limited(unprobed: WasmRuntime) -> None:
     """Fuel ends a loop before the time does."""
     for code in (wat.command(LOOP), wat.component(f"{LOOP} unreachable")):
         with pytest.raises(SkillFailed, match="1,000,000 instructions"):
-            await skill(wasm, code, limits=WasmLimits(fuel=1_000_000)).execute({}, context())
+            await skill(unprobed, code, limits=WasmLimits(fuel=1_000_000)).execute({}, context())
 
 
-async def test_a_storm_of_traps(wasm: WasmRuntime) -> None:
+async def test_a_storm_of_traps(unprobed: WasmRuntime) -> None:
     """Many calls that trap at once each fail by themselves."""
-    one = skill(wasm, wat.command("unreachable"), name="hostile")
+    one = skill(unprobed, wat.command("unreachable"), name="hostile")
     await one.prepare()
 
     async def trap() -> None:
@@ -379,14 +379,14 @@ async def test_a_storm_of_traps(wasm: WasmRuntime) -> None:
             await one.execute({}, context(principal="mallory@example.com"))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(_answers, skill(wasm, wat.ECHO))
+        group.start_soon(_answers, skill(unprobed, wat.ECHO))
         for _ in range(200):
             group.start_soon(trap)
 
 
-async def test_who_is_stopped_again_and_again_waits(wasm: WasmRuntime) -> None:
+async def test_who_is_stopped_again_and_again_waits(unprobed: WasmRuntime) -> None:
     """Stopping a guest takes longer than answering, so a storm is slowed; a success ends that."""
-    one = skill(wasm, wat.command("unreachable"), name="hostile")
+    one = skill(unprobed, wat.command("unreachable"), name="hostile")
     for _ in range(6):
         with pytest.raises(SkillFailed):
             await one.execute({}, context(principal="mallory@example.com"))
@@ -395,13 +395,13 @@ async def test_who_is_stopped_again_and_again_waits(wasm: WasmRuntime) -> None:
         await one.execute({}, context(principal="mallory@example.com"))
     assert anyio.current_time() - began >= 0.3
     assert one._stops == {"mallory@example.com": 7}
-    echo = skill(wasm, wat.ECHO)
+    echo = skill(unprobed, wat.ECHO)
     echo._stops["romeo@example.com"] = 5
     await echo.execute({}, context())
     assert not echo._stops
 
 
-async def test_another_skills_memory(wasm: WasmRuntime) -> None:
+async def test_another_skills_memory(unprobed: WasmRuntime) -> None:
     """Memory that one skill filled is zero for the next one, at every address."""
     fills = wat.command(
         "(memory.fill (i32.const 64) (i32.const 0x5a) (i32.const 4000000))"
@@ -419,13 +419,13 @@ async def test_another_skills_memory(wasm: WasmRuntime) -> None:
         memory=64,
         data='(data (i32.const 32) "null")',
     )
-    one, other = skill(wasm, fills), skill(wasm, searches)
+    one, other = skill(unprobed, fills), skill(unprobed, searches)
     for _ in range(3):
         await one.execute({}, context())
         assert (await other.execute({}, context())).outputs == ()
 
 
-async def test_addresses_for_the_host_outside_of_memory(wasm: WasmRuntime) -> None:
+async def test_addresses_for_the_host_outside_of_memory(unprobed: WasmRuntime) -> None:
     """Host functions get addresses beyond the end of memory, and return an error."""
     checks = "".join(
         f"(if (i32.ne (call ${name} {arguments}) (i32.const 21)) (then unreachable))"
@@ -443,20 +443,20 @@ async def test_addresses_for_the_host_outside_of_memory(wasm: WasmRuntime) -> No
         imports=wasi("random_get", "i32 i32"),
         data='(data (i32.const 32) "null")',
     )
-    assert (await skill(wasm, code, granted=ALL).execute({}, context())).outputs == ()
+    assert (await skill(unprobed, code, granted=ALL).execute({}, context())).outputs == ()
 
 
-async def test_too_many_random_numbers(wasm: WasmRuntime) -> None:
+async def test_too_many_random_numbers(unprobed: WasmRuntime) -> None:
     """The host does not work for a guest without limit."""
     code = wat.command(
         "(drop (call $random_get (i32.const 0) (i32.const 0x7fffffff)))",
         imports=wasi("random_get", "i32 i32"),
     )
     with pytest.raises(SkillFailed, match="random bytes"):
-        await skill(wasm, code, granted=ALL).execute({}, context())
+        await skill(unprobed, code, granted=ALL).execute({}, context())
 
 
-async def test_a_flood_of_lines(wasm: WasmRuntime) -> None:
+async def test_a_flood_of_lines(unprobed: WasmRuntime) -> None:
     """What a skill logs is limited in lines, and each line in length."""
     told = Told()
     code = wat.command(
@@ -469,12 +469,12 @@ async def test_a_flood_of_lines(wasm: WasmRuntime) -> None:
         data='(data (i32.const 32) "null") (data (i32.const 1024) "'
         + "\\0a" * 10_000 + "a\\0a" * 100 + "\\1b[31m" * 100 + '")',
     )  # fmt: skip
-    await skill(wasm, code, told=told).execute({}, context())
+    await skill(unprobed, code, told=told).execute({}, context())
     assert len(told.lines) <= 100
     assert all(len(text) <= 2_000 and text.isprintable() for _, text in told.lines)
 
 
-async def test_a_host_function_that_hangs(wasm: WasmRuntime) -> None:
+async def test_a_host_function_that_hangs(unprobed: WasmRuntime) -> None:
     """A host function has a time of its own; the call's time may end before."""
     cancelled = 0
 
@@ -485,7 +485,7 @@ async def test_a_host_function_that_hangs(wasm: WasmRuntime) -> None:
         finally:
             cancelled += 1
 
-    one = skill(wasm, sending("https://a.example/"), granted=ALL, limits=LIMITS, http=http)
+    one = skill(unprobed, sending("https://a.example/"), granted=ALL, limits=LIMITS, http=http)
     with pytest.raises(SkillFailed, match=r"did not answer within 0\.2 seconds"):
         await one.execute({}, context())
     with pytest.raises(SkillTimeout, match=r"0\.1 seconds"):
