@@ -41,7 +41,7 @@ GATE: Final = (
     *("endless reasoning in the text", "endless details", "reasoning without an end, streamed"),
     *("10,000 tags of reasoning, whole", "nested garbage in a call in the text, streamed"),
     *("3,000 calls in the text, streamed", "reasoning_details of a number, streamed"),
-    *("messages: endless thoughts", "messages: a call of no name", "messages: impossible usage"),
+    *("messages: endless thinking", "messages: a call of no name", "messages: impossible usage"),
     *("messages: an error of nothing", "messages: a deep block", "messages: {'content': [5]}"),
     *("responses: endless items", "responses: control characters"),
     *("responses: impossible usage", "responses: many calls at the end"),

@@ -52,8 +52,8 @@ def wasm(compiled: Path) -> WasmRuntime:
 def unprobed(wasm: WasmRuntime) -> WasmRuntime:
     """Compiles without a child first: what that is for is `test_compiling_is_limited`."""
 
-    async def compiles(_code: bytes, _seconds: float, _most_bytes: int) -> None:
-        return None
+    async def compiles(_code: bytes, _seconds: float, _most_bytes: int) -> str:
+        return ""
 
     wasm._probe = compiles
     return wasm
