@@ -1,5 +1,8 @@
 """The service as an admin runs it: `xmpp-agent run --config agent.toml`, a process of its own.
 
+It is a fork of a process that has imported what a service needs, which the program itself takes a
+second for; a thorough run starts the program, and so do tests that say `program=True`.
+
 The file is the guide's, as it stands; what a test wants otherwise is said by environment variables.
 Every wait is bounded. When the process is closed, all that it ever wrote is looked at: nothing on
 stdout, on stderr a JSON object in each line, and no secret in any.
@@ -17,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
+from tests.profiles import THOROUGH
+from tests.servers.forked import Forked
 from tests.servers.watchdog import Watchdog
 
 PROGRAM = Path(sys.executable).with_name("xmpp-agent")
@@ -72,16 +77,18 @@ class AgentProcess:
         *,
         secret: str | None = None,
         toml: str | None = None,
+        program: bool = THOROUGH,
         **settings: object,
     ) -> None:
         self.server = server
+        self._program = program
         self._toml = toml
         self.directory = directory
         self.domain = str(settings.get("server__component_domain", server.component_domain))
         self.secret = server.secret if secret is None else secret
         # Most tests are about the answers, not about the notice before the first one.
         self._settings = {**QUICK, "log__level": "debug", **UNDISTURBED, **settings}
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Forked | None = None
         self._watchdog: Watchdog | None = None
         self._readers: list[threading.Thread] = []
         self._changed = threading.Condition()
@@ -101,16 +108,7 @@ class AgentProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "agent.toml").write_text(self._toml or self.server.agent_toml())
         self._ended = False
-        self._process = process = subprocess.Popen(
-            [PROGRAM, "run", "--config", "agent.toml"],
-            cwd=self.directory,
-            env={**environment(**self._settings), "AGENT_SECRET": self.secret},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self._process = process = self._start()
         self._watchdog = Watchdog(process.pid)
         assert process.stdout is not None
         assert process.stderr is not None
@@ -121,6 +119,22 @@ class AgentProcess:
         for reader in self._readers:
             reader.start()
         return self
+
+    def _start(self) -> subprocess.Popen[str] | Forked:
+        words = [str(PROGRAM), "run", "--config", "agent.toml"]
+        given = {**environment(**self._settings), "AGENT_SECRET": self.secret}
+        if not self._program:
+            return Forked(words, self.directory, given)
+        return subprocess.Popen(
+            words,
+            cwd=self.directory,
+            env=given,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
@@ -143,7 +157,10 @@ class AgentProcess:
         """Let the process do nothing in this context."""
         self.send(signal.SIGSTOP)
         try:
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if isinstance(self._process, Forked):
+                self._process.wait_stopped()
+            else:
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             yield
         finally:
             self.send(signal.SIGCONT)

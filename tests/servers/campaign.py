@@ -26,7 +26,7 @@ from tests.servers.clients import Element
 from tests.servers.crash_skills import GATE, lines
 from tests.servers.crashing import NEWER, SKILLS, TASK, answer_of
 from tests.servers.dealer import HOME, Dealer, Gone, Link
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import Databases, Postgres
 from tests.servers.talk import execute, output
 
 INSTANCES: Final = 3
@@ -320,9 +320,10 @@ class Fleet:
                 else:
                     self.start(one, one.release)
 
-    def hit(self, point: Point, postgres: Postgres) -> str:
+    def hit(self, point: Point, postgres: Databases) -> str:
         """Let it happen; return a description."""
         if point.kind in ("crash-db", "restart-db"):
+            assert isinstance(postgres, Postgres), "the one of the run is left alone"
             postgres.restart("immediate" if point.kind == "crash-db" else "fast")
             return ""
         while not (up := [one for one in self.instances if one.state == "up"]):

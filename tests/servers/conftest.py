@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import forked
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import chat
@@ -28,6 +29,11 @@ __all__ = [
 ]
 
 MakeAgent = Callable[..., AgentProcess]
+
+
+def pytest_sessionfinish() -> None:
+    """End what services were forked from."""
+    forked.close()
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ takes `make_postgres` and gets one of its own. Nothing here is durable but what 
 files are thrown away.
 """
 
+import contextlib
 import fcntl
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
@@ -190,11 +192,17 @@ class Postgres(Databases):
         return self._process.pid
 
     def stop(self, how: Literal["immediate", "fast"] = "immediate") -> None:
-        """Stop it: `immediate` as a crash would, `fast` as an admin does."""
+        """Stop it: `immediate` as a crash would, `fast` as an admin does.
+
+        Raises subprocess.TimeoutExpired if it does not obey an admin within STOP_LIMIT.
+        """
         if self._process is None or self._watchdog is None:
             return
-        self._process.send_signal(signal.SIGQUIT if how == "immediate" else signal.SIGINT)
         try:
+            if how == "immediate":
+                _kill_with_children(self.pid)
+            else:
+                self._process.send_signal(signal.SIGINT)
             self._process.wait(STOP_LIMIT)
         finally:
             self._watchdog.kill_group()  # also if it did not obey
@@ -285,6 +293,30 @@ class Postgres(Databases):
         except FileNotFoundError:
             return False
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+
+def _kill_with_children(parent: int) -> None:
+    """Kill a server and its children, which are in sessions of their own.
+
+    SIGQUIT would do nearly that; but a client that is just connecting holds the server up then,
+    for as long as it may take to authenticate.
+    """
+    os.kill(parent, signal.SIGSTOP)  # no new children
+    children = {child: os.pidfd_open(child) for child in _children(parent)}
+    for pid in (parent, *children):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for end in children.values():
+        select.select([end], [], [])
+        os.close(end)
+
+
+def _children(parent: int) -> Iterator[int]:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # proc_pid_stat(5): the name may hold anything; the state and the parent follow it
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(stat.parent.name)
 
 
 def _programs() -> Path:

@@ -54,6 +54,7 @@ def site(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
     agent = AgentProcess(
         server,
         directory,
+        program=True,
         conformance__enabled=True,
         skills__modules=["./own.py"],
         agent__allowed_jids=[server.jid("juliet"), server.jid("romeo")],

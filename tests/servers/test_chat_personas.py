@@ -79,7 +79,7 @@ def test_handed_on_from_one_to_another(chat: Chat, juliet: SlixClient, romeo: Sl
     chat.model.answers(Text("La la la."))
     asks(romeo, at, "Sing!", "La la")
     assert 'You are a bard.\nYou "sing".' in shown(chat.model.requests[-1])
-    say(romeo, at, "/persona import\n" + "a." * 20_000 + "a = 1")
+    say(romeo, at, "/persona import\n" + "a." * 3_000 + "a = 1")
     assert "no persona" in body(heard(romeo, "no persona"))
     asks(romeo, at, "/persona delete bard", "bard is deleted. I am now myself again.")
 

@@ -27,7 +27,7 @@ __all__ = ["server"]  # pytest finds fixtures by their names in here
 
 pytestmark = [pytest.mark.servers]
 
-ROUNDS = 20 if THOROUGH else 2
+ROUNDS = 20 if THOROUGH else 1
 SENTENCES = 40
 RECEIPT = "{urn:xmpp:receipts}received"
 ASKS = "<request xmlns='urn:xmpp:receipts'/>"

@@ -1,9 +1,8 @@
-"""Ad-hoc commands on real servers, by clients that nobody here wrote: slixmpp and profanity."""
+"""Ad-hoc commands on real servers, by a client that nobody here wrote: slixmpp."""
 
 import asyncio
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ from anyio import to_thread
 
 from component.skills import SkillError, skill
 from tests.component.handlers.command_bench import CommandBench
-from tests.component.router.wire import until
-from tests.demo_server.profanity import Profanity
 from tests.servers.base import Server
 from tests.servers.clients import TIMEOUT, SlixClient
 from tests.servers.commanding import serving
@@ -181,24 +178,3 @@ async def test_slixmpp(xmpp_server: Server) -> None:
             ASSISTANT, f"<command xmlns='{NAMESPACE}' node='skill/missing'/>", "set"
         )
         assert condition(missing) == "item-not-found"
-
-
-async def test_profanity(xmpp_server: Server, tmp_path: Path) -> None:
-    server = xmpp_server.on(SITE)
-    commands = bench()
-    async with serving(xmpp_server.on(OTHER), commands), Profanity(tmp_path) as screen:
-        await screen.shows("Type '/help' to show complete help")
-        connect = f"/connect juliet@example.com server {server.address} port {server.c2s_port}"
-        await screen.types(f"{connect} tls trust", until="password")
-        await screen.types(server.accounts["juliet"], until="logged in successfully")
-        # It asks the server what it supports before it offers this.
-        await screen.types("/disco info example.com", until="protocol/commands")
-        await screen.types(f"/cmd list {ASSISTANT}", until="skill/hello")
-        await screen.types(f"/cmd exec skill/hello {ASSISTANT}", until="hello from here")
-        await screen.types(f"/cmd exec skill/add {ASSISTANT}", until="Add two integers")
-        await screen.types("/field1 2", until="required.: 2")
-        await screen.types("/form submit")
-        # It closes the form and says no more of it.
-        await until(lambda: len(commands.run.asked) == 2)
-        assert commands.run.asked[-1]["skill"] == "add"
-        assert commands.run.asked[-1]["json_params"] == b'{"a":2,"b":1,"loud":false}'

@@ -183,7 +183,7 @@ def shared(client: SlixClient, desk: Desk, path: str, thread: str) -> str:
     return begin(client, desk.assistant, "shared-wipe", attributes, path=path)
 
 
-@pytest.mark.parametrize("thread", ["lunch", ""])
+@pytest.mark.parametrize("thread", ["lunch", pytest.param("", marks=pytest.mark.thorough)])
 def test_bait_and_switch(desk: Desk, caller: SlixClient, other: SlixClient, thread: str) -> None:
     """Romeo has Juliet asked something harmless, withdraws it, and has her asked something else."""
     bait = shared(other, desk, "an empty folder", "lunch")

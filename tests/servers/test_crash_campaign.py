@@ -27,7 +27,7 @@ from tests.profiles import SEED, THOROUGH
 from tests.servers import campaign, campaign_checks
 from tests.servers.campaign import ROUND, Callers, Crowd, Fleet
 from tests.servers.campaign_watch import STUCK_S, Watcher
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import Databases, Postgres
 
 pytestmark = [pytest.mark.servers]
 
@@ -37,14 +37,17 @@ SETTLED_S = 90.0
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """One that the rounds of this module crash and restart."""
+def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
+    """One that the rounds of a thorough run crash and restart; others leave it alone."""
+    if not THOROUGH:
+        yield request.getfixturevalue("postgres_server")
+        return
     with Postgres() as server:
         yield server
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + POINTS, ROUND))
-def test_failures_at_random_points(first: int, postgres: Postgres, tmp_path: Path) -> None:
+def test_failures_at_random_points(first: int, postgres: Databases, tmp_path: Path) -> None:
     seed = SEED
     count = min(ROUND, FIRST + POINTS - first)
     print(

@@ -53,7 +53,9 @@ def test_it_is_small(
     request: pytest.FixtureRequest, server: Dealer, tmp_path: Path, kind: str, backend: str
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgresql" else None
-    with crashing.agent(server, tmp_path / "agent", postgres=url, backend=backend) as agent:
+    with crashing.agent(
+        server, tmp_path / "agent", postgres=url, backend=backend, program=True
+    ) as agent:
         link = server.link(0)
         replies = [
             server.start_iq(

@@ -6,7 +6,7 @@ random points. What was begun by the one that failed is taken over within `TAKE_
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from tests.servers.agent_process import AgentProcess
 from tests.servers.crash_skills import GATE, lines
 from tests.servers.crashing import ask, events, failure_of, get
 from tests.servers.dealer import HOME, Dealer, Link
-from tests.servers.postgres import Postgres
 
 pytestmark = [pytest.mark.servers]
 
@@ -96,14 +95,9 @@ def who(name: str) -> str:
 
 
 @pytest.fixture
-def postgres(make_postgres: Callable[[], Postgres]) -> Postgres:
-    return make_postgres()
-
-
-@pytest.fixture
-def pair(tmp_path: Path, postgres: Postgres) -> Iterator[Pair]:
+def pair(tmp_path: Path, migrated_url: str) -> Iterator[Pair]:
     with Dealer() as server, ExitStack() as stack:
-        pair = Pair(server, tmp_path, postgres.new_database())
+        pair = Pair(server, tmp_path, migrated_url)
         pair.start(stack)
         yield pair
 
@@ -118,10 +112,10 @@ def taken_over(survivor: AgentProcess, since: float, what: str) -> None:
 
 
 @pytest.mark.thorough
-def test_one_is_killed_and_comes_back(tmp_path: Path, postgres: Postgres) -> None:
+def test_one_is_killed_and_comes_back(tmp_path: Path, migrated_url: str) -> None:
     """It goes on with its own at once, and nobody has to be found dead for that."""
     with Dealer() as server, ExitStack() as stack:
-        pair = Pair(server, tmp_path, postgres.new_database())
+        pair = Pair(server, tmp_path, migrated_url)
         agent = pair.agents[0]
         stack.callback(agent.close)
         agent.start()

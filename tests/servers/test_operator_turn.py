@@ -15,6 +15,7 @@ from tests.servers.chatting import Chat, asks, body, heard, reply
 from tests.servers.clients import SlixClient
 from tests.servers.test_chat import _fresh, juliet, romeo
 from tests.servers.test_commands_service import Dialogue
+from tests.servers.watching import wait_for
 
 pytestmark = [pytest.mark.servers]
 
@@ -135,7 +136,8 @@ def test_who_wants_no_messages_any_more_does_not_get_the_answer(
     chat: Chat, juliet: SlixClient
 ) -> None:
     chat.model.answers(Calls(("slowly", {"run": "late"})), Text("This is withheld."))
-    assert tell(chat, "Do it slowly.", "--wait")["outcome"] in ("parked", "running")
+    tell(chat, "Do it slowly.")
+    wait_for(chat.effects, lambda effects: "begun late" in effects)
     asks(juliet, chat.assistant, "/stop-contact", "not write")
     chat.open_gate("late")
     chat.agent.wait_log("an answer is withheld: its recipient wants no messages")

@@ -22,7 +22,7 @@ from tests.servers.talk import login
 
 pytestmark = [pytest.mark.servers]
 
-EXAMPLES: Final = 130 if THOROUGH else 6
+EXAMPLES: Final = 130 if THOROUGH else 3
 """Lists of four to twelve requests: about 1,000 requests in `make thorough`."""
 FORBIDDEN: Final = (("error", "forbidden"),)
 ABSENT: Final = (("error", "item-not-found"),)

@@ -75,7 +75,7 @@ def test_what_a_stream_offers(xmpp_server: Server) -> None:
 
 
 def test_a_client_that_sends_too_fast_is_slowed_down(xmpp_server: Server) -> None:
-    seconds = 2
+    seconds = 1
     size = BURST[xmpp_server.name] + (seconds + 1) * RATE[xmpp_server.name]
     client = log_in(xmpp_server, "juliet")
     try:

@@ -1,0 +1,69 @@
+"""Starts services by forking: this process has imported what they need, which takes a second each.
+
+It is told on its standard input, a Unix stream of packets: with what words, environment and
+directory a service is to run, and what its streams are; whose end is to be told; and who is to have
+stopped. `forked.py` does that. It ends when nobody can tell it anything any more.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import anyio._backends._asyncio
+import anyio._backends._trio  # noqa: F401
+import psycopg  # noqa: F401
+import pydantic_settings  # noqa: F401
+
+import component.cli.run
+import component.models
+import component.service
+import component.settings.environment
+import component.storage.postgres  # noqa: F401
+from component.cli.main import main
+
+PACKET_BYTES = 150_000
+
+
+def serve(orders: socket.socket) -> bool:
+    """Do what is told; returns whether this is a forked process, which has a service to run."""
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, (
+        "a thread would be missing from each fork"
+    )
+    while True:
+        packet, streams, _, _ = socket.recv_fds(orders, PACKET_BYTES, 2)
+        if not packet:
+            return False
+        order = json.loads(packet)
+        if "words" in order:
+            done = os.fork()
+            if done == 0:
+                become(order, orders, streams)
+                return True
+            for stream in streams:
+                os.close(stream)
+        elif "stops" in order:
+            os.waitid(os.P_PID, order["stops"], os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            done = 0
+        else:
+            done = os.waitstatus_to_exitcode(os.waitpid(order["ends"], 0)[1])
+        orders.send(json.dumps(done).encode())
+
+
+def become(order: dict[str, object], orders: socket.socket, streams: list[int]) -> None:
+    """Be like a program that was just started."""
+    os.setsid()
+    orders.detach()
+    for number, stream in enumerate((os.open(os.devnull, os.O_RDONLY), *streams)):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(str(order["directory"]))
+    os.environ.clear()
+    os.environ.update(order["environment"])  # type: ignore[call-overload]
+    sys.argv[:] = order["words"]  # type: ignore[call-overload]
+    sys.path.insert(0, str(Path(sys.executable).parent))
+
+
+if __name__ == "__main__" and serve(socket.socket(fileno=0)):
+    sys.exit(main())
