@@ -13,6 +13,8 @@ A test is in one ring:
 The first two need no marker. A thorough run repeats every test on everything.
 """
 
+import os
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -60,12 +62,24 @@ def mark(items: list[pytest.Item]) -> None:
 
 
 def without_thorough(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect thorough tests, unless this is a thorough run or the command names a test."""
-    if THOROUGH or any("::" in argument for argument in config.args):
+    """Deselect thorough tests, unless this is a thorough run or the command names the test."""
+    if THOROUGH:
         return
-    left_out = [item for item in items if item.get_closest_marker("thorough")]
-    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    named = tuple(
+        Path(os.path.relpath(config.invocation_params.dir / file, config.rootpath)).as_posix()
+        + "::"
+        + test
+        for file, _, test in (argument.partition("::") for argument in config.args)
+        if test
+    )
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("thorough") and not item.nodeid.startswith(named)
+    ]
     config.hook.pytest_deselected(items=left_out)
+    thorough = set(left_out)
+    items[:] = [item for item in items if item not in thorough]
 
 
 def _has_own_loop(metafunc: pytest.Metafunc) -> bool:
