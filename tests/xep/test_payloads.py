@@ -13,8 +13,8 @@ from tests.xep.strategies import PAYLOADS, elements, holds_anything, names, payl
 from xep.binding import ContentError, Payload, decode, encode
 from xep.binding.declaration import read_plan
 
-# Fifty classes share the budget of a few tests.
-budget = examples(4, 500)
+# Over two hundred classes share the budget of a few tests.
+budget = examples(2, 500)
 DECLARED = [cls for cls in PAYLOADS if not holds_anything(cls)]
 """Those that hold nothing but what they declare."""
 every_payload = pytest.mark.parametrize("cls", PAYLOADS, ids=lambda cls: cls.__qualname__)
