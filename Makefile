@@ -15,10 +15,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
-# Campaigns take longer than one hanging test may.
-NO_TIMEOUT = -o faulthandler_timeout=0
 # Processes of a run of all tests: most tests of servers wait.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,12 +57,14 @@ collected: $(STAMP)
 	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent
 	@$(BIN)/pytest -qq --collect-only >/dev/null || true
 
+# Campaigns take longer than one hanging test may.
+thorough crash hostile: export TEST_LIMIT_S = 0
 thorough: export THOROUGH = 1
 thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
-	WATCH_EVENTS=10000 $(BIN)/pytest -q $(NO_TIMEOUT) --hypothesis-seed=$(TEST_SEED) -W error
+	WATCH_EVENTS=10000 $(BIN)/pytest -q --hypothesis-seed=$(TEST_SEED) -W error
 	$(BIN)/python -m tests.mutants
 
 mutants: $(STAMP) servers
@@ -72,10 +72,10 @@ mutants: $(STAMP) servers
 
 crash: export THOROUGH = 1
 crash: $(STAMP) servers
-	$(BIN)/pytest -q -rA $(NO_TIMEOUT) tests/servers/test_crash_campaign.py
+	$(BIN)/pytest -q -rA tests/servers/test_crash_campaign.py
 
 hostile: $(STAMP) servers
-	$(BIN)/pytest -q -rA $(NO_TIMEOUT) tests/hostile
+	$(BIN)/pytest -q -rA tests/hostile
 
 bench: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group bench

@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from component.connection.outbox import Outbox
 from component.storage import migrations, sqlite
-from tests import rings, scheduling, schemas
+from tests import hanging, rings, scheduling, schemas
 from tests.component.router.wire import ListOutput
 from tests.logs import plain_logs
 from tests.memory_database import memory_database
@@ -81,9 +81,10 @@ settings.register_profile(
 settings.load_profile("thorough" if THOROUGH else "gate")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Collect no garbage while tests are collected: there is none, and looking takes a third."""
     gc.disable()
+    hanging.watch(config)
 
 
 def pytest_collection_finish() -> None:

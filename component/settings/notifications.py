@@ -1,5 +1,6 @@
 """The section about notifications: messages about work that an agent started by itself."""
 
+import functools
 import re
 from datetime import time
 from typing import Annotated, Final
@@ -30,7 +31,13 @@ def time_zone(name: str) -> ZoneInfo | None:
     """Return a time zone by its name in the IANA database, such as `Europe/Paris`; None
     if unknown.
     """
-    return ZoneInfo(name) if name in available_timezones() else None
+    return ZoneInfo(name) if name in _time_zones() else None
+
+
+@functools.cache
+def _time_zones() -> frozenset[str]:
+    # Listing them reads hundreds of files.
+    return frozenset(available_timezones())
 
 
 def _quiet(value: str) -> str:

@@ -168,9 +168,11 @@ class Postgres(Databases):
     its directory is none of pytest's, which are closed to other users, again and again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new: Path | None = None) -> None:
+        """With `new`, the data directory is a copy of that one, which takes a tenth of the time."""
         self._lease = PortLease("127.0.0.1")
         super().__init__(Path(tempfile.mkdtemp(prefix="postgres-")), self._lease.port)
+        self._new = new
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
 
@@ -181,7 +183,11 @@ class Postgres(Databases):
         """
         data = self.directory / "data"
         if not data.exists():
-            self._make(data)
+            self._own_directory()
+            if self._new is None:
+                self._make(data)
+            else:
+                _copy(self._new, data)
         self._launch(data)
 
     @property
@@ -247,10 +253,18 @@ class Postgres(Databases):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _make(self, data: Path) -> None:
+    def keep_new(self) -> None:
+        """Make the data directory, and keep a copy of it that other servers can begin with."""
+        self._own_directory()
+        self._make(self.directory / "data")
+        _copy(self.directory / "data", new_data(self))
+
+    def _own_directory(self) -> None:
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(self.directory, user.pw_uid, user.pw_gid)
+
+    def _make(self, data: Path) -> None:
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
         (data / "pg_hba.conf").write_text(
             "local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
@@ -258,8 +272,7 @@ class Postgres(Databases):
         # Without `fsync`, commits survive the end of the server, and not that of the machine.
         with (data / "postgresql.conf").open("a") as conf:
             conf.write(
-                f"listen_addresses = '127.0.0.1'\nport = {self.port}\n"
-                f"unix_socket_directories = '{self.directory}'\n"
+                "listen_addresses = '127.0.0.1'\n"
                 "max_connections = 120\nshared_buffers = 32MB\nautovacuum = off\n"
                 "fsync = off\nfull_page_writes = off\n"
             )
@@ -271,7 +284,11 @@ class Postgres(Databases):
     def _launch(self, data: Path) -> None:
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._as, str(self._programs / "postgres"), "-D", str(data)],
+                [
+                    *(*self._as, str(self._programs / "postgres"), "-D", str(data)),
+                    # Not in a file: data directories are copies of each other.
+                    *("-p", str(self.port), "-k", str(self.directory)),
+                ],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -309,6 +326,16 @@ def _kill_with_children(parent: int) -> None:
     for end in children.values():
         select.select([end], [], [])
         os.close(end)
+
+
+def new_data(server: Databases) -> Path:
+    """Where a server of a run keeps the data directory of a new server."""
+    return server.directory / "new"
+
+
+def _copy(data: Path, to: Path) -> None:
+    """Copy the data directory of a server that is not running, with its owner."""
+    subprocess.run(["cp", "--archive", str(data), str(to)], check=True)
 
 
 def _children(parent: int) -> Iterator[int]:
@@ -354,6 +381,7 @@ def _of_the_run(run: Path) -> Iterator[Databases]:
             fcntl.flock(users, fcntl.LOCK_SH)
             if not state.exists():
                 server = Postgres()
+                server.keep_new()
                 server.start()
                 server.leave_to(Path(users.name), state)
                 state.write_text(f"{server.directory} {server.port}")
@@ -375,12 +403,12 @@ def migrated_url(postgres_server: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture
-def make_postgres() -> Iterator[Callable[[], Postgres]]:
+def make_postgres(postgres_server: Databases) -> Iterator[Callable[[], Postgres]]:
     """Make servers of the test's own, started."""
     servers: list[Postgres] = []
 
     def make() -> Postgres:
-        server = Postgres()
+        server = Postgres(new_data(postgres_server))
         servers.append(server)
         server.start()
         return server

@@ -144,8 +144,9 @@ class Plan(msgspec.Struct, frozen=True):
     children: tuple[tuple[Marker, Field], ...]
 
 
+@functools.cache
 def read_plan(cls: type[Payload]) -> Plan:
-    """Read the declaration of ``cls``.
+    """Read the declaration of ``cls``, once.
 
     Raises:
         DeclarationError: a field has no marker, two fields use one name, a type does not match its
