@@ -1,6 +1,6 @@
 """A model that is wholly in an attacker's hands, and what the service lets it do."""
 
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import anyio
@@ -14,8 +14,7 @@ from tests.profiles import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
-PAIRS = [(task, attack) for task in TASKS for attack in ATTACKS]
-FEWER = PAIRS if THOROUGH else [*zip(cycle(TASKS), ATTACKS, strict=False)]
+PAIRS = [*(product(TASKS, ATTACKS) if THOROUGH else zip(cycle(TASKS), ATTACKS, strict=False))]
 """Each attack during one task; a campaign has each during all."""
 
 
@@ -32,7 +31,7 @@ async def play(
 async def test_undefended_everything_succeeds(tmp_path: Path) -> None:
     """Otherwise the other tests would show nothing."""
     async with playing(tmp_path, skills, defended=False) as player:
-        for task, attack in FEWER:
+        for task, attack in PAIRS:
             _, office = await play(player, task, attack, careful=False)
             assert office.has_made(TASKS[task][1]), task
             assert office.has_made(ATTACKS[attack][1]), (task, attack)
@@ -59,7 +58,7 @@ async def test_what_only_reads_leaks_nothing_even_if_the_person_approves_all(
     tmp_path: Path,
 ) -> None:
     async with playing(tmp_path, skills) as player:
-        for task, attack in FEWER:
+        for task, attack in PAIRS:
             run, office = await play(player, task, attack, careful=False)
             asked, calls = ATTACKS[attack]
             assert office.has_made(calls) == asked, (task, attack)

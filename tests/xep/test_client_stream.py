@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.profiles import examples
 from tests.xep.client_server import ACCOUNT, PASSWORD, SM, Connection, Server
 from xep.client_states import State
 from xep.client_stream import Bound, ClientStream, ClientStreamEvent, LoginFailed, TlsWanted
@@ -63,7 +64,7 @@ def ready(server: Server | None = None) -> tuple[ClientStream, Connection]:
 
 
 @given(data=st.data(), tls=st.booleans(), managed=st.booleans())
-@settings(deadline=None, max_examples=25)
+@examples(10)
 def test_it_logs_in_however_the_bytes_are_cut(
     data: st.DataObject, tls: bool, managed: bool
 ) -> None:
@@ -235,7 +236,7 @@ HOSTILE = [
 
 
 @given(data=st.data(), steps=st.lists(st.sampled_from(HOSTILE), max_size=6))
-@settings(deadline=None, max_examples=150)
+@examples(50)
 def test_a_hostile_server_gets_an_answer_and_no_exception(
     data: st.DataObject, steps: list[bytes]
 ) -> None:
@@ -272,7 +273,7 @@ def reopen(
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@examples(20)
 def test_nothing_is_lost_or_taken_twice_wherever_the_connection_breaks(data: st.DataObject) -> None:
     server = Server()
     stream, connection = ready(server)

@@ -25,6 +25,7 @@ from component.storage import Storage
 from tests.component.sandbox.http_server import plain, redirect, serving
 from tests.component.sources.directories.world import World, install, opened
 from tests.hostile.escapes import host_module
+from tests.profiles import THOROUGH
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -70,16 +71,12 @@ ENDS: Final = {
 }
 """The attacks, with how they end."""
 
-RECIPIENTS: Final = (
-    "tybalt@example.com",
-    "ROMEO@example.com",
-    "romeo@example.com/balcony",
-    "romeo@example.com ",
-    "romeo@example.com\u200b",
-    "*@example.com",
-    "romeo@EXAMPLE.com",
-    "",
+RECIPIENTS: Final = ("romeo@EXAMPLE.com", "romeo@example.com/balcony", "*@example.com") + (
+    ("tybalt@example.com", "ROMEO@example.com", "romeo@example.com ", "romeo@example.com\u200b", "")
+    if THOROUGH
+    else ()
 )
+"""Others than the one that is declared; each costs a process."""
 
 
 class Messages:

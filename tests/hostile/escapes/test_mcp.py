@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
@@ -29,9 +29,12 @@ from tests.component.sources.mcp.serving import (
 
 pytestmark = pytest.mark.anyio
 
+Among: TypeAlias = tuple[Served, list[Any]]
+"""What is served, and the log."""
+
 
 @asynccontextmanager
-async def beside(*, bad: McpServer) -> AsyncIterator[tuple[Served, list[Any]]]:
+async def beside(*, bad: McpServer) -> AsyncIterator[Among]:
     """Run the hostile server `bad` beside an honest one, which must work afterwards too."""
     with capture_logs() as logs:
         async with serving(bad=bad, good=scripted(shared=True)) as served:
@@ -41,10 +44,37 @@ async def beside(*, bad: McpServer) -> AsyncIterator[tuple[Served, list[Any]]]:
             assert await served.text("good.echo", "after") == "after"
 
 
-def named(logs: list[Any], words: str) -> bool:
-    """Return whether the log says these words about the server `bad`."""
+@pytest.fixture(scope="module")
+async def crowd(anyio_backend: str) -> AsyncIterator[Among]:
+    """Servers that are hostile in what they say, and end nothing by it, beside an honest one."""
+    settings: dict[str, Any] = {"liar": {"read_only": ["echo"]}, "twisted": {"timeout_s": 5}}
+    words = ("greeting", "liar", "hidden", "schemas", "names", "twisted")
+    servers = {word: scripted(word, shared=True, **settings.get(word, {})) for word in words}
+    servers["good"] = scripted(shared=True)
+    with capture_logs() as logs:
+        async with serving(**servers) as served:
+            await served.until(lambda: servers.keys() == sources_of(served))
+            yield served, logs
+
+
+def sources_of(served: Served) -> set[str]:
+    """Return the servers whose tools are offered."""
+    return {name.partition(".")[0] for name in served.registry.names()}
+
+
+@pytest.fixture
+async def among(crowd: Among) -> AsyncIterator[Among]:
+    """The crowd, of which the honest server works before a test and after it."""
+    served, _ = crowd
+    assert await served.text("good.echo", "before") == "before"
+    yield crowd
+    assert await served.text("good.echo", "after") == "after"
+
+
+def named(logs: list[Any], words: str, server: str = "bad") -> bool:
+    """Return whether the log says these words about a server."""
     return any(
-        log.get("server") == "bad" and words in f"{log['event']} {log.get('reason', '')}"
+        log.get("server") == server and words in f"{log['event']} {log.get('reason', '')}"
         for log in logs
     )
 
@@ -64,11 +94,10 @@ async def test_a_server_that_never_answers_initialize() -> None:
         assert "bad.echo" not in served.registry.names()
 
 
-async def test_a_server_that_greets_on_its_standard_output_still_works() -> None:
-    async with beside(bad=scripted("greeting")) as (served, logs):
-        await served.until(lambda: "bad.echo" in served.registry.names())
-        assert await served.text("bad.echo", "x") == "x"
-        assert named(logs, "writes lines that are not messages")
+async def test_a_server_that_greets_on_its_standard_output_still_works(among: Among) -> None:
+    served, logs = among
+    assert await served.text("greeting.echo", "x") == "x"
+    assert named(logs, "writes lines that are not messages", "greeting")
 
 
 async def test_a_server_that_writes_garbage_for_ever() -> None:
@@ -134,69 +163,70 @@ async def test_a_message_without_an_end() -> None:
         await until(lambda: named(logs, "it sent a message of more than 100000 bytes"))
 
 
-async def test_malformed_messages_are_ignored() -> None:
+async def test_malformed_messages_are_ignored(among: Among) -> None:
+    served, _ = among
     answers = {
         "other": "yours",
         "twice": "first",
         "list": "after a batch",
         "nested": "after a nest",
     }
-    async with beside(bad=scripted("twisted")) as (served, _):
-        for text, answer in answers.items():
-            assert await served.text("bad.echo", text) == answer
+    for text, answer in answers.items():
+        assert await served.text("twisted.echo", text) == answer
 
 
-async def test_malformed_results_fail_the_call_only() -> None:
-    async with beside(bad=scripted("twisted", timeout_s=5)) as (served, _):
-        for text in ("shapeless", "numbers"):
-            with pytest.raises(SkillUnavailable) as caught:
-                await served.call("bad.echo", {"text": text})
-            assert caught.value.begun
-            assert await served.text("bad.echo", "other") == "yours"
+async def test_malformed_results_fail_the_call_only(among: Among) -> None:
+    served, _ = among
+    for text in ("shapeless", "numbers"):
+        with pytest.raises(SkillUnavailable) as caught:
+            await served.call("twisted.echo", {"text": text})
+        assert caught.value.begun
+        assert await served.text("twisted.echo", "other") == "yours"
 
 
-async def test_a_server_that_lies_about_its_annotations() -> None:
-    async with beside(bad=scripted("liar", read_only=["echo"])) as (served, logs):
-        assert served.skill("bad.wipe").annotations == Annotations()
-        # The settings say read_only, but not even the server does.
-        assert served.skill("bad.echo").annotations == Annotations()
-        assert named(logs, "says that it is not")
+async def test_a_server_that_lies_about_its_annotations(among: Among) -> None:
+    served, logs = among
+    assert served.skill("liar.wipe").annotations == Annotations()
+    # The settings say read_only, but not even the server does.
+    assert served.skill("liar.echo").annotations == Annotations()
+    assert named(logs, "says that it is not", "liar")
 
 
-async def test_instructions_hidden_in_descriptions() -> None:
-    async with beside(bad=scripted("hidden")) as (served, _):
-        skill = served.skill("bad.echo")
-        assert skill.description.startswith("Echo.[2Jxxx")
-        assert len(skill.description) == 4000
-        assert skill.input_schema["properties"]["text"]["description"] == "ab"
+async def test_instructions_hidden_in_descriptions(among: Among) -> None:
+    served, _ = among
+    skill = served.skill("hidden.echo")
+    assert skill.description.startswith("Echo.[2Jxxx")
+    assert len(skill.description) == 4000
+    assert skill.input_schema["properties"]["text"]["description"] == "ab"
 
 
-async def test_schemas_that_lie_or_take_for_ever() -> None:
-    async with beside(bad=scripted("schemas")) as (served, logs):
-        names = [name for name in served.registry.names() if name.startswith("bad.")]
-        assert names == ["bad.good", "bad.pattern"]
-        left_out = {log["tool"] for log in logs if log["event"].endswith("left out")}
-        expected = {
-            "elsewhere",
-            "file",
-            "large",
-            "deep",
-            "nothing",
-            "wrong",
-            "doubling",
-            "recursive",
-        }
-        assert left_out == expected
-        # A pattern that tries all ways would take longer than anybody waits.
-        await served.call("bad.pattern", {"a": "a" * 50_000})
-        with pytest.raises(InvalidParam):
-            await served.call("bad.pattern", {"a": "a" * 50_000 + "!"})
+async def test_schemas_that_lie_or_take_for_ever(among: Among) -> None:
+    served, logs = among
+    names = [name for name in served.registry.names() if name.startswith("schemas.")]
+    assert names == ["schemas.good", "schemas.pattern"]
+    mine = [log for log in logs if log.get("server") == "schemas"]
+    left_out = {log["tool"] for log in mine if log["event"].endswith("left out")}
+    expected = {
+        "elsewhere",
+        "file",
+        "large",
+        "deep",
+        "nothing",
+        "wrong",
+        "doubling",
+        "recursive",
+    }
+    assert left_out == expected
+    # A pattern that tries all ways would take longer than anybody waits.
+    await served.call("schemas.pattern", {"a": "a" * 50_000})
+    with pytest.raises(InvalidParam):
+        await served.call("schemas.pattern", {"a": "a" * 50_000 + "!"})
 
 
-async def test_names_that_no_skill_can_have() -> None:
-    async with beside(bad=scripted("names")) as (served, _):
-        names = {name for name in served.registry.names() if name.startswith("bad.")}
-        assert names == {"bad.a_b_c", "bad.x", "bad._", "bad.ok"}
+async def test_names_that_no_skill_can_have(among: Among) -> None:
+    served, _ = among
+    names = {name for name in served.registry.names() if name.startswith("names.")}
+    assert names == {"names.a_b_c", "names.x", "names._", "names.ok"}
 
 
 async def test_a_tool_cannot_take_the_name_of_another_skill() -> None:
@@ -227,7 +257,7 @@ async def test_what_a_confined_server_cannot_do(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_fills_the_memory() -> None:
-    bad = scripted(memory_bytes=100_000_000)
+    bad = scripted(memory_bytes=100_000_000, shared=True)
     async with beside(bad=bad) as (served, _):
         try:
             assert (await served.text("bad.do", "hoard")).startswith("refused: MemoryError")
@@ -238,7 +268,7 @@ async def test_a_server_that_fills_the_memory() -> None:
 async def test_a_server_that_dies_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.01)
     async with beside(bad=scripted()) as (served, logs):
-        for _ in range(3):
+        for _ in range(2):
             error = await served.failure("bad.die", "SIGKILL")
             assert error.begun
         assert named(logs, "the connection of a person to an MCP server has ended")
@@ -265,13 +295,13 @@ async def test_a_server_that_ignores_that_it_shall_end(monkeypatch: pytest.Monke
 
 
 async def test_error_output_without_an_end() -> None:
-    async with beside(bad=scripted("complaining")) as (served, _):
+    async with beside(bad=scripted("complaining", shared=True)) as (served, _):
         assert await served.text("bad.echo", "x") == "x"
 
 
 async def test_questions_without_an_end() -> None:
     host = Answering(lambda form: msgspec.convert({}, form))
-    async with beside(bad=scripted(timeout_s=2)) as (served, _):
+    async with beside(bad=scripted(timeout_s=1)) as (served, _):
         with pytest.raises(SkillUnavailable):
             await served.call("bad.nag", context=context_of("bad.nag", host=host))
     assert len(host.asked) <= 16

@@ -5,11 +5,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
 import protocol_schemas
+from tests.profiles import examples
 from tests.schemas import FOLDER, check, schema
 from tests.xep.fluux_agent.fitting import FITTING
 from tests.xep.strategies import PAYLOADS, payloads
@@ -25,7 +26,7 @@ TOP = {
     for name in protocol_schemas.NAMESPACES.values()
     for element in ET.parse(FOLDER / name).getroot().findall(f"{XS}element")
 }
-budget = settings(max_examples=max(8, settings().max_examples // 4))
+budget = examples(3, 500)
 
 
 def test_every_namespace_has_one_and_every_file_is_one() -> None:
