@@ -24,6 +24,8 @@ pytestmark = pytest.mark.anyio
 
 TASK = "Look at all 200 shelves, and tell me which of them hold a blue book."
 ROUNDS = 200
+SEVERAL = 60
+"""So many that the turn is summed up."""
 
 
 class Worker:
@@ -109,7 +111,7 @@ async def test_the_notes_on_the_person_are_also_shown_after_a_summary(tmp_path: 
         await conversations.received(message("m0", "hello"))
         worker.rounds = 0
         await world.ear.hears(1)
-        worker.rounds = ROUNDS
+        worker.rounds = SEVERAL
         await conversations.received(message("m1", TASK))
         await world.ear.hears(2)
         summary = await summary_of(conversations, world)
@@ -130,6 +132,7 @@ async def test_messages_that_join_a_long_turn_stay_word_for_word(tmp_path: Path)
         return worker.think(request)
 
     joined: list[str] = []
+    worker.rounds = SEVERAL
     world.brain.think = joining
     async with world.life() as conversations:
         await conversations.received(message("m1", TASK))

@@ -16,11 +16,12 @@ from component.storage import Storage, StorageError
 from component.storage.peek import peek
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 
+@pytest.mark.ports
 async def test_it_never_goes_back(storage: Storage) -> None:
     for seq in (3, 7, 5):
         head = Head("a" * 16, "here", Link(seq, f"{seq}" * 64))
@@ -29,6 +30,7 @@ async def test_it_never_goes_back(storage: Storage) -> None:
     assert [head.link for head in heads] == [Link(7, "7" * 64)]
 
 
+@pytest.mark.ports
 async def test_two_instances_of_one_database_know_their_own(open_storage: Open) -> None:
     event = AuditEvent(kind="execute", outcome="done")
     async with open_storage("one") as one, Audit.open(one, AuditOptions()) as first:
@@ -55,6 +57,7 @@ async def test_a_record_that_lost_its_name_is_known_by_its_place(tmp_path: Path)
             assert await audit.known() == (heads[1][0].link,)
 
 
+@pytest.mark.ports
 async def test_a_look_from_beside_sees_what_is_committed(
     open_storage: Open, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -79,6 +82,7 @@ def test_a_server_that_is_away_is_an_error(tmp_path: Path) -> None:
         peek(tmp_path, "postgresql://nobody@127.0.0.1:1/none?connect_timeout=2", heads_in)
 
 
+@pytest.mark.ports
 async def test_the_database_knows_of_a_record_from_its_first_lines_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

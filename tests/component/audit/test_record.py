@@ -23,7 +23,7 @@ from component.storage import Storage, StorageError
 from tests.profiles import THOROUGH
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def event(subject: str = "echo") -> AuditEvent:
@@ -80,6 +80,7 @@ async def test_it_is_private(tmp_path: Path) -> None:
     assert files_in(tmp_path / "audit")[0].stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.ports
 async def test_many_settle_at_once_and_the_order_is_that_of_recording(tmp_path: Path) -> None:
     async with running(tmp_path) as audit, anyio.create_task_group() as group:
 
@@ -164,6 +165,7 @@ async def test_a_clock_that_jumps_removes_nothing(
     assert found.first == 1
 
 
+@pytest.mark.ports
 async def test_a_tail_that_is_cut_off_between_lives_is_found_by_the_database(
     tmp_path: Path,
 ) -> None:
@@ -343,6 +345,7 @@ async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
     assert (await verdict(tmp_path)).whole
 
 
+@pytest.mark.ports
 async def test_cancelling_who_settles_loses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as audit:
         for number in range(3000):

@@ -16,7 +16,7 @@ from component.storage import Storage, StorageError
 from tests.component.audit.book import Book
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ALICE = JID.parse("alice@a.example")
 BOB = JID.parse("bob@a.example")
@@ -164,6 +164,7 @@ def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
     )
 
 
+@pytest.mark.ports
 async def test_and_not_again_after_a_restart(storage: Storage) -> None:
     alerts: list[str] = []
     for _ in range(3):
@@ -210,6 +211,7 @@ def test_no_budget_is_ever_exceeded(calls: list[tuple[JID, str, int, float]]) ->
         assert book.spent("principal", str(principal)).tokens == spent.get(str(principal), 0)
 
 
+@pytest.mark.ports
 async def test_cached_and_reasoning_tokens_outlive_the_process(storage: Storage) -> None:
     book = a_book(storage)
     async with running(book):
@@ -224,6 +226,7 @@ async def test_cached_and_reasoning_tokens_outlive_the_process(storage: Storage)
         assert (found.tokens, found.cached, found.reasoning) == (240, 80, 18)
 
 
+@pytest.mark.ports
 async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
     book = a_book(storage, principal=Limit(tokens=100))
     async with running(book):
@@ -248,6 +251,7 @@ async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
     }
 
 
+@pytest.mark.ports
 async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage) -> None:
     def begin(database: Any) -> None:
         database.execute(
@@ -276,6 +280,7 @@ async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage)
     assert left == (0,)
 
 
+@pytest.mark.ports
 async def test_two_who_share_a_database_share_the_budget(storage: Storage) -> None:
     one, other = (a_book(storage, principal=Limit(tokens=100)) for _ in range(2))
     async with running(one), running(other):
@@ -341,6 +346,7 @@ async def test_what_cannot_be_true_counts_as_what_was_set_aside(
             pass
 
 
+@pytest.mark.ports
 async def test_a_sum_stays_within_the_database(open_storage: Any) -> None:
     """A sum that an earlier release has let grow does not stop what is written now."""
     async with open_storage() as storage:

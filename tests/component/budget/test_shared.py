@@ -24,7 +24,7 @@ from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ALICE = JID.parse("alice@a.example")
 BOB = JID.parse("bob@b.example")
@@ -121,6 +121,7 @@ async def instances(
             group.cancel_scope.cancel()
 
 
+@pytest.mark.ports
 async def test_instances_together_spend_no_more_than_there_is(
     tmp_path: Path, migrated_url: str
 ) -> None:
@@ -162,6 +163,7 @@ async def test_a_small_budget_can_be_used_from_any_instance(
                 await one.spend(who(), 100, usd)
 
 
+@pytest.mark.ports
 async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ from xep.result_sets import ResultSet
 from xep.stanza import Message, Presence
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AT = JID.parse(AGENT)
 CAROL = "carol@a.example/tablet"
@@ -224,6 +224,7 @@ async def test_an_owner_reads_and_changes_the_configuration(running: Running) ->
         assert form.form == form_of(DEFAULT)
 
 
+@pytest.mark.ports
 async def test_a_node_is_deleted_with_everything(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="open")
@@ -250,6 +251,7 @@ async def test_a_node_is_deleted_with_everything(running: Running) -> None:
 # -- items ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.ports
 async def test_items_are_published_replaced_retracted_and_purged(running: Running) -> None:
     async with running() as party:
         await party.create("n", max_items="max")
@@ -320,6 +322,7 @@ async def test_publish_options_are_preconditions_and_configure_a_new_node(runnin
         assert await party.ids("n") == ["2"]
 
 
+@pytest.mark.ports
 async def test_items_are_retrieved_by_number_and_page(running: Running) -> None:
     async with running() as party:
         await party.create("n", max_items="max")
@@ -353,6 +356,7 @@ async def test_a_transient_node_keeps_nothing_but_notifies(running: Running) -> 
 # -- subscriptions -------------------------------------------------------------------------------
 
 
+@pytest.mark.ports
 async def test_a_subscriber_is_told_of_the_last_item_and_of_what_follows(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="open", max_items="9")
@@ -393,6 +397,7 @@ async def test_nobody_subscribes_another(running: Running) -> None:
         assert (await party.subscribe("n", jid=BOB)).get("type") == "result"
 
 
+@pytest.mark.ports
 async def test_options_of_a_subscription(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="open")
@@ -477,6 +482,7 @@ def same(reply: ET.Element) -> list[bytes]:
     ]
 
 
+@pytest.mark.ports
 async def test_what_belongs_to_somebody_else_looks_as_if_it_were_not_there(
     running: Running,
 ) -> None:
@@ -522,6 +528,7 @@ async def _see_presence(party: Party, contact: str, state: str = "from") -> None
     )
 
 
+@pytest.mark.ports
 async def test_affiliations_decide_who_reads_and_publishes(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="open")
@@ -594,6 +601,7 @@ async def _pending(party: Party, who: str = BOB, node: str = "n") -> str:
     return made.subid or ""
 
 
+@pytest.mark.ports
 async def test_an_owner_gets_the_requests_that_wait(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="authorize")
@@ -671,6 +679,7 @@ async def test_who_waits_is_not_listed_and_is_told_when_the_node_is_deleted(
         assert (to, event.delete) == ("bob@b.example", pubsub_event.Delete(node="n"))
 
 
+@pytest.mark.ports
 async def test_if_one_change_is_invalid_none_is_made_and_all_are_returned(
     running: Running,
 ) -> None:
@@ -753,6 +762,7 @@ async def test_items_are_not_returned_for_another_subscription(running: Running)
 # -- interests and listeners ---------------------------------------------------------------------
 
 
+@pytest.mark.ports
 async def test_who_is_interested_is_notified_without_a_subscription(running: Running) -> None:
     async with running() as party:
         await party.create("n")
@@ -780,6 +790,7 @@ async def test_who_is_interested_is_notified_without_a_subscription(running: Run
         assert (to, published(last)) == ("bob@b.example", ["3"])
 
 
+@pytest.mark.ports
 async def test_listeners_hear_of_every_change_in_order(running: Running) -> None:
     heard: list[Change] = []
 
@@ -818,6 +829,7 @@ async def test_the_skills_of_each_are_at_one_node(running: Running) -> None:
         assert condition(changed) == "forbidden"
 
 
+@pytest.mark.ports
 async def test_subscribers_are_told_of_skills_that_come_into_their_view(running: Running) -> None:
     node = "urn:fluux:agent:0#skills"
     async with running() as party:
@@ -853,6 +865,7 @@ async def watched_task(party: Any, node: str) -> str:
     return result(Accepted, await party.asked(Execute(skill="slow"), from_=ALICE)).task
 
 
+@pytest.mark.ports
 async def test_a_task_is_at_the_node_of_its_principal_only(running: Running) -> None:
     node = "urn:fluux:agent:0#tasks"
     async with running() as party:
@@ -925,6 +938,7 @@ async def test_an_owner_answers_the_form(running: Running, allow: str, state: st
         assert event.subscription.subscription == state
 
 
+@pytest.mark.ports
 async def test_own_subscriptions_and_affiliations(running: Running) -> None:
     async with running() as party:
         await party.create("n", access_model="open")

@@ -22,7 +22,7 @@ from xep.roster import RosterItem, RosterQuery
 from xep.stanza import NAMESPACE, Message, Presence
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ACCOUNT = JID.parse("helper@example.com")
 ALICE = JID.parse("alice@a.example")
@@ -141,6 +141,7 @@ async def test_an_unsubscription_is_heard(tmp_path: Path) -> None:
         assert world.contacts.may_write(ACCOUNT, BOB), "who never saw us has said nothing"
 
 
+@pytest.mark.ports
 async def test_a_push_changes_what_is_kept_and_is_answered(tmp_path: Path) -> None:
     async with living(tmp_path) as world:
         world.bench.receive(push(RosterItem(jid=ALICE, subscription="from")))

@@ -56,10 +56,11 @@ class Apart(RuleBasedStateMachine):
     """Each body holds a mark of its own, so that it is known wherever it turns up."""
 
     backend = "asyncio"
+    root: Path
 
     def __init__(self) -> None:
         super().__init__()
-        self._directory = tempfile.TemporaryDirectory()
+        self._directory = tempfile.TemporaryDirectory(dir=self.root)
         self._portal_context = start_blocking_portal(self.backend)
         self.portal: BlockingPortal = self._portal_context.__enter__()
         self._room_context = self.portal.wrap_async_context_manager(
@@ -176,7 +177,10 @@ class Apart(RuleBasedStateMachine):
         }
 
 
-def test_memories_stay_apart() -> None:
+def test_memories_stay_apart(tmp_path: Path) -> None:
+    class Here(Apart):
+        root = tmp_path
+
     run_state_machine_as_test(
-        Apart, settings=settings(max_examples=max(6, settings().max_examples // 8))
+        Here, settings=settings(max_examples=max(6, settings().max_examples // 8))
     )

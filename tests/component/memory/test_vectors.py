@@ -143,9 +143,13 @@ async def test_questions_find_memories_in_other_languages(
         assert (await room.recall("¿Qué verduras no le gustan?"))[0] == "food"
 
 
-async def test_a_model_that_dies_costs_no_search(tmp_path: Path) -> None:
+async def test_the_model_is_loaded_when_it_is_first_needed_and_one_that_dies_costs_no_search(
+    tmp_path: Path,
+) -> None:
     embedder = LocalEmbedder()
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
+        assert await room.recall("the dentist") == []
+        assert embedder._process is None
         await fill(room)
         assert embedder._process is not None
         embedder._process.kill()
@@ -185,16 +189,6 @@ def test_the_first_model_that_is_installed_is_used() -> None:
     embedder = LocalEmbedder((NOT_INSTALLED, there, NOT_INSTALLED))
     version = importlib.metadata.version(there.package)
     assert embedder.name == f"{there.name} {version}", "vectors of two versions are not compared"
-
-
-async def test_the_model_is_loaded_when_it_is_first_needed(tmp_path: Path) -> None:
-    embedder = LocalEmbedder()
-    async with remembering(tmp_path / "memory", embedder=embedder) as room:
-        assert await room.recall("the dentist") == []
-        assert embedder._process is None
-        await fill(room)
-        assert embedder._process is not None
-    embedder.close()
 
 
 def test_a_model_that_does_not_start_is_explained() -> None:

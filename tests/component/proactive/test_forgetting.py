@@ -21,7 +21,7 @@ from component.storage.migrations import MIGRATIONS
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 JULIET = JID.parse("juliet@example.com")
@@ -92,6 +92,7 @@ def content(database: Database, table: str) -> list[Any]:
     return database.execute(f"SELECT * FROM {table}").fetchall()
 
 
+@pytest.mark.ports
 async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
     storage: Storage,
 ) -> None:

@@ -27,7 +27,7 @@ from xep.fluux_agent.execute import Accepted
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ASKED = Goal(turn="turn-1", text="Order tea.", source="schedule", name="daily")
 
@@ -109,6 +109,7 @@ def agents(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -
     return world
 
 
+@pytest.mark.ports
 async def test_a_parked_goal_waits_as_a_row_and_ends_with_its_turn(agents: Agents) -> None:
     async with agents.life(), running(agents, found := Turns(agents)) as tasks:
         task = await start(tasks)
@@ -164,6 +165,7 @@ async def test_a_parked_goal_can_be_stopped(agents: Agents) -> None:
     assert text_of(ended) == "It was stopped."
 
 
+@pytest.mark.ports
 async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> None:
     async with agents.built():
         storage = agents.storage
@@ -218,6 +220,7 @@ def goal_request(turn: str) -> TurnRequest:
     )
 
 
+@pytest.mark.ports
 async def test_two_goals_whose_turns_end_at_the_same_time(agents: Agents) -> None:
     """The rows of two turns, and of the tasks that wait for them, are changed at the same time."""
     async with agents.built():

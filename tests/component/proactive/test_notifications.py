@@ -22,7 +22,7 @@ from tests.component.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example.com")
 JULIET = JID.parse("juliet@example.com")
@@ -112,6 +112,7 @@ async def is_recorded(storage: Storage, count: int) -> None:
     await eventually(so)
 
 
+@pytest.mark.ports
 async def test_a_result_goes_to_each_who_is_told_once(storage: Storage) -> None:
     stream = Stream()
     notifier = stream.notifier(storage)
@@ -166,6 +167,7 @@ async def test_who_wants_no_messages_gets_none(storage: Storage) -> None:
     assert str(ROMEO) in stanza
 
 
+@pytest.mark.ports
 async def test_too_many_become_a_digest(storage: Storage) -> None:
     stream = Stream()
     stream.is_connected = False
@@ -184,6 +186,7 @@ async def test_too_many_become_a_digest(storage: Storage) -> None:
     assert all(f"text {number}" in sent[2] for number in (1, 2, 9))
 
 
+@pytest.mark.ports
 async def test_what_is_held_for_quiet_hours_survives_a_restart(open_storage: Open) -> None:
     begin = datetime.now(UTC) - timedelta(hours=1)
     night = Rules(quiet=f"{begin:%H:%M}-{begin + timedelta(hours=3):%H:%M}")
@@ -217,6 +220,7 @@ async def test_what_is_held_for_quiet_hours_survives_a_restart(open_storage: Ope
     assert len(stream.output.sent) == 3
 
 
+@pytest.mark.ports
 async def test_a_result_waits_until_its_person_is_online(open_storage: Open) -> None:
     stream = Stream()
     async with open_storage() as storage:
@@ -246,6 +250,7 @@ async def test_who_was_heard_just_now_is_online(storage: Storage) -> None:
         await stream.sends(1)
 
 
+@pytest.mark.ports
 async def test_killed_between_sending_and_recording(open_storage: Open) -> None:
     """It is sent again at once when the instance is back, under the same id."""
     stream = Stream()
@@ -268,6 +273,7 @@ async def test_killed_between_sending_and_recording(open_storage: Open) -> None:
     assert len(set(ids(sent))) == 1
 
 
+@pytest.mark.ports
 async def test_a_recipient_that_another_instance_has_claimed_is_left_to_it(
     tmp_path: Path, migrated_url: str
 ) -> None:
@@ -297,6 +303,7 @@ async def claims(storage: Storage) -> int:
     return await storage.read(op)
 
 
+@pytest.mark.ports
 async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
     storage: Storage,
 ) -> None:
@@ -323,6 +330,7 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
     assert all(id_.startswith(MESSAGE_PREFIX) for id_ in counts)
 
 
+@pytest.mark.ports
 async def test_of_several_instances_one_sends(tmp_path: Path, migrated_url: str) -> None:
     stream = Stream()
     async with (
@@ -347,6 +355,7 @@ async def test_of_several_instances_one_sends(tmp_path: Path, migrated_url: str)
     assert len(bodies) == len(set(ids(stream.output.sent))) == 30
 
 
+@pytest.mark.ports
 async def test_more_than_is_held_drops_the_least_urgent(storage: Storage) -> None:
     stream = Stream()
     stream.is_connected = False

@@ -28,7 +28,7 @@ from xep.fluux_agent.task import Failure, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 WORK = Work(agent="assistant", principal=JULIET, skill="report", params=msgspec.Raw(b'{"a":1}'))
 GOAL_WORK = Work(agent="assistant", principal=JULIET, goal="Look.")
@@ -154,6 +154,7 @@ def done(task: str, text: str, *, is_error: bool = False) -> Task:
     return Task(id=task, state="completed", result=result)
 
 
+@pytest.mark.ports
 async def test_a_trigger_starts_one_task(storage: Storage) -> None:
     backend = Backend(storage)
     starter = backend.starter()
@@ -180,6 +181,7 @@ async def test_a_kill_before_the_record_makes_no_second_task(storage: Storage) -
     assert len(backend.tasks) == 1
 
 
+@pytest.mark.ports
 async def test_of_many_at_a_time_one_starts_it(storage: Storage) -> None:
     backend, found = Backend(storage), list[str | None]()
 
@@ -209,6 +211,7 @@ async def test_a_goal_is_a_task_of_the_hidden_skill(storage: Storage) -> None:
     assert await backend.starter().start(trigger("2"), GOAL_WORK) is not None
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize(
     ("change", "work", "text"),
     [
@@ -325,6 +328,7 @@ async def test_results_are_told_when_the_task_has_ended(
     await backend.tells(1)
 
 
+@pytest.mark.ports
 async def test_a_running_task_is_waited_for(storage: Storage) -> None:
     backend = Backend(storage)
     task = await backend.starter().start(trigger(), WORK)

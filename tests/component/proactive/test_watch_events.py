@@ -17,7 +17,7 @@ from component.storage import Storage
 from xep.binding import RawXML
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 SOURCE = Source(AGENT, JID.parse("pubsub.example"), "builds")
@@ -81,6 +81,7 @@ def shown(event: Pending) -> Any:
     return msgspec.json.decode(event.data)
 
 
+@pytest.mark.ports
 async def test_each_item_starts_work_once_and_in_order(storage: Storage) -> None:
     feed = Feed(storage, watch())
     await feed.define()
@@ -93,6 +94,7 @@ async def test_each_item_starts_work_once_and_in_order(storage: Storage) -> None
     assert (row.received, row.started, row.pending) == (3, 3, 0)
 
 
+@pytest.mark.ports
 async def test_an_id_with_another_payload_is_a_new_event(storage: Storage) -> None:
     feed = Feed(storage, watch())
     await feed.define()
@@ -118,6 +120,7 @@ async def test_an_item_without_an_id_is_always_new(storage: Storage) -> None:
     assert len(await feed.take()) == 2
 
 
+@pytest.mark.ports
 async def test_of_several_instances_one_records_an_event(open_storage: Open) -> None:
     async with open_storage("one") as first:
         feed = Feed(first, watch())
@@ -137,6 +140,7 @@ async def test_of_several_instances_one_records_an_event(open_storage: Open) -> 
         assert [shown(each)["item"] for each in await feed.take()] == [id_ for id_, _ in items]
 
 
+@pytest.mark.ports
 async def test_digest_joins_what_is_above_the_rate(storage: Storage) -> None:
     feed = Feed(storage, watch(rate=Rate(2, 3600.0)))
     await feed.define()
@@ -153,6 +157,7 @@ async def test_digest_joins_what_is_above_the_rate(storage: Storage) -> None:
     assert (await feed.row()).thinned == 68
 
 
+@pytest.mark.ports
 async def test_latest_replaces_and_drop_drops(storage: Storage) -> None:
     hourly = Rate(1, 3600.0)
     latest, drop = watch(thinning="latest", rate=hourly), watch(thinning="drop", rate=hourly)
@@ -170,6 +175,7 @@ async def test_latest_replaces_and_drop_drops(storage: Storage) -> None:
     assert (await feed.row()).thinned == 9
 
 
+@pytest.mark.ports
 async def test_events_that_too_many_agents_led_to_are_cut(storage: Storage) -> None:
     feed = Feed(storage, watch(), max_hops=3)
     await feed.define()
@@ -181,6 +187,7 @@ async def test_events_that_too_many_agents_led_to_are_cut(storage: Storage) -> N
     assert (await feed.row()).cut == 1
 
 
+@pytest.mark.ports
 async def test_the_breaker_stops_a_watch_until_it_is_resumed(storage: Storage) -> None:
     feed = Feed(storage, watch(starts_per_hour=5))
     await feed.define()
@@ -207,6 +214,7 @@ async def test_a_paused_watch_starts_nothing(storage: Storage) -> None:
     assert [shown(each)["item"] for each in await feed.take()] == ["b"]
 
 
+@pytest.mark.ports
 async def test_what_was_deleted_is_new_when_it_comes_again(storage: Storage) -> None:
     feed = Feed(storage, watch())
     await feed.define()
@@ -215,6 +223,7 @@ async def test_what_was_deleted_is_new_when_it_comes_again(storage: Storage) -> 
     assert (await feed.give(("a", payload(1)), ("b", payload(2)))).new == 1
 
 
+@pytest.mark.ports
 async def test_marks_of_items_that_are_gone_are_deleted_in_time(open_storage: Open) -> None:
     clock = [1_000_000_000_000]
     async with open_storage(now=lambda: clock[0]) as storage:
@@ -236,6 +245,7 @@ async def test_marks_of_items_that_are_gone_are_deleted_in_time(open_storage: Op
         assert await storage.read(left) == 1
 
 
+@pytest.mark.ports
 async def test_an_id_of_any_length_is_stored(storage: Storage) -> None:
     feed = Feed(storage, watch())
     await feed.define()

@@ -32,7 +32,7 @@ from xep.binding import RawXML
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 JULIET = JID.parse("juliet@example.com")
 SOURCE = Source(JID.parse("assistant@agent.example"), JID.parse("pubsub.example"), "news")
@@ -149,6 +149,7 @@ async def world(storage: Storage) -> World:
     return made
 
 
+@pytest.mark.ports
 async def test_an_event_waits_until_the_work_before_it_has_ended(world: World) -> None:
     async with world.instance():
         await world.give("a", "1", "2", "3")
@@ -181,6 +182,7 @@ async def test_work_that_waits_for_a_person_holds_nothing_up(world: World) -> No
         await eventually(lambda: world.items() == ["1", "2"])
 
 
+@pytest.mark.ports
 async def test_the_end_of_a_task_on_another_instance_is_found(world: World) -> None:
     async with world.instance():
         await world.give("a", "1", "2")
@@ -215,6 +217,7 @@ async def test_what_cannot_be_started_now_is_tried_again(world: World) -> None:
     assert not world.errors
 
 
+@pytest.mark.ports
 async def test_events_of_a_watch_that_is_gone_are_dropped(world: World) -> None:
     await world.give("a", "1")
     del world.watches["a"]
@@ -223,6 +226,7 @@ async def test_events_of_a_watch_that_is_gone_are_dropped(world: World) -> None:
     assert world.starts == []
 
 
+@pytest.mark.ports
 async def test_what_is_due_later_starts_then_with_all_that_joined_it(storage: Storage) -> None:
     world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=""))
     await world.define()
@@ -268,6 +272,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         assert chain == ("other@agent.example",)
 
 
+@pytest.mark.ports
 async def test_the_chain_of_an_earlier_event_is_forgotten(world: World) -> None:
     async with world.instance():
         await world.give("a", "1", via="other@agent.example")
@@ -285,6 +290,7 @@ def test_who_wrote_events(service: str, taint: Taint) -> None:
     assert taint_of(watch(service=JID.parse(service))) == taint
 
 
+@pytest.mark.ports
 async def test_two_instances_start_each_event_once(tmp_path: Path, migrated_url: str) -> None:
     ids = [str(number) for number in range(20)]
     async with (

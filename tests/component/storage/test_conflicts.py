@@ -16,7 +16,7 @@ from component.storage import Storage, StorageError, UnstorableError
 from component.storage.database import Database
 from tests.component.storage.test_writes import Gate
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 ROWS = 30
 WRITERS = 40
@@ -127,6 +127,7 @@ def insert(text: str, number: int) -> Callable[[Database], str]:
 LONG = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize(
     ("text", "number", "reason"),
     [
@@ -197,6 +198,7 @@ async def test_a_full_disk_refuses_only_what_does_not_fit(tmp_path: Path) -> Non
         assert "cannot grow" in str(outcomes[1])
 
 
+@pytest.mark.ports
 async def test_named_tasks_are_locked_before_the_first_operation(
     migrated_url: str, tmp_path: Path
 ) -> None:

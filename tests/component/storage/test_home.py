@@ -7,8 +7,6 @@ import pytest
 from component.storage import StorageError
 from component.storage.home import home_of
 
-pytestmark = pytest.mark.ports
-
 
 def test_a_directory_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()

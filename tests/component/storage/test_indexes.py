@@ -17,7 +17,7 @@ from component.storage.migrations import MIGRATIONS, Index, Step, migrate, migra
 from component.storage.server import Server
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 BEFORE = 6
 """The last step before one that has an index."""
@@ -73,6 +73,7 @@ def test_a_new_database_has_them_at_once(postgres_url: str) -> None:
         assert valid(connection) == sorted(NAMES)
 
 
+@pytest.mark.ports
 async def test_indexes_are_built_while_others_write(
     old: psycopg.Connection, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -10,8 +10,6 @@ import pytest
 from component.storage import StorageError
 from component.storage.migrations import MIGRATIONS, Step, migrate
 
-pytestmark = pytest.mark.ports
-
 PATH = Path("agent.db")
 FIRST = Step("CREATE TABLE a (x)", "INSERT INTO a VALUES (1)")
 SECOND = Step("ALTER TABLE a ADD COLUMN y DEFAULT 2", "CREATE TABLE b (z)")

@@ -17,7 +17,7 @@ from component.storage import server as server_module
 from component.storage.database import Database
 from component.storage.lock import DirectoryLock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def place_of(directory: Path) -> str | None:

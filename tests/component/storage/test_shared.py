@@ -21,11 +21,11 @@ from component.storage.shared import SharedChanges
 from component.storage.stopped import StoppedContacts
 from component.storage.switches import PAUSED, Switches
 from tests.component.audit.book import Book
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import Databases, Postgres
 from tests.waiting import eventually
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example")
 ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@b.example")
@@ -105,6 +105,7 @@ async def test_a_killed_agent_stays_killed_on_an_instance_that_does_not_know(
         assert rows == [("killed",)]
 
 
+@pytest.mark.ports
 async def test_what_one_instance_changes_the_others_know(tmp_path: Path, migrated_url: str) -> None:
     async with instances(tmp_path, migrated_url, 3) as (one, other, third):
         await one.agents.kill("assistant", "boss")
@@ -128,6 +129,7 @@ async def test_what_one_instance_changes_the_others_know(tmp_path: Path, migrate
             await eventually(lambda each=each: not each.paused)  # type: ignore[misc]  # as above
 
 
+@pytest.mark.ports
 async def test_who_is_not_notified_knows_it_soon(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +252,7 @@ _ACTS = st.sampled_from(["pause", "resume", "kill", "heard", "idle", "reload"])
 @given(acts=st.lists(st.tuples(st.integers(0, 2), _ACTS), max_size=12), parallel=st.booleans())
 def test_whatever_three_instances_do_killed_is_for_good(
     tmp_path_factory: pytest.TempPathFactory,
-    migrated_url: str,
+    postgres_server: Databases,
     acts: list[tuple[int, str]],
     parallel: bool,
 ) -> None:
@@ -258,9 +260,7 @@ def test_whatever_three_instances_do_killed_is_for_good(
 
     async def main() -> None:
         directory = tmp_path_factory.mktemp("three")
-        with psycopg.connect(migrated_url) as connection:
-            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        async with instances(directory, migrated_url, 3, told=False) as all_:
+        async with instances(directory, url, 3, told=False) as all_:
             killed = anyio.Event()
 
             async def act(one: Instance, what: str) -> None:
@@ -292,4 +292,5 @@ def test_whatever_three_instances_do_killed_is_for_good(
                 await one.agents.reload()
                 assert (one.state() == "killed") == killed.is_set()
 
-    anyio.run(functools.partial(main), backend="trio")
+    with postgres_server.migrated_database() as url:
+        anyio.run(functools.partial(main), backend="trio")

@@ -9,7 +9,7 @@ from component.storage import Storage
 from component.storage.stopped import StoppedContacts
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 DOMAIN, AGENT = JID.parse("agent.example"), JID.parse("assistant@agent.example")
 ALICE, BOB = JID.parse("alice@a.example/phone"), JID.parse("bob@b.example")

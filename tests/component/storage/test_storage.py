@@ -20,7 +20,7 @@ from component.storage import sqlite as sqlite_module
 from component.storage.migrations import MIGRATIONS
 from xep.jid import JID
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 async def refusal(path: Path) -> str:
@@ -99,6 +99,7 @@ async def test_a_write_that_raises_leaves_nothing(tmp_path: Path) -> None:
         assert await storage.read(count) == 1
 
 
+@pytest.mark.ports
 async def test_work_runs_one_at_a_time_and_off_the_event_loop(tmp_path: Path) -> None:
     at_work: list[int] = []
     overlaps: list[int] = []
@@ -122,6 +123,7 @@ async def test_work_runs_one_at_a_time_and_off_the_event_loop(tmp_path: Path) ->
     assert overlaps == [1] * 5
 
 
+@pytest.mark.ports
 async def test_a_write_that_has_begun_survives_its_caller(tmp_path: Path) -> None:
     began = threading.Event()
     go_on = threading.Event()
@@ -141,6 +143,7 @@ async def test_a_write_that_has_begun_survives_its_caller(tmp_path: Path) -> Non
         assert await storage.read(count) == 1
 
 
+@pytest.mark.ports
 async def test_closes_even_when_cancelled(tmp_path: Path) -> None:
     with anyio.CancelScope() as scope:
         async with Storage.open(tmp_path):

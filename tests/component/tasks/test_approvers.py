@@ -13,7 +13,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 @skill(name="erase", destructive=True, durable=True)
@@ -54,6 +54,7 @@ async def test_a_request_is_accepted_before_anybody_answers(open_storage: Open) 
         assert text_of(await world.ear.ended(accepted.task)) == "erased"
 
 
+@pytest.mark.ports
 async def test_it_is_found_out_again_after_a_kill(open_storage: Open) -> None:
     approvers = Approvers()
     async with living(open_storage, erase, approvers=approvers) as world:

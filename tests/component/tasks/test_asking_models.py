@@ -14,7 +14,7 @@ from tests.component.tasks.test_durable import Choice, answer, text_of
 from tests.component.tasks.world import Open, World, living
 from xep.fluux_agent.execute import Result
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 class Mood(msgspec.Struct):
@@ -115,6 +115,7 @@ async def test_a_skill_that_does_not_declare_it_cannot_ask(open_storage: Open) -
     assert oracle.asked == []
 
 
+@pytest.mark.ports
 async def test_a_recorded_answer_is_not_asked_for_again(open_storage: Open) -> None:
     """Nor is what went wrong: the skill takes the same path when it runs again."""
 

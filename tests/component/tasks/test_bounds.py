@@ -27,8 +27,6 @@ from xep.fluux_agent.task import Progress, Tasks
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.ports
-
 NewLedger = Callable[[], Ledger]
 
 DAY = 86_400_000
@@ -57,6 +55,7 @@ def ids(database: Ledger) -> list[str]:
     return [id_ for (id_,) in database.execute("SELECT id FROM tasks ORDER BY id").fetchall()]
 
 
+@pytest.mark.ports
 def test_the_tasks_that_ended_first_go(new_ledger: NewLedger) -> None:
     database = new_ledger()
     for number in range(10):
@@ -72,6 +71,7 @@ def test_the_tasks_that_ended_first_go(new_ledger: NewLedger) -> None:
         assert {task for (task,) in kept} <= set(ids(database))
 
 
+@pytest.mark.ports
 def test_too_many_bytes_are_as_much_a_reason_as_too_many_tasks(new_ledger: NewLedger) -> None:
     database = new_ledger()
     ended(database, "t-1", text="x" * 10_000)
@@ -84,6 +84,7 @@ def test_too_many_bytes_are_as_much_a_reason_as_too_many_tasks(new_ledger: NewLe
     assert ids(database) == ["t-2"]
 
 
+@pytest.mark.ports
 def test_what_is_open_or_not_sent_stays(new_ledger: NewLedger) -> None:
     database = new_ledger()
     for number, state in enumerate(("accepted", "running", "input-required", "cancelling")):
@@ -123,6 +124,7 @@ def test_a_portion_is_counted_once(new_ledger: NewLedger, monkeypatch: pytest.Mo
     assert len([sql for sql in statements if sql.startswith("SELECT")]) == 3
 
 
+@pytest.mark.ports
 def test_the_record_of_a_removed_task_stays_for_its_window(new_ledger: NewLedger) -> None:
     database = new_ledger()
     database.replay("k", NOON + 30 * DAY, "t-1")
@@ -133,6 +135,7 @@ def test_the_record_of_a_removed_task_stays_for_its_window(new_ledger: NewLedger
     ]
 
 
+@pytest.mark.ports
 def test_those_who_exceed_a_bound_are_found(new_ledger: NewLedger) -> None:
     database = new_ledger()
     ended(database, "a-1")
@@ -267,6 +270,7 @@ async def test_a_repetition_after_its_task_was_removed_runs_nothing(open_storage
         assert RUNS == ["once"]
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_a_repetition_whose_answer_was_dropped_runs_nothing(open_storage: Open) -> None:
     async with living(open_storage, deed, kept=Bounds(bytes=5_000)) as world:
@@ -308,6 +312,7 @@ async def test_what_is_too_much_already_goes_at_the_start(open_storage: Open) ->
             await gone(world, task)
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_requests_of_open_tasks_are_bounded_in_bytes(open_storage: Open) -> None:
     async with living(open_storage, wait, open_bytes=25_000) as world:
@@ -321,6 +326,7 @@ async def test_requests_of_open_tasks_are_bounded_in_bytes(open_storage: Open) -
         await world.task("wait", by=JID.parse("eve@b.example/x"), params={"text": "x" * 40_000})
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_the_list_says_what_is_kept(open_storage: Open) -> None:
     async with living(open_storage, say) as world:
@@ -336,6 +342,7 @@ async def test_the_list_says_what_is_kept(open_storage: Open) -> None:
         assert 2_000 < found.ended_bytes < 6_000
 
 
+@pytest.mark.ports
 def test_tasks_of_an_earlier_release_are_weighed_in_portions(new_ledger: NewLedger) -> None:
     database = new_ledger()
     for number in range(150):
@@ -349,6 +356,7 @@ def test_tasks_of_an_earlier_release_are_weighed_in_portions(new_ledger: NewLedg
     assert found.fetchall() == weighed
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_a_principal_with_too_many_records_is_refused_until_the_oldest_expires(
     open_storage: Open,

@@ -10,9 +10,10 @@ from tests.component.tasks.test_durable import Choice, answer, cancel, condition
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent import errors
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("by", ["key", "input"])
 async def test_a_resumed_branch_gets_its_own_results(open_storage: Open, by: str) -> None:
     effects: list[str] = []
@@ -189,6 +190,7 @@ async def test_a_question_inside_a_step_is_refused(open_storage: Open) -> None:
         assert "inside a step" in said[0]
 
 
+@pytest.mark.ports
 async def test_an_answer_waits_for_an_execution_that_still_unwinds(open_storage: Open) -> None:
     """Two executions of one task never run at once, and no slot is lost."""
     running = 0
@@ -223,6 +225,7 @@ async def test_an_answer_waits_for_an_execution_that_still_unwinds(open_storage:
     assert most == 1
 
 
+@pytest.mark.ports
 async def test_a_task_that_is_cancelled_before_it_goes_on_is_cancelled(open_storage: Open) -> None:
     unwound = anyio.Event()
 

@@ -1,11 +1,14 @@
 """The slots of one instance, and the order in which its claims look at principals."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.tasks.claims import Slots, _principals
+from component.tasks.claims import SUSPECT_ATTEMPTS, Claimant, Slots, _principals, claim
+from tests.component.tasks.ledger import Ledger
 
 
 def test_a_place_is_given_back_once() -> None:
@@ -57,3 +60,26 @@ def test_a_claim_looks_at_each_principal_once(
     assert always <= set(found)
     if after < max(always, default=""):
         assert found[0] > after
+
+
+@pytest.mark.ports
+def test_what_an_instance_cannot_run_is_left_to_others(new_ledger: Callable[[], Ledger]) -> None:
+    ledger = new_ledger()
+    ledger.add("t-fit")
+    ledger.add("t-unfit")
+    ledger.add("t-suspect", attempts=SUSPECT_ATTEMPTS)
+    ledger.add("t-unfit-suspect", attempts=SUSPECT_ATTEMPTS)
+    ledger.add("t-unknown", skill="unknown")
+    claimant = Claimant(
+        instance="i-1",
+        skills=["report"],
+        free=5,
+        share=5,
+        running={},
+        bound=lambda _priority: 5,
+        queues={},
+        unfit=["t-unfit", "t-unfit-suspect"],
+    )
+    claim(ledger, claimant, after="")
+    owned = ledger.execute("SELECT id FROM tasks WHERE owner = 'i-1' ORDER BY id").fetchall()
+    assert owned == [("t-fit",), ("t-suspect",)]

@@ -25,7 +25,7 @@ from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, InputAnswer, Task
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 class Choice(msgspec.Struct):
@@ -66,6 +66,7 @@ def three_steps(
     return three
 
 
+@pytest.mark.ports
 async def test_steps_with_effects_are_recorded_before_and_after(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, three_steps(log)) as world:
@@ -103,6 +104,7 @@ async def test_the_same_name_twice_is_two_steps(open_storage: Open) -> None:
         assert first != second
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("mode", ["async", "auto"])
 async def test_a_kill_between_steps_loses_nothing_and_repeats_nothing(
     open_storage: Open, mode: str
@@ -148,6 +150,7 @@ async def test_a_kill_between_steps_loses_nothing_and_repeats_nothing(
         assert revisions == list(range(1, len(revisions) + 1))
 
 
+@pytest.mark.ports
 async def test_a_kill_inside_a_step_with_effects_is_outcome_unknown(open_storage: Open) -> None:
     log: list[str] = []
     there = anyio.Event()
@@ -379,6 +382,7 @@ async def test_who_declines_is_heard_by_the_skill_and_the_task_is_denied(
         assert log == ["step", Denied.__name__]
 
 
+@pytest.mark.ports
 async def test_questions_are_asked_from_threads_and_task_groups_and_past_clumsy_skills(
     open_storage: Open,
 ) -> None:
@@ -413,6 +417,7 @@ async def test_questions_are_asked_from_threads_and_task_groups_and_past_clumsy_
             assert text_of(await world.ear.ended(task)) == name
 
 
+@pytest.mark.ports
 async def test_inline_work_that_asks_is_refused(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, asking(log)) as world:
@@ -423,6 +428,7 @@ async def test_inline_work_that_asks_is_refused(open_storage: Open) -> None:
         assert log == ["step"]
 
 
+@pytest.mark.ports
 async def test_parts_are_not_shown_again_when_the_skill_begins_anew(open_storage: Open) -> None:
     @skill(name="shows", durable=True)
     async def shows(context: Context) -> str:
@@ -458,6 +464,7 @@ async def test_the_fixtures_of_the_kit_ask_and_do_steps(open_storage: Open) -> N
 # Time.
 
 
+@pytest.mark.ports
 async def test_a_question_that_nobody_answers_lapses(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, asking(log), ask_expires_s=0.0) as world:
@@ -560,6 +567,7 @@ async def test_what_ends_with_a_result_all_the_same_has_completed(open_storage: 
         assert (await world.ear.ended(task)).state == "completed"
 
 
+@pytest.mark.ports
 async def test_a_waiting_task_is_cancelled_at_once(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, asking(log)) as world:
@@ -573,6 +581,7 @@ async def test_a_waiting_task_is_cancelled_at_once(open_storage: Open) -> None:
         assert log == ["step"]
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("inside", [False, True])
 async def test_a_kill_while_cancelling_ends_it(open_storage: Open, inside: bool) -> None:
     log: list[str] = []
@@ -615,6 +624,7 @@ async def decide(world: World, asked: Task, value: Any) -> None:
     await world.service.decide(ANN.bare, AGENT, Decision(id=asked.confirm.id, value=value))
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("mode", ["auto", "async"])
 async def test_a_confirmation_comes_before_the_work(open_storage: Open, mode: str) -> None:
     log: list[str] = []
@@ -646,6 +656,7 @@ async def test_denied_is_denied(open_storage: Open) -> None:
         assert log == []
 
 
+@pytest.mark.ports
 async def test_a_changed_version_is_asked_for_again(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, three_steps(log)) as world:
@@ -700,6 +711,7 @@ async def test_who_may_not_any_more_is_rejected(open_storage: Open) -> None:
         assert log == []
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_skill_that_has_gone_fails_its_tasks(open_storage: Open, begun: bool) -> None:
     there = anyio.Event()
@@ -727,6 +739,7 @@ async def test_a_skill_that_has_gone_fails_its_tasks(open_storage: Open, begun: 
         assert conditions(ended) == (expected,)
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("column", ["request", "nothing"])
 async def test_a_row_that_cannot_be_read_fails_and_stops_nobody_else(
     open_storage: Open, column: str

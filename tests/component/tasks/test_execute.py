@@ -14,7 +14,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def counting(**how: object) -> tuple[Skill, list[str]]:
@@ -74,6 +74,7 @@ async def test_another_content_under_the_same_key_is_a_conflict(open_storage: Op
         assert ran == ["a"]
 
 
+@pytest.mark.ports
 async def test_a_repetition_meanwhile_waits_for_the_first(open_storage: Open) -> None:
     wait, begun, gate = gated(read_only=True)
     async with living(open_storage, wait) as world:
@@ -133,6 +134,7 @@ async def test_work_that_takes_too_long_becomes_a_task_and_is_not_disturbed(
         assert await world.execute(call) == accepted
 
 
+@pytest.mark.ports
 async def test_async_is_admitted_first_and_runs(open_storage: Open) -> None:
     count, ran = counting()
     async with living(open_storage, count) as world:
@@ -251,6 +253,7 @@ async def test_artifacts_without_names_get_different_ones(open_storage: Open) ->
         assert len({output.name for output in result.outputs}) == 3
 
 
+@pytest.mark.ports
 async def test_progress_and_parts_are_events_and_the_result_is_whole(open_storage: Open) -> None:
     @skill(name="write", read_only=True)
     async def write(context: Context) -> str:
@@ -325,6 +328,7 @@ async def test_what_was_said_inside_a_step_before_it_became_a_task_is_told(
         assert (await world.ear.ended(accepted.task)).state == "completed"
 
 
+@pytest.mark.ports
 async def test_plain_functions_use_their_context_from_threads(open_storage: Open) -> None:
     @skill(name="plain", durable=True)
     def plain(context: Context) -> str:
@@ -341,6 +345,7 @@ async def test_plain_functions_use_their_context_from_threads(open_storage: Open
         assert text_of(ended.result) == "32"
 
 
+@pytest.mark.ports
 async def test_a_principal_has_so_many_open_tasks_and_no_more(open_storage: Open) -> None:
     wait, _, gate = gated()
     count, _ = counting()
@@ -358,6 +363,7 @@ async def test_a_principal_has_so_many_open_tasks_and_no_more(open_storage: Open
         await world.task("count", request="async")
 
 
+@pytest.mark.ports
 async def test_a_null_character_in_parameters_reaches_the_skill_and_no_database_refuses_it(
     open_storage: Open,
 ) -> None:

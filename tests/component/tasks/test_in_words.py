@@ -12,7 +12,7 @@ from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.task import Cancel, Task
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 AT_ONCE = Certainty(stands_ms=0)
 WITHOUT = Certainty(stands_ms=0, closed_ms=0)
@@ -40,6 +40,7 @@ async def state(world: World, task: Task) -> str:
     return (await world.get(task.id, who=BOB)).state
 
 
+@pytest.mark.ports
 async def test_a_question_that_has_just_been_asked_wants_a_name(open_storage: Open) -> None:
     async with living(open_storage, erase) as world:
         question = await asked(world)
@@ -53,6 +54,7 @@ async def test_a_question_that_has_just_been_asked_wants_a_name(open_storage: Op
         assert (await world.ear.ended(question.id)).state == "completed"
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_what_was_withdrawn_is_in_the_way_after_a_restart_too(
     open_storage: Open, restarted: bool

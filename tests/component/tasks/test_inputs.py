@@ -30,8 +30,6 @@ from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = pytest.mark.ports
-
 CAROL = JID.parse("carol@a.example")
 MINUTE = 60_000
 SCHEMA: dict[str, Any] = {
@@ -666,6 +664,7 @@ def test_one_decision_counts_whatever_happens(acts: list[tuple[Any, JID]]) -> No
 # -- both databases ------------------------------------------------------------------------------
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_contradicting_decisions_at_once(storage: Storage) -> None:
     asked = tuple(JID.parse(f"p{n}@a.example") for n in range(8))
@@ -697,6 +696,7 @@ async def test_contradicting_decisions_at_once(storage: Storage) -> None:
     assert (task.revision, task.state) == (2, "accepted" if won == {"approve"} else "failed")
 
 
+@pytest.mark.ports
 @pytest.mark.anyio
 async def test_answers_on_both_databases(storage: Storage) -> None:
     schema = msgspec.Raw(json.dumps(SCHEMA).encode())

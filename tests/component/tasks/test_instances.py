@@ -20,7 +20,7 @@ from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 async def all_idle(world: World) -> None:
@@ -48,6 +48,7 @@ async def two(
         yield worlds
 
 
+@pytest.mark.ports
 async def test_who_leaves_hands_its_work_over(tmp_path: Path, migrated_url: str) -> None:
     lives: list[str] = []
     there = anyio.Event()
@@ -203,6 +204,7 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
         assert (await other.ear.ended(task)).state == "completed"
 
 
+@pytest.mark.ports
 async def test_who_was_buried_keeps_what_it_has_begun_since(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +264,7 @@ async def test_a_sleep_ends_in_time_though_nothing_else_happens(
         assert text_of(await world.ear.ended(task)) == "awake"
 
 
+@pytest.mark.ports
 async def test_what_another_instance_had_to_see_to_is_noticed_when_it_is_due(
     tmp_path: Path, migrated_url: str
 ) -> None:

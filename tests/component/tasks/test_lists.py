@@ -1,7 +1,8 @@
 """Lists and deletion take no longer the more tasks are kept: each has an index to use."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TypeVar
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from component.skills.builtin.echo import echo
 from component.storage.database import Database, Rows, Value
+from component.storage.postgres import PostgreSQL
 from component.tasks import admin, questions
 from component.tasks.admin import Held
 from component.tasks.confirmation import confirm_for
@@ -18,6 +20,7 @@ from component.tasks.retention import Bounds, forget
 from component.tasks.rows import change, moment
 from component.tasks.states import TRANSITIONS
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, NOON, OTHER, Ledger, asked_for
+from tests.servers.postgres import Databases
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Tasks
 from xep.result_sets import ResultSet
@@ -73,10 +76,24 @@ class Watched:
         assert "TEMP B-TREE" not in plan, plan
 
 
-@pytest.fixture
-def watched(new_ledger: Callable[[], Ledger]) -> Watched:
-    """Several thousand tasks, of which a few are open and a few are calls that were answered."""
-    ledger = new_ledger()
+@pytest.fixture(scope="module")
+def thousands(request: pytest.FixtureRequest, database_kind: str) -> Iterator[Ledger]:
+    """Several thousand tasks, of which a few are open and a few are calls that were answered.
+
+    They are made once, in a database of their own.
+    """
+    with ExitStack() as stack:
+        ledger = Ledger()
+        if database_kind == "postgresql":
+            server: Databases = request.getfixturevalue("postgres_server")
+            engine = PostgreSQL.open(stack.enter_context(server.migrated_database()))
+            stack.callback(engine.close)
+            ledger = Ledger(stack.enter_context(engine.transaction()))
+        fill(ledger)
+        yield ledger
+
+
+def fill(ledger: Ledger) -> None:
     for number in range(3000):
         ledger.add(
             f"t-{number:04}",
@@ -89,7 +106,14 @@ def watched(new_ledger: Callable[[], Ledger]) -> Watched:
         )
     if ledger.dialect == "postgresql":  # where that happens by itself, as on SQLite it does not
         ledger.execute("ANALYZE")
-    return Watched(ledger)
+
+
+@pytest.fixture
+def watched(thousands: Ledger) -> Iterator[Watched]:
+    """A store on thousands of tasks; what a test changes is undone."""
+    thousands.execute("SAVEPOINT before")
+    yield Watched(thousands)
+    thousands.execute("ROLLBACK TO SAVEPOINT before")
 
 
 async def listed(

@@ -810,7 +810,7 @@ def _quiet() -> Iterator[None]:
     structlog.configure(processors=before)
 
 
-def run(backend: str, postgres: Callable[[], str] | None = None) -> None:
+def run(backend: str, postgres: Callable[[], str] | None = None, *, lives: int = 15) -> None:
     with start_blocking_portal(backend) as portal:
 
         class Here(Machine):
@@ -821,16 +821,16 @@ def run(backend: str, postgres: Callable[[], str] | None = None) -> None:
         run_state_machine_as_test(
             Here,
             settings=settings(
-                max_examples=2000 if THOROUGH else 15,
+                max_examples=2000 if THOROUGH else lives,
                 stateful_step_count=50 if THOROUGH else 25,
                 deadline=None,
             ),
         )
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_any_life_of_tasks(backend: str) -> None:
-    run(backend)
+@pytest.mark.parametrize(("backend", "lives"), [("trio", 15), ("asyncio", 5)])
+def test_any_life_of_tasks(backend: str, lives: int) -> None:
+    run(backend, lives=lives)
 
 
 @pytest.mark.thorough

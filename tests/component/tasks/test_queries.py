@@ -23,6 +23,7 @@ from tests.component.tasks.ledger import (
     asked_for,
     question,
 )
+from tests.profiles import examples
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Malformed
@@ -208,6 +209,7 @@ def grow(database: Ledger, steps: Sequence[tuple[str, int, bool]]) -> list[Task]
     return events
 
 
+@examples(12)
 @given(STEPS)
 def test_the_whole_task_is_what_its_events_imply(
     new_ledger: NewLedger, steps: Sequence[tuple[str, int, bool]]
@@ -242,6 +244,7 @@ def test_the_whole_task_is_what_its_events_imply(
     assert times == sorted(times)
 
 
+@examples(12)
 @given(
     steps=STEPS,
     dropped=st.sets(st.integers(1, 70)),
@@ -334,6 +337,7 @@ def test_work_that_reports_for_days_keeps_its_last_events_in_one_run(new_ledger:
 # -- the list ------------------------------------------------------------------------------------
 
 
+@examples(12)
 @given(
     ages=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=60),
     added=st.lists(st.integers(0, 20), max_size=8),
@@ -441,6 +445,7 @@ def test_in_a_list_a_task_holds_its_attributes_and_progress_only(new_ledger: New
     assert [task.failure for task in listed(database).tasks] == [None, None]
 
 
+@examples(12)
 @given(
     sizes=st.lists(st.sampled_from([0, 100, 2_000, 30_000, 70_000]), max_size=60),
     backwards=st.booleans(),
@@ -533,6 +538,7 @@ def test_a_list_is_not_asked_for_by_index(new_ledger: NewLedger) -> None:
     assert refused.value.condition == "feature-not-implemented"
 
 
+@examples(12)
 @given(
     tasks=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12),
     since=st.integers(0, 20),

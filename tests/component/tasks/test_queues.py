@@ -19,7 +19,7 @@ from tests.waiting import eventually
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 class Mail:
@@ -47,6 +47,7 @@ class Mail:
         self.skills: tuple[Skill, ...] = (mail, other)
 
 
+@pytest.mark.ports
 async def test_a_queue_bounds_what_runs_on_all_instances(tmp_path: Path, migrated_url: str) -> None:
     mail = Mail()
     limits = {"queues": {"mail": QueueLimits(2)}}
@@ -112,6 +113,7 @@ async def test_a_queue_bounds_how_many_begin_in_a_minute(tmp_path: Path) -> None
             world.service.requeued()
 
 
+@pytest.mark.ports
 async def test_a_task_that_sleeps_leaves_its_place_in_the_queue_and_sets_the_timer(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ async def test_a_task_that_sleeps_leaves_its_place_in_the_queue_and_sets_the_tim
             await woken.wait()
 
 
+@pytest.mark.ports
 async def test_an_answer_lets_no_task_past_its_queue(open_storage: Open) -> None:
     mail = Mail()
 

@@ -14,6 +14,7 @@ from component.tasks.rows import Row
 from component.tasks.states import TERMINAL
 from tests.component.tasks.test_durable import cancel, conditions
 from tests.component.tasks.world import Open, living
+from tests.profiles import THOROUGH
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Result
 
@@ -37,9 +38,9 @@ async def test_a_task_ends_once_whenever_it_is_cancelled(open_storage: Open) -> 
 
     states = set()
     async with living(open_storage, two) as world:
-        for wait in range(60):
+        for wait in range(0, 180, 3 if THOROUGH else 6):
             task = await world.task("two")
-            for _ in range(wait * 3):
+            for _ in range(wait):
                 await anyio.lowlevel.checkpoint()
             answered = await cancel(world, task)
             assert answered.state in ("cancelled", "cancelling", *TERMINAL)

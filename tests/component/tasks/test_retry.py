@@ -17,7 +17,7 @@ from tests.component.tasks.world import ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent import errors
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def admin(world: World) -> TaskAdmin:
@@ -31,6 +31,7 @@ async def retried(world: World, task: str, *, force: bool = False) -> str:
     return held.task.id
 
 
+@pytest.mark.ports
 async def test_a_retry_does_not_repeat_what_was_done(open_storage: Open) -> None:
     keys: dict[str, list[str]] = {"pay": [], "mail": []}
     broken = True
@@ -65,6 +66,7 @@ async def test_a_retry_does_not_repeat_what_was_done(open_storage: Open) -> None
     assert len(set(keys["mail"])) == 1, "the same idempotency key each time"
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("durable", [True, False])
 async def test_what_may_have_had_its_effect_is_repeated_by_force_only(
     open_storage: Open, durable: bool
@@ -96,6 +98,7 @@ async def test_what_may_have_had_its_effect_is_repeated_by_force_only(
 # Attempts.
 
 
+@pytest.mark.ports
 async def test_a_task_that_ends_its_process_is_set_aside(open_storage: Open) -> None:
     begun: list[str] = []
     gone = anyio.Event()
@@ -231,6 +234,7 @@ async def test_a_task_whose_parameters_an_older_release_cannot_read_is_left_alon
             assert text_of(await newer.ear.ended(task)) == "3"
 
 
+@pytest.mark.ports
 async def test_one_idle_instance_is_woken_for_what_a_full_one_has_queued(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +307,7 @@ async def test_another_attempt_does_not_repeat_a_step_that_was_interrupted(
         assert len(paid) == 1
 
 
+@pytest.mark.ports
 async def test_an_attempt_that_fails_while_the_service_stops_is_not_the_last_one(
     open_storage: Open,
 ) -> None:

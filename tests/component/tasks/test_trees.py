@@ -19,7 +19,7 @@ from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent.task import Tasks
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 def leaf(log: list[str], gate: anyio.Event | None = None) -> Skill:
@@ -69,6 +69,7 @@ async def until_waiting(world: World, task: str, count: int) -> None:
     await eventually(waits)
 
 
+@pytest.mark.ports
 async def test_a_task_waits_for_its_children_as_a_row(open_storage: Open) -> None:
     log: list[str] = []
     async with living(open_storage, tree, leaf(log, anyio.Event())) as world:
@@ -146,6 +147,7 @@ async def test_a_child_that_refuses_fails_an_eager_parent(open_storage: Open) ->
         assert "was refused: I do not like it." in text_of(ended)
 
 
+@pytest.mark.ports
 async def test_a_retry_retries_the_children_that_did_not_complete(open_storage: Open) -> None:
     keys: dict[str, list[str]] = {}
     broken = True
@@ -201,6 +203,7 @@ async def test_a_retry_keeps_the_children_without_which_its_task_went_on(
     assert sorted(log) == ["bad", "good"]
 
 
+@pytest.mark.ports
 async def test_a_retry_does_not_repeat_effects_of_children_without_force(
     open_storage: Open,
 ) -> None:
@@ -229,6 +232,7 @@ async def test_a_retry_does_not_repeat_effects_of_children_without_force(
     assert len(set(paid)) == 1
 
 
+@pytest.mark.ports
 async def test_cancelling_a_task_cancels_its_whole_tree(open_storage: Open) -> None:
     log: list[str] = []
 

@@ -26,7 +26,7 @@ from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+pytestmark = pytest.mark.anyio
 
 
 class _NeverSent:
@@ -73,6 +73,7 @@ class Floor:
         self.skill: Skill = work
 
 
+@pytest.mark.ports
 async def test_no_more_run_than_there_is_room_for(open_storage: Open) -> None:
     floor = Floor()
     carol = JID.parse("carol@a.example/x")
@@ -110,6 +111,7 @@ async def test_who_has_no_task_finds_room_while_others_take_all_they_can(
             await world.ear.ended(task)
 
 
+@pytest.mark.ports
 async def test_priority_orders_ones_own_tasks_and_age_does_otherwise(open_storage: Open) -> None:
     floor = Floor()
     async with living(open_storage, floor.skill, running_total=1) as world:
@@ -139,6 +141,7 @@ async def test_nobodys_backlog_delays_another(open_storage: Open) -> None:
         assert floor.order.index("bob") <= 4
 
 
+@pytest.mark.ports
 async def test_what_waited_for_its_turn_is_taken_up_after_a_kill(open_storage: Open) -> None:
     floor = Floor()
     async with living(open_storage, floor.skill, running_total=1) as world:
@@ -309,6 +312,7 @@ async def test_the_end_waits_for_no_question(open_storage: Open) -> None:
         assert (await world.get(task)).state == "input-required"
 
 
+@pytest.mark.ports
 @pytest.mark.parametrize("inside", [False, True])
 async def test_work_that_does_not_end_goes_on_at_the_next_start(
     open_storage: Open, inside: bool
@@ -370,6 +374,7 @@ async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) 
         assert (await ear.ended(await world.task("three"))).state == "completed"
 
 
+@pytest.mark.ports
 async def test_what_the_server_has_not_taken_is_told_again_by_another_life(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +421,7 @@ async def test_what_was_dropped_is_told_again_once_there_is_a_stream(
         assert len(ear.notices) == said + 1
 
 
+@pytest.mark.ports
 async def test_at_the_end_what_was_written_is_noted_and_nothing_else(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,6 +544,7 @@ async def test_another_instance_hears_that_a_task_is_cancelled(
         assert (await one.ear.ended(task)).state == "cancelled"
 
 
+@pytest.mark.ports
 async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
     tmp_path: Path, migrated_url: str
 ) -> None:
