@@ -9,8 +9,11 @@ from click.testing import CliRunner
 
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
+from tests.component.sandbox.unreported import no_confinement_report
 from tests.logs import plain_logs
 from tests.servers.agent_process import environment
+
+__all__ = ["commands", "no_confinement_report"]
 
 Commands = Callable[..., str]
 

@@ -113,7 +113,6 @@ def test_what_is_put_back_is_what_there_was(
         assert second.stop() == 0
 
 
-@pytest.mark.thorough
 def test_the_memory_is_a_repository_while_it_is_in_use(
     server: Embedded, model: Endpoint, tmp_path: Path, programs: str
 ) -> None:

@@ -11,8 +11,11 @@ from component import checks, checks_of_sandbox
 from component.checks_of_agents import Check
 from component.cli.main import group
 from tests.component.cli.embedded import Embedded, embedded_server
+from tests.component.sandbox.unreported import no_confinement_report
 from tests.logs import plain_logs
 from tests.servers.agent_process import environment
+
+__all__ = ["RunCommand", "check_sandbox", "command", "embedded", "no_confinement_report"]
 
 RunCommand = Callable[..., Result]
 

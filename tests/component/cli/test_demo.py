@@ -1,5 +1,4 @@
 import importlib.util
-import os
 import re
 import signal
 import subprocess
@@ -8,17 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
 from click.testing import CliRunner
 
-from component.cli import demo_memory, demo_scenes, demo_watches
+from component.cli import demo, demo_screen, demo_talk
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
 from component.cli.xml_view import layout
+from component.models import local
+from component.settings import Settings
+from demo_server.visitor import Visitor
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
+from tests.component.cli.shorter_demo import nothing, skip_scenes
 from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
 from tests.profiles import THOROUGH
 from tests.servers.agent_process import PROGRAM, environment
@@ -27,7 +31,6 @@ from tests.servers.talk import condition, execute, from_, output
 from tests.servers.watchdog import Watchdog
 
 LIMIT = 60.0
-PATIENCE = 400.0  # for the small model on a busy machine; it takes half a minute otherwise
 ANY_PORT = ("--port", "0")
 QUICK = (*ANY_PORT, "--no-model")
 BACKENDS = ["trio", "asyncio"] if THOROUGH else ["asyncio"]
@@ -43,23 +46,10 @@ def say(text: str) -> str:
 ONLY_THE_TALK = """
 import sys
 from component.cli import main
-from tests.component.cli.test_demo import skip_scenes
+from tests.component.cli.shorter_demo import skip_scenes
 skip_scenes(setattr)
 main.main()
 """
-
-
-def skip_scenes(put: Callable[[object, str, object], None], *but: str) -> None:
-    """Let the demo show only the talk with a model, and some of the scenes before it."""
-
-    async def nothing(*_: object) -> None: ...
-
-    scenes = ("short_requests", "a_task", "a_confirmation", "a_form", "a_schedule", "a_stranger")
-    owners = {demo_memory: ("a_memory",), demo_watches: ("a_watch",), demo_scenes: scenes}
-    for owner, names in owners.items():
-        for name in names:
-            if name not in but:
-                put(owner, name, nothing)
 
 
 @pytest.fixture
@@ -76,12 +66,7 @@ def talk(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
-def on_one_core() -> None:
-    """Threads of a model wait actively for each other where others use the cores as well."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-
-def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
+def show(*arguments: str, **options: str) -> str:
     """What `demo --once` prints into a pipe."""
     done = subprocess.run(
         [PROGRAM, "demo", "--once", *ANY_PORT, *arguments],
@@ -89,8 +74,7 @@ def show(*arguments: str, limit: float = LIMIT, **options: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=limit,
-        preexec_fn=on_one_core,
+        timeout=LIMIT,
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert done.stderr == ""
@@ -220,16 +204,55 @@ def test_the_show_is_whole_in_plain_text_and_leaves_nothing_behind(
     assert "language model" not in text
 
 
-def test_a_conversation_with_the_small_model() -> None:
-    text = show(limit=PATIENCE)
+@pytest.mark.thorough
+def test_the_whole_conversation_with_the_small_model(talk: Callable[..., str]) -> None:
+    text = talk()
+    steps(text)
+    _, _, talked = text.partition("Chat with the language model")
+    holds_in_order(
+        talked,
+        (
+            "<body>What is the capital of France?</body>",
+            "<body>What time is it in Europe/Paris?</body>",
+            QUESTION,
+            "<body>yes</body>",
+            "Model: SmolLM2-135M-Instruct",
+        ),
+    )
+
+
+def test_a_conversation_with_the_small_model(
+    talk: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A greeting, and a folder that is emptied, with an agent that can do nothing else: reading the
+    descriptions of skills and writing long answers takes the model long.
+    """
+    settings = demo._settings
+
+    def for_one_skill(*of: Any) -> Settings:
+        made = settings(*of)
+        agents = [one.model_copy(update={"skills": ("empty-folder",)}) for one in made.agents]
+        return made.model_copy(update={"agents": tuple(agents)})
+
+    async def greeting(juliet: Visitor, agent: str) -> None:
+        demo_screen.step("Juliet", "greets the agent")
+        await demo_talk._ask(juliet, agent, "Hello!")
+
+    monkeypatch.setattr(demo, "_settings", for_one_skill)
+    monkeypatch.setattr(demo, "_ANSWER_TOKENS", 40)
+    monkeypatch.setattr(demo_talk, "_plain", greeting)
+    monkeypatch.setattr(demo_talk, "_a_skill", nothing)
+    # Threads of a model wait actively for each other where others use the cores as well.
+    monkeypatch.setattr(local, "_cores", lambda: 1)
+    text = talk()
     found = steps(text)
-    _, _, talk = text.partition("Chat with the language model")
-    assert "SmolLM2-135M" in talk
+    _, _, talked = text.partition("Chat with the language model")
+    assert "SmolLM2-135M" in talked
     first = next(step for step in found if "<body>Hello!</body>" in step)
     assert re.search(r"  ← (.|\n)*<body>[^<]*\w[^<]*</body>", first), first
     # It is asked about, whatever the model has made of the words; and it is this that runs.
     holds_in_order(
-        talk,
+        talked,
         (
             "<body>Please empty the folder Archive.</body>",
             QUESTION,

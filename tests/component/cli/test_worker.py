@@ -89,5 +89,5 @@ async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_work
 
 @pytest.mark.servers
 def test_a_signal_stops_it_in_order(tmp_path: Path, migrated_url: str) -> None:
-    with workers(tmp_path / "worker", migrated_url) as (program,):
+    with workers(tmp_path / "worker", migrated_url, program=True) as (program,):
         assert program.stop(signal.SIGINT) == ExitCode.OK

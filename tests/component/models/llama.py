@@ -1,19 +1,32 @@
-"""A server of llama.cpp with the small model, on a Unix socket."""
+"""A server of llama.cpp with the small model, on a Unix socket, and how others start theirs."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
 import httpx2
 import msgspec
+import pytest
 
 from component.models import local
 from component.models.catalog import Target, resolve
 from component.models.http_client import Client
 from component.models.local_process import ServerProcess
 from component.settings.llm import Dialect, ModelChoice
+
+_PAUSE_S = 0.01  # between two questions: the server does not tell when its state changes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Local models compute with one thread: several wait actively for each other, which takes
+    processor time from whatever else runs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_cores", lambda: 1)
+        yield
 
 
 @contextlib.asynccontextmanager
@@ -26,7 +39,7 @@ async def serving_llama(
             "model": str(path or local._bundled()),
             "context_tokens": context_tokens,
             "cache_mib": 128,
-            "threads": 2,
+            "threads": 1,
             "verbose": False,
         }
     )
@@ -59,3 +72,4 @@ async def slot(process: ServerProcess, fits: Callable[[dict[str, Any]], bool]) -
             found = cast("dict[str, Any]", response.json()[0])
             if fits(found):
                 return found
+            await anyio.sleep(_PAUSE_S)

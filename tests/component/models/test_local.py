@@ -35,8 +35,9 @@ from component.models.protocol import (
 )
 from component.settings.llm import ModelChoice
 from tests.component.models import gguf
-from tests.component.models.llama import slot
+from tests.component.models.llama import one_thread, slot
 
+__all__ = ["one_thread"]
 pytestmark = pytest.mark.anyio
 
 _CONTEXT = 2048
@@ -59,7 +60,7 @@ def asking(text: str, **changes: Any) -> ModelRequest:
 
 
 async def running(model: LocalModel) -> ServerProcess:
-    await model.complete(asking("Say hello.", max_tokens=2))
+    await model.complete(asking("Say hello.", max_tokens=1))
     assert model._server is not None
     return model._server.process
 
@@ -128,7 +129,7 @@ async def test_requests_are_answered_in_the_order_they_came(model: LocalModel) -
     order: list[int] = []
 
     async def ask(number: int) -> None:
-        await model.complete(asking(f"Count to {number}.", max_tokens=3))
+        await model.complete(asking(f"Count to {number}.", max_tokens=1))
         order.append(number)
 
     async with anyio.create_task_group() as group:
@@ -191,7 +192,7 @@ class Exhausted(Patience):
             self._set(self._last)
 
 
-@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("tools", [False, pytest.param(True, marks=pytest.mark.thorough)])
 async def test_a_text_that_takes_too_long_is_kept(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch, tools: bool
 ) -> None:
@@ -236,14 +237,14 @@ async def test_a_model_that_takes_too_long_to_load_is_given_up() -> None:
 
 
 async def test_text_that_is_not_unicode_is_accepted(model: LocalModel) -> None:
-    assert (await model.complete(asking("half a pair: \ud83d", max_tokens=2))).usage.tokens_in
+    assert (await model.complete(asking("half a pair: \ud83d", max_tokens=1))).usage.tokens_in
 
 
 async def test_a_process_that_aborts_while_it_answers_is_replaced(model: LocalModel) -> None:
     process = await running(model)
     with pytest.raises(ModelUnavailableError, match="ended unexpectedly: signal SIGABRT"):
         await model.complete(asking("Say hello."), lambda _: os.kill(process.pid, signal.SIGABRT))
-    assert (await model.complete(asking("Say hello.", max_tokens=2))).text
+    assert (await model.complete(asking("Say hello.", max_tokens=1))).text
 
 
 async def test_a_process_that_is_killed_between_two_requests_costs_one_and_leaves_no_socket(
@@ -307,7 +308,7 @@ async def test_it_is_not_stopped_by_a_terminal(model: LocalModel) -> None:
     assert os.getpgid(pid) != os.getpgrp()
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(pid, number)
-    assert (await model.complete(asking("Say hello.", max_tokens=2))).text
+    assert (await model.complete(asking("Say hello.", max_tokens=1))).text
     assert (await running(model)).pid == pid
 
 

@@ -12,8 +12,10 @@ from component.models.local import LocalModel, build_local
 from component.models.messages import text_message
 from component.models.protocol import ModelRefusedError, ModelRequest
 from component.settings.llm import ModelChoice
+from tests.component.models.llama import one_thread
 from tests.profiles import SEED
 
+__all__ = ["one_thread"]
 pytestmark = pytest.mark.anyio
 
 _CONTEXT = 2048

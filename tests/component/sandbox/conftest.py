@@ -6,6 +6,9 @@ import pytest
 
 from component.sandbox.wasm import WasmRuntime
 from tests.component.sandbox.running import runtime, trusted
+from tests.component.sandbox.unreported import no_confinement_report
+
+__all__ = ["compiled", "no_confinement_report", "wasm"]
 
 
 @pytest.fixture(scope="session")

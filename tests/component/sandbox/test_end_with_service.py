@@ -10,9 +10,11 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.sandbox import report
+from component.sandbox import process_skills, report
+from component.sandbox.process_skills import Children
 from component.sandbox.report import ConfinementReport, Guarantee, log_confinement
 from tests.component.sandbox import module_of_skills
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +67,9 @@ async def test_children_end_when_the_service_is_killed() -> None:
                 await anyio.sleep(0.05)
 
 
-async def test_the_log_says_what_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_says_what_does_not_hold_when_children_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = ConfinementReport(
         (
             Guarantee("a", False, True, "do a"),
@@ -78,8 +82,12 @@ async def test_the_log_says_what_does_not_hold(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(report, "confinement_report", reported)
+    monkeypatch.setattr(process_skills, "log_confinement", log_confinement)
     with capture_logs() as logs:
-        await log_confinement()
+        async with anyio.create_task_group() as group:
+            await group.start(Children().run)
+            await eventually(lambda: len(logs) == 2)
+            group.cancel_scope.cancel()
     assert [(line["log_level"], line["lacks"]) for line in logs] == [
         ("error", "do a"),
         ("warning", "do b"),

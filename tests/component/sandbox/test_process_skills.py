@@ -269,7 +269,7 @@ async def test_a_new_version_has_children_of_its_own() -> None:
     [
         ("x = 1", "declares no skills"),
         ("import nothing_of_that_name", "nothing_of_that_name"),
-        ("def f(:", "SyntaxError"),
+        pytest.param("def f(:", "SyntaxError", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_module_that_cannot_be_used_says_why(

@@ -68,8 +68,9 @@ def test_c_agrees_with_zlib() -> None:
     agrees()
 
 
-async def test_javascript(wasm: WasmRuntime) -> None:
+async def test_javascript() -> None:
     """The skill in JavaScript rolls dice with random numbers of the host, and logs."""
+    wasm = python_guest.kept_runtime()  # compiling it takes several seconds
     told = Told()
     one = skill(wasm, shipped("dice"), granted=("random",), told=told)
     found = set()

@@ -35,8 +35,14 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 async def served() -> AsyncIterator[Served]:
-    """A server that several tests call."""
-    async with serving(s=scripted(shared=True)) as found:
+    """Servers that several tests call: one for everybody, one that may ask the model, and one of
+    which everybody has a process.
+    """
+    async with serving(
+        s=scripted(shared=True),
+        trusted=scripted(shared=True, sampling=True),
+        own=scripted(env={"TOKEN": "its own"}),
+    ) as found:
         yield found
 
 
@@ -153,11 +159,10 @@ async def test_new_tools_are_offered() -> None:
         assert served.skill("s.echo") is kept
 
 
-async def test_people_have_processes_of_their_own_unless_they_share() -> None:
-    async with serving(own=scripted(), all=scripted(shared=True)) as served:
-        assert await served.text("own.pid") == await served.text("own.pid")
-        assert await served.text("own.pid") != await served.text("own.pid", who=BOB)
-        assert await served.text("all.pid") == await served.text("all.pid", who=BOB)
+async def test_people_have_processes_of_their_own_unless_they_share(served: Served) -> None:
+    assert await served.text("own.pid") == await served.text("own.pid")
+    assert await served.text("own.pid") != await served.text("own.pid", who=BOB)
+    assert await served.text("s.pid") == await served.text("s.pid", who=BOB)
 
 
 async def test_connections_are_bounded_and_the_oldest_is_closed() -> None:
@@ -182,20 +187,18 @@ async def test_a_process_without_calls_is_ended() -> None:
 
 
 async def test_the_program_gets_no_environment_but_its_own(
-    monkeypatch: pytest.MonkeyPatch,
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENT_SECRET", "do not tell")
-    async with serving(s=scripted(env={"TOKEN": "its own"})) as served:
-        env = json.loads(await served.text("s.env"))
+    env = json.loads(await served.text("own.env", who="eve@b.example"))  # a new process
     assert env.keys() - {"LC_CTYPE"} <= {"PATH", "LANG", "HOME", "TMPDIR", "TOKEN"}
     assert env["TOKEN"] == "its own"
     assert env["HOME"] != os.environ.get("HOME")
 
 
-async def test_log_messages_cannot_be_forged() -> None:
+async def test_log_messages_cannot_be_forged(served: Served) -> None:
     with capture_logs() as logs:
-        async with serving(s=scripted()) as served:
-            await served.call("s.log")
+        await served.call("s.log")
     (log,) = [log for log in logs if log["event"] == "an MCP server writes to the log"]
     assert log["server"] == "s"
     assert log["text"] == "forged line"
@@ -209,9 +212,12 @@ async def test_a_result_that_does_not_fit_its_schema_is_no_result(served: Served
 
 
 class TestQuestions:
-    async def reply(self, served: Served, tool: str, answer: Any) -> tuple[Answering, Any]:
+    async def reply(
+        self, served: Served, tool: str, answer: Any, server: str = "s"
+    ) -> tuple[Answering, Any]:
         host = Answering(answer, model='{"text": "2"}')
-        made = await served.call(f"s.{tool}", context=context_of(f"s.{tool}", host=host))
+        name = f"{server}.{tool}"
+        made = await served.call(name, context=context_of(name, host=host))
         return host, json.loads(made.outputs[0].text)
 
     async def test_the_person_is_asked_with_a_form(self, served: Served) -> None:
@@ -247,8 +253,7 @@ class TestQuestions:
         host, reply = await self.reply(served, "think", None)
         assert "error" in reply
         assert host.prompts == []
-        async with serving(s=scripted(sampling=True)) as trusted:
-            host, reply = await self.reply(trusted, "think", None)
+        host, reply = await self.reply(served, "think", None, "trusted")
         assert reply["content"] == {"type": "text", "text": "2"}
         assert host.prompts == ["User: What is 1 + 1?"]
 

@@ -23,6 +23,8 @@ from component.skills.sources import SkillSources
 from component.sources.workers.source import WorkersSource
 from component.storage import Storage
 from tests.component.tasks.world import World, living
+from tests.profiles import THOROUGH
+from tests.servers.forked import Forked
 from tests.servers.watchdog import Watchdog
 from tests.waiting import eventually
 
@@ -32,7 +34,9 @@ LOST_AFTER_S = 1.0
 
 
 class WorkerProgram:
-    """`xmpp-agent worker`, a process of its own.
+    """`xmpp-agent worker`, a process of its own: as services of tests, a fork of a process that has
+    imported what they need. A thorough run starts the program, and so do tests that say
+    `program=True`.
 
     Args:
         directory: gets its files.
@@ -50,8 +54,10 @@ class WorkerProgram:
         name: str = "one",
         modules: Sequence[str] = (str(SKILLS),),
         text: str = "",
+        program: bool = THOROUGH,
         **settings: Any,
     ) -> None:
+        self._program = program
         directory.mkdir(exist_ok=True)
         self.ledger = directory / "ledger"
         config = directory / f"{name}.toml"
@@ -72,28 +78,34 @@ class WorkerProgram:
             "LEDGER": str(self.ledger),
         }
         self.log: list[str] = []
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Forked | None = None
         self._watchdog: Watchdog | None = None
 
     def start(self) -> None:
         """Start it, and return when it has announced its skills."""
-        self._process = subprocess.Popen(
-            [str(PROGRAM), "worker", "--config", str(self._config)],
-            cwd=self._config.parent,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self._process = self._started()
         self._watchdog = Watchdog(self._process.pid)
         started = threading.Event()
         threading.Thread(target=self._read, args=(self._process, started), daemon=True).start()
         assert started.wait(60), self.log
         assert self._process.poll() is None, self.log
 
-    def _read(self, process: subprocess.Popen[str], started: threading.Event) -> None:
+    def _started(self) -> subprocess.Popen[str] | Forked:
+        words = [str(PROGRAM), "worker", "--config", str(self._config)]
+        if not self._program:
+            return Forked(words, self._config.parent, self._environment)
+        return subprocess.Popen(
+            words,
+            cwd=self._config.parent,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _read(self, process: subprocess.Popen[str] | Forked, started: threading.Event) -> None:
         assert process.stderr is not None
         with process.stderr:
             for line in process.stderr:
@@ -107,6 +119,9 @@ class WorkerProgram:
         if self._process is not None and self._watchdog is not None:
             self._watchdog.kill_group()
             self._process.wait(30)
+            assert self._process.stdout is not None
+            with self._process.stdout as stdout:
+                assert stdout.read() == "", "it writes its log to stderr, and nothing else"
             self._process = self._watchdog = None
 
     def send(self, signal_number: int) -> None:

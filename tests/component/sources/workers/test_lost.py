@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from component.sources.workers import statements
+from component.sources.workers import client, statements
 from component.storage import Storage
 from component.tasks.states import TERMINAL
 from tests.component.sources.workers.support import Serving, in_thread, serving, workers
@@ -29,6 +29,12 @@ def anyio_backend() -> str:
     return "trio"
 
 
+@pytest.fixture(autouse=True)
+def _the_service_looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks for new and lost workers every five seconds otherwise."""
+    monkeypatch.setattr(client, "TICK_S", 0.05)
+
+
 async def says(running: Serving, text: str, skill: str, /, **params: object) -> bool:
     """Return whether a skill can be called and returns a text."""
     try:
@@ -41,7 +47,8 @@ async def says(running: Serving, text: str, skill: str, /, **params: object) -> 
 async def test_without_a_worker_calls_fail_at_once_and_it_comes_back(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    with workers(tmp_path, postgres_url, drain_s=1) as (program,):
+    # A worker that is stopped says so: nobody is counted as lost.
+    with workers(tmp_path, postgres_url, drain_s=1, lost_after_s=600) as (program,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
         ) as running:
@@ -76,12 +83,14 @@ async def test_another_version_is_offered_when_all_workers_have_it(
         'def shout(text: str, sign: str = "!") -> str:\n    """Shout."""\n'
         "    return text.upper() + sign\n"
     )
-    with workers(tmp_path, postgres_url, "old") as (old,):
+    with workers(tmp_path, postgres_url, "old", lost_after_s=600) as (old,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
         ) as running:
             with (
-                workers(tmp_path, postgres_url, "new", modules=[str(newer)]) as (_,),
+                workers(tmp_path, postgres_url, "new", modules=[str(newer)], lost_after_s=600) as (
+                    _,
+                ),
                 capture_logs() as logs,
             ):
                 await eventually(lambda: [one for one in logs if "different versions" in str(one)])
