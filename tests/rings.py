@@ -26,8 +26,6 @@ _PAIRS: Final = (("trio", "sqlite"), ("asyncio", "postgresql"))
 _ALL_PAIRS: Final = tuple(
     (loop, data) for loop in ("trio", "asyncio") for data in ("sqlite", "postgresql")
 )
-_STORAGE: Final = "tests/component/storage/"
-"""Tests of the databases themselves, which run on each pair of a loop and a database."""
 
 
 def repeat(metafunc: pytest.Metafunc) -> None:
@@ -37,7 +35,7 @@ def repeat(metafunc: pytest.Metafunc) -> None:
         loops = "anyio_backend" in metafunc.fixturenames and not _has_own_loop(metafunc)
         databases = "database_kind" in metafunc.fixturenames
         if loops and databases:
-            pairs = _ALL_PAIRS if THOROUGH or test.nodeid.startswith(_STORAGE) else _PAIRS
+            pairs = _ALL_PAIRS if THOROUGH else _PAIRS
             _parametrize(metafunc, ("anyio_backend", "database_kind"), pairs)
         elif loops:
             _parametrize(metafunc, "anyio_backend", ("trio", "asyncio"))
