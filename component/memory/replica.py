@@ -25,7 +25,7 @@ from component.memory.files import Seen
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.locks import KeyLocks
 from component.memory.reconciler import Missing, Reconciliation, RemoteStore, SyncOptions
-from component.memory.store import Whose
+from component.memory.store import Whose, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
 from component.storage.errors import StorageError
 
@@ -307,13 +307,7 @@ class Replica:
             self.held.pop(whose, None)
         elif count is not None and self.held.get(whose) != count:
             self.held[whose] = count
-            _log.error(
-                "memories are missing in the person's account, and an admin has to decide",
-                agent=whose.agent,
-                principal=str(whose.who),
-                count=count,
-                decide=f"xmpp-agent memory missing --for {whose.who} --restore (or --delete)",
-            )
+            _log.error("memories are missing", reason=missing_sentence(whose, count))
 
     def _is_stale(self, current: _Current) -> bool:
         return anyio.current_time() - current.at > self._options.fresh_s

@@ -105,6 +105,17 @@ class MemoryStore(Protocol):
         """Call `watcher` after changes that the store detects."""
 
 
+def missing_sentence(whose: Whose, count: int) -> str:
+    """Return what an admin has to decide about memories that a person's account lacks."""
+    are = "1 memory is" if count == 1 else f"{count} memories are"
+    of = f" --agent {whose.agent}"
+    return (
+        f"{are} missing in the account of {whose.who}, and the server does not say why. They stay"
+        f" in the files. Restore them there, or delete them if {whose.who} has deleted them:"
+        f" xmpp-agent memory missing restore (or delete) --for {whose.who}{of}"
+    )
+
+
 def check_expected(stored: Item | None, expected: Expected) -> None:
     """Raise VersionConflictError if the stored memory is not the one that the writer has read."""
     match expected:

@@ -173,6 +173,11 @@ class SyncStates:
         state.generation, state.is_filling, state.held = None, False, 0
         await to_thread.run_sync(self._remove, whose)
 
+    async def held(self) -> dict[Whose, int]:
+        """Return how many memories of each person wait for the decision of an admin."""
+        states = {whose: await self.load(whose) for whose in await self.known()}
+        return {whose: state.held for whose, state in states.items() if state.held}
+
     async def known(self) -> list[Whose]:
         """Return all agents and people with a state."""
         return await to_thread.run_sync(self._known)
