@@ -14,6 +14,8 @@ from component.memory.embedding import LocalEmbedder
 from component.memory.paths import Layout
 from component.memory.personas import Personas
 from component.memory.sharing import Sharing
+from component.memory.store import missing_sentence
+from component.memory.sync_state import SyncStates
 from component.memory.texts import Texts
 from component.metrics.http import ListenError, Server
 from component.metrics.traces import TracesError, make_tracer
@@ -87,6 +89,9 @@ async def _memory(settings: Settings) -> Check:
     except StorageError as error:
         return Check("memory", "failed", str(error))
     warnings = list(_blind(sharing, settings.memory.scopes))
+    if settings.memory.store != "files":
+        held = await SyncStates(Layout(root)).held()
+        warnings += [missing_sentence(whose, count) for whose, count in held.items()]
     if settings.memory.vectors == "local":
         warnings += await to_thread.run_sync(_vectors)
     if warnings:

@@ -4,7 +4,7 @@ import click
 
 from component.cli.operator import command_of
 from component.commands.conversation import FORGET_PERSON
-from component.commands.memories import EXPORT_MEMORY, IMPORT_MEMORY
+from component.commands.memories import EXPORT_MEMORY, IMPORT_MEMORY, MISSING_MEMORIES
 
 
 @click.group()
@@ -25,6 +25,14 @@ memory.add_command(
         IMPORT_MEMORY,
         "import",
         'xmpp-agent memory import --for juliet@example.com "$(cat juliet.json)"',
+        options=("for",),
+    )
+)
+memory.add_command(
+    command_of(
+        MISSING_MEMORIES,
+        "missing",
+        "xmpp-agent memory missing restore --for juliet@example.com",
         options=("for",),
     )
 )

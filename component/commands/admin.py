@@ -17,6 +17,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the service. Times are UTC; `storage` is the kind of database.
 
     `started` is None if no service runs, `connected_since` is None while it is not connected.
+    `warnings` are sentences about what an admin has to decide or correct.
     """
 
     software: str
@@ -28,6 +29,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     started: datetime | None = None
     connected_since: datetime | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Status(Vitals, frozen=True, kw_only=True):
@@ -133,6 +135,7 @@ def _status_lines(status: Status) -> list[str]:
             lines.append(f"Connected since {when(status.connected_since)}.")
     if status.paused:
         lines.append("Paused: new requests are rejected, except from admins.")
+    lines += [f"Warning: {each}" for each in status.warnings]
     counts = status.tasks
     states = (name for name in Counts.__struct_fields__ if name not in ("queued", "owned"))
     kept = [f"{getattr(counts, name)} {name}" for name in states if getattr(counts, name)]

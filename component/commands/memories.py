@@ -1,7 +1,7 @@
 """Commands about an agent's memories: list, search, change, delete, export and import."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
@@ -29,6 +29,11 @@ class Knowledge(Protocol):
 
     async def own(self, agent: str, principal: JID) -> Sequence[Remembered]:
         """Return all private memories."""
+
+    async def decide_missing(
+        self, agent: str, principal: JID, missing: Literal["delete", "restore"]
+    ) -> int:
+        """Decide about memories that are missing in the person's account; how many there were."""
 
     async def store(
         self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE
@@ -126,6 +131,19 @@ class PersonParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The person and the agent whose memories are meant."""
 
 
+class MissingParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The person, the agent, and what is done with the missing memories."""
+
+    decision: Annotated[
+        Literal["restore", "delete"],
+        msgspec.Meta(
+            title="Decision",
+            description="restore: publish the memories in the account of the person again. delete:"
+            " the person has deleted them there, so delete them here as well.",
+        ),
+    ]
+
+
 class ImportParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The person, the agent, and the memories to store."""
 
@@ -163,6 +181,16 @@ IMPORT_MEMORY = Outline(
 )
 
 
+MISSING_MEMORIES = Outline(
+    name="missing-memories",
+    title="Missing memories",
+    about="restore or delete memories that are missing in the account of a person, where the server"
+    " does not say whether the person has deleted them",
+    params=MissingParams,
+    who="admin",
+)
+
+
 class MemoryCommands:
     """The commands about memories.
 
@@ -181,6 +209,7 @@ class MemoryCommands:
             MEMORY.done_by(self._memory),
             EXPORT_MEMORY.done_by(self._export_of),
             IMPORT_MEMORY.done_by(self._import_for),
+            MISSING_MEMORIES.done_by(self._missing),
         )
 
     async def _memory(self, asking: Asking, params: MemoryParams) -> CommandResult:
@@ -258,6 +287,14 @@ class MemoryCommands:
 
     async def _import_for(self, _asking: Asking, params: ImportParams) -> CommandResult:
         return await self._import(*self._named(params), params.memories, "memories")
+
+    async def _missing(self, _asking: Asking, params: MissingParams) -> CommandResult:
+        agent, who = self._named(params)
+        count = await self._knowledge.decide_missing(agent, who, params.decision)
+        if not count:
+            return CommandResult(f"No memories are missing in the account of {who}.")
+        done = "restored there" if params.decision == "restore" else "deleted here"
+        return CommandResult(f"{count} {'memory is' if count == 1 else 'memories are'} {done}.")
 
     async def _export(self, agent: str, who: JID) -> CommandResult:
         found = await self._knowledge.own(agent, who)

@@ -208,6 +208,8 @@ class ToolExecutor:
             caller.operator,
             TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
             chosen,
+            caller.skills,
+            caller.capabilities,
         )
 
     async def _run(

@@ -13,6 +13,7 @@ from component.memory.knowledge_lines import (
     Item,
     encode,
     fit,
+    forgotten_in,
     now,
     shortened,
     succeeding,
@@ -62,6 +63,10 @@ class FileStore:
     async def items(self, place: Place) -> list[Item]:
         """All memories in the order of their last change; call `refresh` before."""
         return await self.fresh.read(self._list, place)
+
+    async def forgotten(self, place: Place) -> frozenset[str]:
+        """The keys of which the file says that they were forgotten."""
+        return await self.fresh.read(_forgotten, place)
 
     async def versions(self, place: Place, key: str) -> list[Item]:
         """All versions of a memory that are kept, the oldest first."""
@@ -212,6 +217,10 @@ class PrivateFiles:
         await self._store.refresh((place,))
         return await self._store.items(place)
 
+    async def forgotten(self, whose: Whose) -> frozenset[str]:
+        """The keys of which the file says that they were forgotten."""
+        return await self._store.forgotten(self.place(whose))
+
     async def search(self, whose: Whose, search: Search) -> Sequence[Item]:
         """The memories that fit best."""
         return [hit.item for _, hit in await self._store.search((self.place(whose),), search)]
@@ -253,6 +262,10 @@ class PrivateFiles:
     def _tell(self, whose: Whose, keys: Sequence[str] | None) -> None:
         for watcher in self._watchers:
             watcher(whose, keys)
+
+
+def _forgotten(place: Place) -> frozenset[str]:
+    return forgotten_in(_whole(place))
 
 
 def _whole(place: Place) -> bytes:

@@ -7,7 +7,7 @@ date.
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -62,8 +62,18 @@ class Remembered(NamedTuple):
 class Mirror(Protocol):
     """Keeps a copy of the private memories elsewhere: `component.memory.replica.Replica`.
 
-    No method waits for long: a service that is unavailable is synchronised later.
+    No method but `decide` waits for long: a service that is unavailable is synchronised later.
+
+    Attributes:
+        held: how many memories the copy lacks without a reason. They stay here until `decide`.
     """
+
+    held: dict[Whose, int]
+
+    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+        """Delete the memories that are `held`, or restore them in the copy. Returns how many there
+        were. Raises StorageError.
+        """
 
     async def before_use(self, whose: Whose) -> None:
         """Get the changes that the person has made in the copy."""
@@ -82,6 +92,12 @@ class Mirror(Protocol):
 
 
 class _NoMirror:
+    def __init__(self) -> None:
+        self.held: dict[Whose, int] = {}
+
+    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+        return 0
+
     async def before_use(self, whose: Whose) -> None:
         pass
 
@@ -120,6 +136,14 @@ class Knowledge:
         self.documents = Documents(index, self.files.fresh, sharing.root)
         self._sharing = sharing
         self._recorder = recorder
+
+    async def decide_missing(
+        self, agent: str, principal: JID, missing: Literal["delete", "restore"]
+    ) -> int:
+        """Delete the memories that are missing in the person's account without a reason, or restore
+        them there. Returns how many there were. Raises StorageError.
+        """
+        return await self.mirror.decide(SessionKey(agent, principal.bare), missing)
 
     def scopes(self, agent: str, principal: JID) -> tuple[str, ...]:
         """The names of the scopes that the principal sees, its own first. Never waits."""

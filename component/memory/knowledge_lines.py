@@ -176,6 +176,16 @@ def parse(data: bytes) -> Parsed:
     return Parsed(items, damaged)
 
 
+def forgotten_in(data: bytes) -> frozenset[str]:
+    """The keys whose last line says that they are forgotten."""
+    last: dict[str, bool] = {}
+    for line in data.removeprefix(_BOM).split(b"\n"):
+        entry = decode(line) if line.strip() else None
+        if entry is not None:
+            last[entry.key] = entry.forgotten
+    return frozenset(key for key, forgotten in last.items() if forgotten)
+
+
 def succeeding(former: Item | None, entry: Entry) -> Item:
     """The memory after a line of its key."""
     return Item(

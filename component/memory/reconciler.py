@@ -1,16 +1,25 @@
 """Synchronises the memories of one person in two stores, one memory after another."""
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, Protocol
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 import structlog
 
-from component.memory.knowledge_lines import Entry, Item, now
+from component.memory.knowledge_lines import Entry, Item, now, seconds_of
 from component.memory.merge import Synced, conflict_key, decide, digest
-from component.memory.store import KnowledgeError, MemoryStore, VersionConflictError, Whose
+from component.memory.store import (
+    KnowledgeError,
+    MemoryStore,
+    Past,
+    VersionConflictError,
+    Whose,
+)
 from component.memory.sync_state import SyncState, SyncStates
 
+_FEW: Final = 3
+"""So many memories may be missing without a reason to count as deleted by hand."""
 _ATTEMPTS: Final = 8  # at a memory that others keep changing
 _TOGETHER: Final = 100  # memories whose state is written together
 
@@ -24,11 +33,40 @@ class Record(Protocol):
         """Record it."""
 
 
+Missing: TypeAlias = Literal["ask", "delete", "restore"]
+"""What is done with many memories that are missing in a store which does not say why."""
+
+
+class RemoteStore(MemoryStore, Protocol):
+    """The store of the person. All methods but `is_reachable` raise StorageError."""
+
+    def is_reachable(self, whose: Whose) -> bool:
+        """Whether the store can probably be reached now."""
+
+    async def past(self, whose: Whose) -> Past:
+        """Return what the store knows of its past."""
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        """Forget what `past` says of deleted memories: they are deleted in the files as well."""
+
+
+class LocalStore(MemoryStore, Protocol):
+    """The files. All methods raise StorageError."""
+
+    async def forgotten(self, whose: Whose) -> frozenset[str]:
+        """Return the keys of memories that were deleted by the agent, and not by hand."""
+
+
 class Reconciled(msgspec.Struct):
-    """The result: whether the files were written, and which memories will expire."""
+    """The result: whether the files were written, and which memories will expire.
+
+    `held` is how many memories the other store lacks without a reason, which stay as they are; None
+    if not all were compared.
+    """
 
     wrote_local: bool = False
     expiring: list[Item] = msgspec.field(default_factory=list)
+    held: int | None = None
 
 
 class SyncOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +77,14 @@ class SyncOptions(msgspec.Struct, frozen=True, kw_only=True):
         record: the audit log.
         tell: sends a sentence to a person.
         clock: returns seconds since 1970.
+        missing: what is done with many memories that are missing without a reason.
     """
 
     edits_of_files: bool
     record: Record
     tell: Callable[[Whose, str], None]
     clock: Callable[[], float]
+    missing: Missing = "ask"
 
 
 class Reconciliation:
@@ -61,8 +101,8 @@ class Reconciliation:
 
     def __init__(
         self,
-        local: MemoryStore,
-        remote: MemoryStore,
+        local: LocalStore,
+        remote: RemoteStore,
         states: SyncStates,
         whose: Whose,
         state: SyncState,
@@ -77,6 +117,11 @@ class Reconciliation:
         self._done = Reconciled()
         self._found: dict[str, Synced | None] = {}
         self._copies: list[str] = []
+        self._past = Past(None, {})
+        self._wrote_remote = False
+        self._forgotten: frozenset[str] = frozenset()
+        self._held: frozenset[str] = frozenset()
+        self._lost: frozenset[str] = frozenset()
 
     async def run(self, keys: Collection[str] | None) -> Reconciled:
         """Synchronise the memories with these keys, or all of them. Raises StorageError; completed
@@ -86,20 +131,113 @@ class Reconciliation:
             await self._remote.erase(self._whose)
             await self._states.erased(self._whose, self._state)
             keys = None
+        pairs = await self._pairs(keys)
+        if self._is_before():
+            await self._states.note_filling(self._whose, self._state)
+        if keys is not None and (
+            self._state.is_filling
+            or self._past.is_emptied
+            or not self._past.retracted.keys() <= set(keys)
+            or any(self._is_unexplained(*pair) for pair in pairs)
+        ):
+            keys, pairs = None, await self._pairs(None)
+        self._judge(pairs)
+        if keys is None:
+            self._done.held = len(self._held)
+            await self._states.note_held(self._whose, self._state, len(self._held))
         try:
-            for key, local, remote in await self._pairs(keys):
-                await self._one(key, local, remote)
+            for key, local, remote in pairs:
+                if key not in self._held:
+                    await self._one(key, local, remote)
             while self._copies:
                 key = self._copies.pop()
                 await self._one(key, *await self._read(key))
+            await self._finish()
         finally:
             # Also after a failure, so that completed changes are known.
             await self._settle()
         return self._done
 
+    def _is_before(self) -> bool:
+        """Whether the other store is a new one, or an older state of the one that was known."""
+        known, now = self._state.generation, self._past.generation
+        return known is not None and now is not None and now.is_before(known)
+
+    def _is_deleted(self, key: str, local: Item) -> bool:
+        """Whether the person has deleted a memory in the other store."""
+        if self._past.is_emptied:
+            return True
+        at = self._past.retracted.get(key)
+        if at is None or not self._state.is_filling:
+            return at is not None
+        # An older store may remember a deletion after which the memory was stored again.
+        return at >= (seconds_of(local.updated) or math.inf)
+
+    def _is_unexplained(self, key: str, local: Item | None, remote: Item | None) -> bool:
+        """Whether a memory that both stores had is missing in one of them, and nothing says why."""
+        synced = self._state.of(key)
+        if (local is None) == (remote is None) or synced.removing:
+            return False
+        if local is not None:
+            return bool(synced.remote) and not self._is_deleted(key, local)
+        return bool(synced.local) and key not in self._forgotten
+
+    def _judge(self, pairs: Sequence[tuple[str, Item | None, Item | None]]) -> None:
+        """Decide about memories that are missing without a reason.
+
+        A few of those that both had were deleted by hand. If they are many, or all, then a store
+        was lost, replaced or put back. The files are filled again then. The other store is filled
+        if it says that nobody deleted them; if it says nothing, an admin is asked.
+        """
+        lost = [pair for pair in pairs if self._is_unexplained(*pair)]
+        here = [key for key, local, _ in lost if local is None]
+        there = [key for key, local, _ in lost if local is not None]
+        left_here = sum(local is not None and key in self._state.synced for key, local, _ in pairs)
+        left_there = sum(found is not None and key in self._state.synced for key, _, found in pairs)
+        if here and not (len(here) <= _FEW and left_here and self._options.edits_of_files):
+            self._lost |= set(here)
+            self._report("memories are missing in the files and are restored", here)
+        if not there:
+            return
+        if self._past.generation is not None or self._options.missing == "restore":
+            self._lost |= set(there)
+            self._report("memories are missing in the person's store and are restored", there)
+        elif self._options.missing == "ask" and (
+            self._state.held or not left_there or len(there) > _FEW
+        ):
+            self._held = frozenset(there)
+
+    def _report(self, event: str, keys: Sequence[str]) -> None:
+        _log.warning(
+            event, agent=self._whose.agent, principal=str(self._whose.who), count=len(keys)
+        )
+        self._options.record(self._whose, f"{len(keys)} memories", "restored", event)
+
+    async def _finish(self) -> None:
+        """Note how far both stores have come, now that they are alike."""
+        if self._past.retracted or self._past.is_emptied:
+            await self._remote.settled(self._whose, self._past)
+        generation = self._past.generation
+        if generation is not None and self._wrote_remote:
+            generation = (await self._remote.past(self._whose)).generation
+        if generation is not None and not generation.identity:
+            generation = None
+        found, self._found = self._found, {}
+        await self._states.settle(self._whose, self._state, found, alike_at=generation)
+
     async def _pairs(
         self, keys: Collection[str] | None
-    ) -> Iterable[tuple[str, Item | None, Item | None]]:
+    ) -> Sequence[tuple[str, Item | None, Item | None]]:
+        pairs = await self._read_pairs(keys)
+        # Read later than the memories: a deletion in between is known here.
+        self._past = await self._remote.past(self._whose)
+        if any(local is None and remote is not None for _, local, remote in pairs):
+            self._forgotten = await self._local.forgotten(self._whose)
+        return pairs
+
+    async def _read_pairs(
+        self, keys: Collection[str] | None
+    ) -> Sequence[tuple[str, Item | None, Item | None]]:
         if keys is not None:
             return [(key, *await self._read(key)) for key in keys]
         local = {item.key: item for item in await self._local.items(self._whose)}
@@ -147,15 +285,18 @@ class Reconciliation:
         synced = self._state.of(key)
         local, remote = await self._without_expired(local, remote, synced)
         own = None if self._options.edits_of_files else key in self._state.pending
+        synced, own = self._assumed(key, local, remote, synced, own)
         decision = decide(local, remote, synced, own_change=own)
         whose = self._whose
         match decision.action:
             case "put-remote":
                 assert local is not None
+                self._wrote_remote = True
                 stored = await self._remote.put(whose, _entry(local), expected=remote or "absent")
                 return local, stored
             case "forget-remote":
                 await self._states.note_removing(whose, self._state, key)
+                self._wrote_remote = True
                 await self._remote.forget(whose, key, expected=remote or "absent")
                 return None, None
             case "forget-local":
@@ -177,12 +318,33 @@ class Reconciliation:
             case _:
                 return local, remote
 
+    def _assumed(
+        self,
+        key: str,
+        local: Item | None,
+        remote: Item | None,
+        synced: Synced,
+        own: bool | None,
+    ) -> tuple[Synced, bool | None]:
+        """Return what to decide by: of a store that has lost something, nothing is known."""
+        if key in self._lost and (local is None or remote is None):
+            return Synced(), True
+        if not self._state.is_filling:
+            return synced, own
+        if remote is None or (local is None and key not in self._forgotten):
+            return synced, own
+        if local is None or synced.local:
+            # An older state has what was forgotten since, or an older text.
+            return Synced(local=digest(remote), remote=digest(remote)), True
+        return synced, own
+
     async def _without_expired(
         self, local: Item | None, remote: Item | None, synced: Synced
     ) -> tuple[Item | None, Item | None]:
         now_s = self._options.clock()
         was_alike = local is not None and digest(local) == synced.local
         if remote is not None and remote.is_expired(now_s):
+            self._wrote_remote = True
             await self._remote.forget(self._whose, remote.key, expected=remote)
             self._options.record(self._whose, remote.key, "erased", "expired")
             if was_alike:

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -24,8 +24,8 @@ from component.memory.file_store import PrivateFiles
 from component.memory.files import Seen
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.locks import KeyLocks
-from component.memory.reconciler import Reconciliation, SyncOptions
-from component.memory.store import MemoryStore, Whose
+from component.memory.reconciler import Missing, Reconciliation, RemoteStore, SyncOptions
+from component.memory.store import Whose, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
 from component.storage.errors import StorageError
 
@@ -35,13 +35,6 @@ _FIRST_RETRY_S: Final = 5.0
 _LONGEST_RETRY_S: Final = 600.0
 
 _log = structlog.get_logger("component.memory")
-
-
-class RemoteStore(MemoryStore, Protocol):
-    """The store of the person."""
-
-    def is_reachable(self, whose: Whose) -> bool:
-        """Whether the store can probably be reached now."""
 
 
 class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +72,10 @@ class Replica:
         recorder: records changes by the person.
         tell: sends a sentence to a person.
         clock: returns seconds since 1970.
+
+    Attributes:
+        held: how many memories the other store lacks without a reason. They stay in the files until
+            `decide`.
     """
 
     def __init__(
@@ -100,6 +97,7 @@ class Replica:
         self._sync_options = SyncOptions(
             edits_of_files=options.edits_of_files, record=self._record, tell=tell, clock=clock
         )
+        self.held: dict[Whose, int] = {}
         self._locks: KeyLocks[Whose] = KeyLocks()
         self._current: OrderedDict[Whose, _Current] = OrderedDict()
         self._loaded: OrderedDict[Whose, SyncState] = OrderedDict()
@@ -150,6 +148,16 @@ class Replica:
             self._note(whose, None)
             yield
         await self._try(whose)
+
+    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+        """Delete the memories that are `held`, or restore them in the other store. Returns how many
+        there were. Raises StorageError.
+        """
+        count = self.held.get(whose, 0)
+        if count:
+            self._note(whose, None)
+            await self._reconcile(whose, missing)
+        return count
 
     # Notifications.
 
@@ -261,7 +269,7 @@ class Replica:
         except StorageError as error:
             self._failed(whose, str(error))
 
-    async def _reconcile(self, whose: Whose) -> None:
+    async def _reconcile(self, whose: Whose, missing: Missing = "ask") -> None:
         async with self._locks.hold(whose):
             if self._is_current(whose):
                 return
@@ -272,10 +280,12 @@ class Replica:
             try:
                 seen = self._local.state(whose)
                 state = await self._state(whose)
+                options = msgspec.structs.replace(self._sync_options, missing=missing)
                 reconciliation = Reconciliation(
-                    self._local, self._remote, self._states, whose, state, self._sync_options
+                    self._local, self._remote, self._states, whose, state, options
                 )
                 done = await reconciliation.run(keys)
+                self._note_held(whose, done.held)
             except BaseException:
                 self._loaded.pop(whose, None)
                 self._unsent[whose] = None
@@ -290,6 +300,14 @@ class Replica:
             self._current.move_to_end(whose)
             if len(self._current) > _KEPT:
                 self._current.popitem(last=False)
+
+    def _note_held(self, whose: Whose, count: int | None) -> None:
+        """Report memories that are missing in the other store, once, until it is decided."""
+        if count == 0:
+            self.held.pop(whose, None)
+        elif count is not None and self.held.get(whose) != count:
+            self.held[whose] = count
+            _log.error("memories are missing", reason=missing_sentence(whose, count))
 
     def _is_stale(self, current: _Current) -> bool:
         return anyio.current_time() - current.at > self._options.fresh_s

@@ -4,8 +4,8 @@ A store has one list of memories for each agent and person. `component.memory.re
 two stores.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Entry, Item
@@ -20,6 +20,39 @@ Expected: TypeAlias = Item | Literal["absent"] | None
 
 Watcher: TypeAlias = Callable[[Whose, Collection[str] | None], None]
 """Called with the changed keys; None if they are unknown. It must not wait."""
+
+
+class Generation(NamedTuple):
+    """Which store it is, and how far it has come.
+
+    A store with another identity is a new one, and one with fewer changes is an older state of the
+    same one, such as a backup: what either lacks was not deleted.
+
+    Attributes:
+        identity: differs between stores; empty for an empty one that nobody has written to yet.
+        changes: counts the changes of the store.
+    """
+
+    identity: str
+    changes: int
+
+    def is_before(self, other: "Generation") -> bool:
+        """Whether this is not the store that `other` was, or not yet."""
+        return self.identity != other.identity or self.changes < other.changes
+
+
+class Past(NamedTuple):
+    """What a store knows of its past.
+
+    Attributes:
+        generation: None if the store does not tell.
+        retracted: the memories that the person has deleted there, and when, in seconds since 1970.
+        is_emptied: whether the person has deleted all at once.
+    """
+
+    generation: Generation | None
+    retracted: Mapping[str, float]
+    is_emptied: bool = False
 
 
 class KnowledgeError(Exception):
@@ -70,6 +103,17 @@ class MemoryStore(Protocol):
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` after changes that the store detects."""
+
+
+def missing_sentence(whose: Whose, count: int) -> str:
+    """Return what an admin has to decide about memories that a person's account lacks."""
+    are = "1 memory is" if count == 1 else f"{count} memories are"
+    of = f" --agent {whose.agent}"
+    return (
+        f"{are} missing in the account of {whose.who}, and the server does not say why. They stay"
+        f" in the files. Restore them there, or delete them if {whose.who} has deleted them:"
+        f" xmpp-agent memory missing restore (or delete) --for {whose.who}{of}"
+    )
 
 
 def check_expected(stored: Item | None, expected: Expected) -> None:

@@ -17,7 +17,7 @@ from component.memory import files
 from component.memory.lines import SessionKey
 from component.memory.merge import Synced
 from component.memory.paths import AGENTS, Layout
-from component.memory.store import Whose
+from component.memory.store import Generation, Whose
 from xep.jid import JID, JIDError
 
 FILE_NAME: Final = "knowledge.sync.jsonl"
@@ -29,7 +29,8 @@ _log = structlog.get_logger("component.memory")
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A header (`agent`, `who`), the state of a key, or `erase`.
+    """A header (`agent`, `who`), the state of a key, `erase`, or the generation of the other store
+    (`store`, `changes`, `filling`, `held`).
 
     `pending` says that the agent is changing the memory, `removing` that it has asked the other
     store to delete it; `gone` that the key has no state any more.
@@ -44,6 +45,10 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     removing: bool = False
     gone: bool = False
     erase: bool = False
+    store: str | None = None
+    changes: int = 0
+    filling: bool = False
+    held: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -57,12 +62,19 @@ class SyncState(msgspec.Struct):
         synced: the last common states, by key.
         pending: the keys of memories that the agent has changed, which the other store lacks yet.
         erase: whether all memories are to be deleted in the other store.
+        generation: the generation of the other store when it was last known to be alike; None if it
+            did not tell.
+        is_filling: whether the other store is a new one or an older state, which is being filled.
+        held: how many memories the other store lacks without a reason, until it is decided.
         lines: the number of lines in the file.
     """
 
     synced: dict[str, Synced] = msgspec.field(default_factory=dict)
     pending: dict[str, None] = msgspec.field(default_factory=dict)
     erase: bool = False
+    generation: Generation | None = None
+    is_filling: bool = False
+    held: int = 0
     lines: int = 0
 
     def of(self, key: str) -> Synced:
@@ -89,9 +101,16 @@ class SyncStates:
         return await to_thread.run_sync(self._load, whose)
 
     async def settle(
-        self, whose: Whose, state: SyncState, found: Mapping[str, Synced | None]
+        self,
+        whose: Whose,
+        state: SyncState,
+        found: Mapping[str, Synced | None],
+        *,
+        alike_at: Generation | None = None,
     ) -> None:
-        """Record the common state of some memories; None for deleted ones."""
+        """Record the common state of some memories; None for deleted ones. With `alike_at`, that
+        both stores are alike, and which generation the other one is.
+        """
         lines = []
         for key, synced in found.items():
             was_pending = key in state.pending
@@ -102,6 +121,9 @@ class SyncStates:
             elif was_pending or state.synced.get(key) != synced:
                 state.synced[key] = synced
                 lines.append(_Line(key=key, local=synced.local, remote=synced.remote))
+        if alike_at is not None and (state.generation != alike_at or state.is_filling):
+            state.generation, state.is_filling = alike_at, False
+            lines.append(_store_line(state))
         if lines:
             await to_thread.run_sync(self._write, whose, state, lines)
 
@@ -127,12 +149,34 @@ class SyncStates:
         state.erase, state.lines = True, _SLACK * 2
         await to_thread.run_sync(self._write, whose, state, [])
 
+    async def note_filling(self, whose: Whose, state: SyncState) -> None:
+        """Note that the other store is a new one or an older state, and is filled until both are
+        alike: until then, nothing that it lacks was deleted.
+        """
+        if state.is_filling:
+            return
+        state.is_filling = True
+        await to_thread.run_sync(self._write, whose, state, [_store_line(state)])
+
+    async def note_held(self, whose: Whose, state: SyncState, count: int) -> None:
+        """Note how many memories wait for the decision of an admin."""
+        if state.held == count:
+            return
+        state.held = count
+        await to_thread.run_sync(self._write, whose, state, [_store_line(state)])
+
     async def erased(self, whose: Whose, state: SyncState) -> None:
         """Note that all memories are deleted: nothing is known any more."""
         state.synced.clear()
         state.pending.clear()
         state.erase, state.lines = False, 0
+        state.generation, state.is_filling, state.held = None, False, 0
         await to_thread.run_sync(self._remove, whose)
+
+    async def held(self) -> dict[Whose, int]:
+        """Return how many memories of each person wait for the decision of an admin."""
+        states = {whose: await self.load(whose) for whose in await self.known()}
+        return {whose: state.held for whose, state in states.items() if state.held}
 
     async def known(self) -> list[Whose]:
         """Return all agents and people with a state."""
@@ -158,6 +202,9 @@ class SyncStates:
                 continue
             state.lines += 1
             state.erase = state.erase or read.erase
+            if read.store is not None:
+                state.generation = Generation(read.store, read.changes) if read.store else None
+                state.is_filling, state.held = read.filling, read.held
             if read.key:
                 state.synced.pop(read.key, None)
                 state.pending.pop(read.key, None)
@@ -199,6 +246,8 @@ class SyncStates:
 
 def _all_lines(state: SyncState) -> list[_Line]:
     lines = [_Line(erase=True)] if state.erase else []
+    if state.generation is not None or state.is_filling or state.held:
+        lines.append(_store_line(state))
     return lines + [_line(state, key) for key in {**state.synced, **state.pending}]
 
 
@@ -211,6 +260,11 @@ def _line(state: SyncState, key: str) -> _Line:
         pending=key in state.pending,
         removing=synced.removing,
     )
+
+
+def _store_line(state: SyncState) -> _Line:
+    store, changes = state.generation or Generation("", 0)
+    return _Line(store=store, changes=changes, filling=state.is_filling, held=state.held)
 
 
 def _written(lines: list[_Line]) -> bytes:

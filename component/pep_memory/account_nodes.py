@@ -6,6 +6,7 @@ the person has consented and the server lets the agent do that (XEP-0356), or el
 person has made it a publisher.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from component.memory.store import KnowledgeError, StoreUnavailableError, Watcher, Whose
+from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher, Whose
 from component.pep_memory.account_ports import AccountPorts, Client, Location, OnBehalf
 from component.pep_memory.nodes import NodeItem
 from xep import pubsub
@@ -22,7 +23,7 @@ from xep.data_forms import Field, Form
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.pubsub import AffiliationName, Item
-from xep.pubsub_event import Event
+from xep.pubsub_event import Event, Retract
 from xep.pubsub_owner import Affiliation, Affiliations, PubsubOwner
 from xep.stanza_error import StanzaError
 
@@ -36,6 +37,8 @@ _ROOMY: Final = (*_PRIVATE, ("max_items", "max"))
 """Configuration that a node must have for publishing on behalf of its owner. A publish request to a
 missing node creates it with this configuration."""
 _REFUSED_FOR_GOOD: Final = frozenset(("not-acceptable", "policy-violation", "bad-request"))
+_MOST_RETRACTED: Final = 10_000
+"""Deleted items of a person that are known at a time; a server may announce more than there are."""
 _NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "conflict"))
 
 
@@ -57,6 +60,8 @@ class AccountNodes:
         self._followed: dict[tuple[JID, str], Whose] = {}
         self._services: Counter[JID] = Counter()
         self._prepared: set[Whose] = set()
+        self._retracted: dict[Whose, set[str]] = {}
+        self._emptied: set[Whose] = set()
         self._checked: set[str] = set()
         self._unsuitable: set[str] = set()
 
@@ -85,8 +90,22 @@ class AccountNodes:
         whose = self._followed.get((service, node))
         if whose is None or self._ports.agent_at(subscriber) != whose.agent:
             return
+        self._note(whose, event)
         for watcher in self._watchers:
             watcher(whose, keys)
+
+    def _note(self, whose: Whose, event: Event) -> None:
+        """Note which items were deleted, and which of them are there again."""
+        if event.purge is not None or event.delete is not None:
+            self._emptied.add(whose)
+        retracted = self._retracted.pop(whose, set())
+        for each in event.items.items if event.items is not None else ():
+            if not isinstance(each, Retract):
+                retracted.discard(each.id or "")
+            elif len(retracted) < _MOST_RETRACTED:
+                retracted.add(each.id)
+        if retracted:
+            self._retracted[whose] = retracted
 
     async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node; empty if there is no node or item."""
@@ -106,6 +125,20 @@ class AccountNodes:
             for each in found
             if each.id
         ]
+
+    async def past(self, whose: Whose) -> Past:
+        """Return which items the server has announced as deleted; it does not tell more."""
+        retracted = dict.fromkeys(self._retracted.get(whose, ()), math.inf)
+        return Past(None, retracted, whose in self._emptied)
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        """Forget what `past` says of deleted items."""
+        if past.is_emptied:
+            self._emptied.discard(whose)
+        if whose in self._retracted:
+            self._retracted[whose] -= past.retracted.keys()
+            if not self._retracted[whose]:
+                del self._retracted[whose]
 
     async def publish(
         self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None

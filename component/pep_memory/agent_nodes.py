@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from component.memory.store import KnowledgeError, Watcher, Whose
+from component.memory.store import Generation, KnowledgeError, Past, Watcher, Whose
 from component.pep_memory.nodes import ItemChangedError, NodeItem
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig
@@ -61,6 +61,7 @@ class AgentNodes:
             max_items=2 * settings.items_per_principal,
             max_payload_bytes=max(_LEAST_PAYLOAD_BYTES, 2 * settings.item_bytes + _ENVELOPE_BYTES),
             send_last_published_item="never",
+            notes_retractions=True,
         )
         for agent in agents:
             address = addresses.address_of(agent)
@@ -81,6 +82,19 @@ class AgentNodes:
         address = self._addresses.address_of(whose.agent)
         found = await self._service.items(address, node_of(whose.who), ids=ids)
         return [NodeItem(each.id, each.payload) for each in found]
+
+    async def past(self, whose: Whose) -> Past:
+        """Return what the database knows of the past of the node."""
+        address = self._addresses.address_of(whose.agent)
+        created, changes, retractions = await self._service.past(address, node_of(whose.who))
+        identity = str(created) if created else ""
+        retracted = {id_: at / 1000 for id_, at in retractions.items()}
+        return Past(Generation(identity, changes), retracted)
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        """Forget what `past` says of deleted items."""
+        address = self._addresses.address_of(whose.agent)
+        await self._service.forget_retractions(address, node_of(whose.who), sorted(past.retracted))
 
     async def publish(
         self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None

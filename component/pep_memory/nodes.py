@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from component.memory.store import Watcher, Whose
+from component.memory.store import Past, Watcher, Whose
 from xep.binding import RawXML
 
 
@@ -31,6 +31,12 @@ class MemoryNodes(Protocol):
 
     async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node, all or those with these ids; empty if there is no node."""
+
+    async def past(self, whose: Whose) -> Past:
+        """Return what is known of the past of the node."""
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        """Forget what `past` says of deleted items: the agent has deleted them as well."""
 
     async def publish(
         self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None

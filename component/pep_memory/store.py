@@ -9,6 +9,7 @@ from component.memory.knowledge_lines import Entry, Item
 from component.memory.locks import KeyLocks
 from component.memory.store import (
     Expected,
+    Past,
     StoreUnavailableError,
     VersionConflictError,
     Watcher,
@@ -54,6 +55,14 @@ class PepStore:
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` when the service reports changed items."""
         self._nodes.watch(watcher)
+
+    async def past(self, whose: Whose) -> Past:
+        """What the service knows of the past of the node."""
+        return await self._nodes.past(whose)
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        """Forget what `past` says of deleted memories."""
+        await self._nodes.settled(whose, past)
 
     async def get(self, whose: Whose, key: str) -> Item | None:
         """One memory by its key."""

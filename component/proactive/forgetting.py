@@ -40,6 +40,7 @@ KEPT: Final = {
     "pubsub_affiliations": "the node of memories is kept, empty",
     "pubsub_items": "memories are deleted by the memory, other items by their publisher",
     "pubsub_nodes": "the node of memories is kept, empty",
+    "pubsub_retractions": "deleted when the agent has deleted the memories as well",
     "pubsub_subscriptions": "the person ends a subscription by unsubscribing",
     "queues": "queues",
     "recent_questions": "part of a task",

@@ -49,6 +49,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         deliver_notifications: whether they are notified of items at all.
         deliver_payloads: whether notifications hold the payload.
         notification_type: the type of the messages that notify.
+        notes_retractions: whether it is stored which items others than the service have deleted,
+            until the service has taken note of it. No form has it.
     """
 
     title: str = ""
@@ -68,6 +70,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deliver_notifications: bool = True
     deliver_payloads: bool = True
     notification_type: Literal["headline", "normal"] = "headline"
+    notes_retractions: bool = False
 
 
 DEFAULT: Final = NodeConfig()

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from component.pubsub import access, faults, rows
+from component.pubsub import access, faults, publishing, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig, changed
@@ -89,6 +89,7 @@ def delete(database: Database, who: Requester, name: str) -> list[Change]:
             while page := rows.subscriptions_to(database, who.service, name, state, after):
                 subscribers += [each.jid for each in page if each.deliver]
                 after = page[-1].jid
+    publishing.note_retractions(database, who, node)
     rows.remove_node(database, who.service, name)
     change = Change(
         service=who.service,

@@ -158,6 +158,8 @@ def _store(database: Database, who: Requester, node: Node, items: Sequence[Store
     for each in items:
         rows.count_change(database, who.service, node.name)
         rows.put_item(database, who.service, node.name, each, expires)
+    if config.notes_retractions:
+        rows.forget_retractions(database, who.service, node.name, [each.id for each in items])
     rows.trim(database, who.service, node.name, config.max_items)
 
 
@@ -181,6 +183,7 @@ def retract(
         elif before is None:
             raise faults.no_such_item()
     rows.remove_items(database, who.service, name, ids)
+    note_retractions(database, who, node, ids)
     tells = node.config.notify_retract if notify is None else notify
     change = Change(
         service=who.service,
@@ -200,6 +203,7 @@ def purge(database: Database, who: Requester, name: str) -> list[Change]:
     node = access.owned(database, who, name)
     if not node.config.persist_items:
         raise faults.unsupported("persistent-items")
+    note_retractions(database, who, node)
     rows.purge(database, who.service, name)
     change = Change(
         service=who.service,
@@ -211,6 +215,17 @@ def purge(database: Database, who: Requester, name: str) -> list[Change]:
         notifies=node.config.notify_retract and node.config.deliver_notifications,
     )
     return [change]
+
+
+def note_retractions(
+    database: Database, who: Requester, node: Node, ids: Sequence[str] | None = None
+) -> None:
+    """Note that the requester deletes these items, or all, if the node is configured so."""
+    if not node.config.notes_retractions or who.is_service:
+        return
+    if ids is None:
+        ids = [id_ for id_, _ in rows.item_keys(database, who.service, node.name)]
+    rows.note_retractions(database, who.service, node.name, ids)
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,6 +158,16 @@ def last_change(database: Database, service: str, name: str) -> int:
     return 0 if row is None else int(row[0])
 
 
+def age(database: Database, service: str, name: str) -> tuple[int, int]:
+    """When a node was created, in milliseconds since 1970, and the number of its last change; both
+    are 0 if there is no such node.
+    """
+    row = database.execute(
+        "SELECT created, sequence FROM pubsub_nodes WHERE service = ? AND node = ?", (service, name)
+    ).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
 def remove_node(database: Database, service: str, name: str) -> None:
     """Delete a node with everything that belongs to it."""
     for table in ("items", "subscriptions", "affiliations", "nodes"):
@@ -273,6 +283,36 @@ def item_keys(database: Database, service: str, name: str) -> list[tuple[str, in
 
 def _item(id_: str, payload: str, publisher: str, published: int) -> StoredItem:
     return StoredItem(id=id_, payload=payload, publisher=publisher, published=at(published))
+
+
+# -- retractions ---------------------------------------------------------------------------------
+
+
+def note_retractions(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
+    """Note that items were deleted by somebody else than the service."""
+    for each in ids:
+        database.execute(
+            "INSERT INTO pubsub_retractions (service, node, id, at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (service, node, id) DO UPDATE SET at = excluded.at",
+            (service, name, each, database.now),
+        )
+
+
+def forget_retractions(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
+    """Forget what `note_retractions` noted of these items."""
+    for each in ids:
+        database.execute(
+            "DELETE FROM pubsub_retractions WHERE service = ? AND node = ? AND id = ?",
+            (service, name, each),
+        )
+
+
+def retractions(database: Database, service: str, name: str) -> dict[str, int]:
+    """The noted retractions of a node: when each item was deleted, in milliseconds since 1970."""
+    rows = database.execute(
+        "SELECT id, at FROM pubsub_retractions WHERE service = ? AND node = ?", (service, name)
+    )
+    return {str(id_): int(at_) for id_, at_ in rows.fetchall()}
 
 
 # -- subscriptions -------------------------------------------------------------------------------

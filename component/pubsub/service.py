@@ -46,6 +46,21 @@ class Stored(NamedTuple):
     payload: str | None
 
 
+class NodePast(NamedTuple):
+    """What is known of the past of a node.
+
+    Attributes:
+        created: when it was created, in milliseconds since 1970; 0 if there is no such node.
+        changes: how often it was changed since.
+        retractions: which items others than the service have deleted, if the node notes that: their
+            ids and when, in milliseconds since 1970.
+    """
+
+    created: int
+    changes: int
+    retractions: dict[str, int]
+
+
 class ItemChangedError(Exception):
     """An item has changed since the writer has read it."""
 
@@ -187,6 +202,25 @@ class PubSubService:
             return rows.newest(database, service, node, _EVERY_ITEM if most is None else most)
 
         return await self._core.storage.read(op)
+
+    async def past(self, address: JID, node: str) -> NodePast:
+        """Return what is known of the past of a node. Raises StorageError."""
+        service = str(address.bare)
+
+        def op(database: Database) -> NodePast:
+            created, changes = rows.age(database, service, node)
+            return NodePast(created, changes, rows.retractions(database, service, node))
+
+        return await self._core.storage.read(op)
+
+    async def forget_retractions(self, address: JID, node: str, ids: Sequence[str]) -> None:
+        """Forget that these items were deleted. Raises StorageError."""
+        service = str(address.bare)
+
+        def op(database: Database) -> None:
+            rows.forget_retractions(database, service, node, ids)
+
+        await self._core.storage.write(op)
 
     async def ensure(
         self, address: JID, node: str, config: NodeConfig, *, owners: Sequence[JID] = ()

@@ -37,12 +37,11 @@ from component.execution.tools import ToolExecutor
 from component.handlers.speech import Speech
 from component.memory.facts import Facts
 from component.models.protocol import Model
-from component.policy.flows import Flow, Flows
 from component.service.agent_profiles import AgentProfiles
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
 from component.service.memory import Memories
-from component.service.options import agent_entries, budget_limits
+from component.service.options import agent_entries, budget_limits, make_flows
 from component.service.stream import StreamSubsystem
 from component.service.tasks import TaskSubsystem
 from component.settings import Settings
@@ -98,7 +97,7 @@ def agent_ports(
     """Return what the agents of a service use of its other subsystems."""
     settings, view = environment.settings, environment.catalog.view
     recorder = environment.monitoring.recorder
-    flows = Flows([Flow(rule.of, rule.to, rule.then) for rule in settings.policy.flows])
+    flows = make_flows(settings)
     timeout_s = settings.loop.tool_timeout_s
 
     return AgentPorts(

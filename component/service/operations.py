@@ -23,6 +23,7 @@ from component.handlers.command_nodes import CommandNodes
 from component.handlers.command_offers import CommandOffers, Offers, SkillOffers
 from component.handlers.command_sessions import Sessions
 from component.handlers.commands import CommandsHandler
+from component.memory.store import missing_sentence
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
 from component.service.options import SOFTWARE, agent_entries, page_bytes
@@ -155,4 +156,8 @@ class OperationsSubsystem:
             backend=settings.backend,
             started=self._started,
             connected_since=self._stream.connected_since,
+            warnings=tuple(
+                missing_sentence(whose, count)
+                for whose, count in self._environment.memories.knowledge.mirror.held.items()
+            ),
         )

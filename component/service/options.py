@@ -12,6 +12,7 @@ from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
+from component.policy.flows import Flow, Flows
 from component.proactive.schedule_skills import schedule_skills
 from component.proactive.schedules import (
     Schedules,
@@ -120,6 +121,11 @@ def make_policy(settings: Settings) -> Policy:
         ],
         confirm=settings.policy.confirm,
     )
+
+
+def make_flows(settings: Settings) -> Flows:
+    """Return what the data of strangers may reach."""
+    return Flows([Flow(rule.of, rule.to, rule.then) for rule in settings.policy.flows])
 
 
 def _may_propose(settings: Settings, admins: Collection[JID]) -> Sequence[Rule]:

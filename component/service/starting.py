@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from component.policy.flows import Flow, Flows
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results
 from component.proactive.task_starter import TaskStarter
 from component.service.environment import Environment
 from component.service.notifications import NotificationSubsystem
+from component.service.options import make_flows
 from component.service.stream import StreamSubsystem
 from component.service.tasks import TaskSubsystem
 from component.skills import View
@@ -74,14 +74,13 @@ class WorkSubsystem:
             conversations = agents.conversations
             goal = goal_skill(lambda: conversations, address_of)
             tasks.internal[goal.name] = goal
-        flows = environment.settings.policy.flows
         self.starter = TaskStarter(
             environment.storage,
             _Rights(environment, tasks),
             tasks.executor,
             tasks.service,
             goal,
-            Flows([Flow(rule.of, rule.to, rule.then) for rule in flows]),
+            make_flows(environment.settings),
             address_of,
         )
         self.results = Results(

@@ -14,6 +14,7 @@ import structlog
 
 from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor, SkillRequest
+from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.handlers.agent_nodes import TasksNode
 from component.handlers.command_offers import Asked
@@ -25,7 +26,7 @@ from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
-from component.service.options import task_limits
+from component.service.options import make_flows, task_limits
 from component.service.pubsub import PubSubSubsystem
 from component.service.stream import Handler, StreamSubsystem
 from component.skills import Context, Skill
@@ -109,6 +110,7 @@ class TaskSubsystem:
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,
+                asker_of_child=DerivedCalls(make_flows(settings), monitoring.recorder).asker,
             ),
             Threads(settings.limits.threads_total, settings.limits.threads_per_principal),
             self.limits,

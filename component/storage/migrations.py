@@ -740,6 +740,19 @@ MIGRATIONS: tuple[Step, ...] = (
         "CREATE INDEX skill_memories_principal ON skill_memories (principal)",
         postgres=triggers.TELL_SKILLS_POSTGRES,
     ),
+    # 30: which memories people have deleted at their nodes, until the agent has deleted them, too;
+    # what is missing for another reason is not deleted
+    Step(
+        """
+        CREATE TABLE pubsub_retractions (
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            id TEXT {C} NOT NULL,
+            at BIGINT NOT NULL,
+            PRIMARY KEY (service, node, id)
+        ) {T}
+        """,
+    ),
 )
 
 

@@ -17,6 +17,7 @@ from component.storage.errors import (
     explained,
     sqlite_sentence,
 )
+from component.storage.home import is_used
 from component.storage.listening import Never
 from component.storage.migrations import migrate, transaction
 from component.storage.writes import Write
@@ -63,6 +64,7 @@ class SQLite:
         """
         with ExitStack() as stack:
             with explained(path):
+                _check_not_empty(path)
                 # SQLite gives its own files beside this one the same mode.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 writer = _connect(path)
@@ -166,6 +168,16 @@ class _Transaction:
 
         too_much = isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError)
         return UnstorableError(error) if too_much else None
+
+
+def _check_not_empty(path: Path) -> None:
+    """Raise StorageError if the file lost its contents: SQLite takes it for a new database."""
+    if path.exists() and not path.stat().st_size and is_used(path.parent):
+        raise StorageError(
+            f"The database {path} is empty (0 bytes), although this data directory was used before:"
+            " perhaps the disk was full, or a copy failed. Put it back from a backup. To begin with"
+            " a new database, delete the file; memories in files are kept."
+        )
 
 
 def _connect(path: Path) -> "Connection":

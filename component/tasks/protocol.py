@@ -42,14 +42,15 @@ OnResult: TypeAlias = Callable[[Taint | None], None]
 """Receives the source of the texts in a result, if the result names one."""
 
 
-class CallerContext(msgspec.Struct, frozen=True):
+class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which agent runs a skill, and for whom: the caller of a request, or a model of that agent.
 
     The model has read texts of the sources in `taints`. `timeout_s` limits the execution, in
     seconds, if it is less than the time-out of the skill. `trace` links the audit events of one
     turn. `operator` is the operator who started the turn, if it was not started by the principal.
     `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
-    `chosen` names the parameters that the model has chosen after reading strangers.
+    `chosen` names the parameters that the model has chosen after reading strangers. `skills` and
+    `capabilities` are the patterns of what the agent may use, for calls of its model.
     """
 
     agent: str
@@ -60,6 +61,8 @@ class CallerContext(msgspec.Struct, frozen=True):
     operator: str = ""
     budget: TurnBudget | None = None
     chosen: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ("*",)
+    capabilities: tuple[str, ...] = ("*",)
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -119,6 +122,12 @@ def _provide_nothing(_skill: Skill, _context: Context) -> None:
     """Give a skill no functions of the service."""
 
 
+def _asker_of_child(parent: Call, _skill: Skill) -> Asker:
+    """A child is asked about as a call of a model: its principal has not written it."""
+    asker = parent.caller_context.asker
+    return "misled model" if asker == "misled model" else "model"
+
+
 class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The skills of this instance, and the check whether a principal may execute them.
 
@@ -132,6 +141,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
             if the skill lacks a capability.
         provide: gives the context of each call the functions of the service that its skill
             declares.
+        asker_of_child: returns who asks for a skill that a call starts. Raises SkillError if that
+            call must not start it.
     """
 
     find: Callable[[str], Skill | None]
@@ -140,6 +151,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
     check: Callable[[Call, str], None] = lambda _call, _task: None
     provide: Callable[[Skill, Context], None] = _provide_nothing
+    asker_of_child: Callable[[Call, Skill], Asker] = _asker_of_child
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

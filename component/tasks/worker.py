@@ -230,6 +230,7 @@ class Worker:
         skill = self._skills.find(name)
         if skill is None or not self._skills.may_use(parent.principal, skill):
             raise SkillError(f"There is no skill called {printable(name, 64)}.")
+        asker = self._skills.asker_of_child(parent, skill)
         raw = msgspec.Raw(msgspec.json.encode(params))
         try:
             arguments = prepare(skill, (), bytes(raw))
@@ -249,6 +250,7 @@ class Worker:
             request=request,
             key=NO_KEY,
             origin="child",
+            caller_context=msgspec.structs.replace(parent.caller_context, asker=asker, chosen=()),
             confirmation=None,
             undecided=True,
             on_result=None,

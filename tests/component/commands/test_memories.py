@@ -9,6 +9,7 @@ from component.commands.definition import OPERATOR, Asking, CommandError, Comman
 from component.commands.memories import MemoryCommands
 from component.commands.words import read_words
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
+from tests.component.pep_memory.world import world
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +79,20 @@ async def test_operators_export_and_import_for_a_person(tmp_path: Path) -> None:
             await says(room, f"export-memory {ANN} agent=nobody", OPERATOR)
         commands = Commands(MemoryCommands(room.knowledge, [AGENT]).commands(), [BOB])
         assert commands.get("export-memory", commands.asking(ANN)) is None
+
+
+async def test_an_admin_decides_about_memories_that_an_account_lacks(tmp_path: Path) -> None:
+    async with world(tmp_path / "memory") as here:
+        here.nodes.tells = False
+        await here.remember("tea", "green")
+        here.nodes.nodes.clear()
+        await here.reconcile()
+        commands = Commands(MemoryCommands(here.knowledge, [AGENT]).commands(), [BOB])
+        assert commands.get("missing-memories", commands.asking(ANN)) is None
+        command = commands.get("missing-memories", OPERATOR)
+        assert command is not None
+        words = read_words(command, f"{ANN} decision=restore")
+        assert (await command.run(OPERATOR, words)).text == "1 memory is restored there."
+        assert here.nodes.texts() == {"tea": "green"}
+        told = await command.run(OPERATOR, words)
+        assert told.text == f"No memories are missing in the account of {ANN}."

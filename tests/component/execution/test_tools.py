@@ -67,7 +67,7 @@ class Desk:
         timeout_s: float | None = None,
         **options: Any,
     ) -> None:
-        self.world = World(skills, **options)
+        self.world = World(skills, flows=flows, **options)
         self.book = Book()
         self.tools = ToolExecutor(
             *(self.world.executor, self.world.service, self.world.view, Flows(flows), self.book),

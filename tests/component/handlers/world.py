@@ -15,6 +15,7 @@ from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
+from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.handlers.about import About
 from component.handlers.agent_nodes import TASKS, SkillsNode, TasksNode, deleted_task, notified_task
@@ -42,6 +43,7 @@ from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
+from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
@@ -59,6 +61,7 @@ from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
 from component.tasks.retention import DeletedTask
 from component.tasks.service import TaskService
+from tests.component.audit.book import Book
 from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
@@ -154,6 +157,7 @@ class World:
         inline_s: seconds that work may take to be answered in its IQ.
         info: what an entity says it is; by default everybody is a person.
         confirm: of the policy.
+        flows: what the data of strangers may reach.
         commands: besides those for everybody.
         admins: bare JIDs.
         clock: what the message handler measures time by.
@@ -176,6 +180,7 @@ class World:
         info: Info = a_person,
         confirm: When = "destructive",
         limits: TaskLimits | None = None,
+        flows: Sequence[Flow] = (),
         **options: Any,
     ) -> None:
         self.policy = Policy(
@@ -263,6 +268,7 @@ class World:
                     skill.name in internal or self.view(principal).get(skill.name) is skill
                 ),
                 approvers=self._approvers,
+                asker_of_child=DerivedCalls(Flows(flows), Book()).asker,
             ),
             self.threads,
             limits or TaskLimits(inline_s=inline_s),

@@ -26,6 +26,7 @@ from component.pubsub.service import PubSubService
 from component.router.addresses import ComponentAddresses
 from component.settings.memory import Memory
 from component.storage import Storage
+from component.storage.database import Database
 from tests.component.memory.remembering import ANN, BOB, Recording
 from tests.waiting import eventually
 from xep.fluux_agent.memory import NAMESPACE
@@ -206,3 +207,46 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
         assert await here.get("tea") is None
         await here.knowledge.store("assistant", ANN, Memo("hat", "blue"))
         assert list(await here.read()) == ["hat"]
+
+
+@pytest.mark.parametrize("how", ["retract", "purge", "delete"])
+async def test_what_its_owner_deletes_while_nobody_notices_is_deleted_at_the_next_start(
+    storage: Storage, tmp_path: Path, how: str
+) -> None:
+    async with home(storage, tmp_path) as here:
+        for key in ("tea", "hat"):
+            await here.knowledge.store("assistant", ANN, Memo(key, f"about {key}"))
+    async with home(storage, tmp_path) as here:
+        here.nodes._watchers.clear()
+        asker = here.service.requester(ASSISTANT, ANN)
+        match how:
+            case "retract":
+                await here.service.verbs.retract_items(asker, NODE, ["tea", "hat"], notify=False)
+            case "purge":
+                await here.service.verbs.purge(asker, NODE)
+            case _:
+                await here.service.verbs.delete_node(asker, NODE)
+    async with home(storage, tmp_path) as here:
+        assert await here.get("tea") is None
+        assert await here.get("hat") is None
+        assert await here.read() == {}
+        assert (await here.service.past(ASSISTANT, NODE)).retractions == {}
+
+
+@pytest.mark.parametrize("tables", [("items",), ("items", "nodes", "affiliations")])
+async def test_rows_that_are_lost_are_stored_again_from_the_files(
+    storage: Storage, tmp_path: Path, tables: tuple[str, ...]
+) -> None:
+    def lose(database: Database) -> None:
+        for table in tables:
+            database.execute(f"DELETE FROM pubsub_{table}")
+
+    keys = {f"key {number}" for number in range(8)}
+    async with home(storage, tmp_path) as here:
+        for key in keys:
+            await here.knowledge.store("assistant", ANN, Memo(key, f"about {key}"))
+    await storage.write(lose)
+    async with home(storage, tmp_path) as here:
+        for key in keys:
+            assert await here.get(key) == f"about {key}"
+        assert (await here.read()).keys() == keys

@@ -16,7 +16,7 @@ from component.memory.lines import SessionKey
 from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
-from component.memory.store import StoreUnavailableError, Watcher, Whose
+from component.memory.store import Generation, Past, StoreUnavailableError, Watcher, Whose
 from component.memory.sync_state import SyncStates
 from component.pep_memory.encryption import Cipher
 from component.pep_memory.nodes import ItemChangedError, NodeItem
@@ -42,6 +42,9 @@ class MemoryNodes:
         loses_answer: whether the next change is made but its answer is lost.
         silent: whether deletions send no notification.
         hangs: whether no request is ever answered.
+        tells: whether it knows of its past, as our own nodes do.
+        identity, changes: which nodes they are, and how often they were changed.
+        retractions: which items the person has deleted, and when.
         gate: what every request waits for.
     """
 
@@ -54,6 +57,11 @@ class MemoryNodes:
         self.silent = False
         self.hangs = False
         self.gate: anyio.Event | None = None
+        self.identity = "1"
+        self.changes = 0
+        self.retractions: dict[str, float] = {}
+        self.tells = True
+        self.now = 2_000_000_000.0
         self._watchers: list[Watcher] = []
 
     def is_reachable(self, whose: Whose) -> bool:
@@ -66,6 +74,17 @@ class MemoryNodes:
         await self._ask()
         node = self.nodes.get(whose, {})
         return [NodeItem(id_, node[id_]) for id_ in ids or node if id_ in node]
+
+    async def past(self, whose: Whose) -> Past:
+        await self._ask()
+        if not self.tells:
+            return Past(None, {})
+        return Past(Generation(self.identity, self.changes), dict(self.retractions))
+
+    async def settled(self, whose: Whose, past: Past) -> None:
+        await self._ask()
+        for each in past.retracted:
+            self.retractions.pop(each, None)
 
     async def publish(
         self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
@@ -82,6 +101,7 @@ class MemoryNodes:
         for item in items:
             self.nodes.get(whose, {}).pop(item.id, None)
             self.retracted.append(item.id)
+            self.changes += 1
         self._lose()
 
     # What the person does with a client of their own.
@@ -98,7 +118,10 @@ class MemoryNodes:
         self._tell(key)
 
     def delete(self, key: str) -> None:
-        self.nodes.get(ANNS, {}).pop(key, None)
+        if self.nodes.get(ANNS, {}).pop(key, None) is not None:
+            self.changes += 1
+            if self.tells:
+                self.retractions[key] = self.now
         if not self.silent:
             self._tell(key)
 
@@ -114,6 +137,8 @@ class MemoryNodes:
     def _put(self, whose: Whose, id_: str, xml: str) -> None:
         self.nodes.setdefault(whose, {}).pop(id_, None)
         self.nodes[whose][id_] = xml
+        self.changes += 1
+        self.retractions.pop(id_, None)
 
     def _tell(self, key: str) -> None:
         for watcher in () if self.down else self._watchers:

@@ -17,11 +17,12 @@ def test_a_directory_keeps_its_name(tmp_path: Path) -> None:
     assert home_of(tmp_path / "b") != first
 
 
-def test_a_name_that_was_cut_off_is_given_anew(tmp_path: Path) -> None:
-    (tmp_path / "home").write_text("\n")
-    name = home_of(tmp_path)
-    assert name
-    assert home_of(tmp_path) == name
+@pytest.mark.parametrize("content", [b"", b"\n", b"0123\n", b"\xff" * 32, b"x" * 32])
+def test_a_damaged_file_is_an_error_that_says_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "home").write_bytes(content)
+    with pytest.raises(StorageError, match=r"home is damaged.*Put it back from a backup"):
+        home_of(tmp_path)
+    assert (tmp_path / "home").read_bytes() == content
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
