@@ -29,7 +29,7 @@ class _Parent:
         with its:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(_PARENT)],
-                stdin=its,
+                stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
