@@ -15,7 +15,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
-# Processes of a run of all tests: most tests of servers wait.
+# Processes of a run of all tests, which the checks run beside: most tests of servers wait.
 WORKERS ?= 4
 
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
@@ -32,8 +32,7 @@ test: $(STAMP)
 	$(BIN)/pytest -q $(if $(findstring ::,$(T)),,-n 2) '$(T)'
 else
 test: servers
-	+$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports collected
-	$(BIN)/pytest -q -n $(WORKERS)
+	+$(MAKE) --no-print-directory --jobs=4 types lint imports tests
 endif
 
 check: $(STAMP)
@@ -52,10 +51,13 @@ imports: $(STAMP)
 
 # Compiles the project and the tests once, before every process would do it. Only the run itself
 # reports errors.
-.PHONY: collected
+.PHONY: collected tests
 collected: $(STAMP)
 	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent
 	@$(BIN)/pytest -qq --collect-only >/dev/null || true
+
+tests: collected
+	@$(BIN)/pytest -q -n $(WORKERS)
 
 # Campaigns take longer than one hanging test may.
 thorough crash hostile: export TEST_LIMIT_S = 0
@@ -85,7 +87,7 @@ bench: $(STAMP) servers
 servers: $(STAMP)
 	tests/tools/debian.sh $(VENV)
 	tests/tools/mcp-servers.sh $(VENV)
-	$(BIN)/python -m tests.component.sandbox.python_guest
+	$(BIN)/python -m tests.component.sandbox.guests
 
 reference: $(STAMP)
 	$(BIN)/python -m component.cli.reference > docs/configuration.md

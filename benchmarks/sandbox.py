@@ -26,7 +26,7 @@ from component.sandbox.wasm_call import WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for, ticker
 from component.skills.errors import SkillFailed, SkillTimeout
 from component.skills.host import HostFunctions
-from tests.component.sandbox import python_guest, wat
+from tests.component.sandbox import guests, wat
 from tests.component.sandbox.running import Told, context, runtime, skill
 
 _SAMPLES = Path(__file__).parents[1] / "examples" / "skills"
@@ -175,14 +175,14 @@ def _once(work: Callable[[], object]) -> float:
 
 async def _components(runs: int) -> list[Line]:
     """A fresh store for each call, from the event loop and back."""
-    where = python_guest.kept_runtime()
+    where = guests.kept_runtime()
     dice = (_SAMPLES / "dice" / "skill.wasm").read_bytes()
-    guests: dict[str, tuple[WasmSkill, dict[str, Any]]] = {
-        "Python": (skill(where, python_guest.statistics()), {"numbers": [1, 2, 3.5]}),
+    skills: dict[str, tuple[WasmSkill, dict[str, Any]]] = {
+        "Python": (skill(where, guests.statistics()), {"numbers": [1, 2, 3.5]}),
         "JavaScript": (skill(where, dice, granted=IMPORTS), {"dice": "2d6"}),
     }
     lines = []
-    for name, (one, arguments) in guests.items():
+    for name, (one, arguments) in skills.items():
         await one.execute(arguments, context())
         costs, processor = [], []
         for _ in range(runs):

@@ -14,7 +14,7 @@ from hypothesis import given, strategies
 from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, InvalidParam
 from component.skills.schema_inputs import schema_inputs
-from tests.component.sandbox import python_guest
+from tests.component.sandbox import guests
 from tests.component.sandbox.running import Told, context, runtime, skill, trusted
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +70,7 @@ def test_c_agrees_with_zlib() -> None:
 
 async def test_javascript() -> None:
     """The skill in JavaScript rolls dice with random numbers of the host, and logs."""
-    wasm = python_guest.kept_runtime()  # compiling it takes several seconds
+    wasm = guests.kept_runtime()  # compiling it takes several seconds
     told = Told()
     one = skill(wasm, shipped("dice"), granted=("random",), told=told)
     found = set()
@@ -93,7 +93,7 @@ async def test_javascript() -> None:
 async def test_python() -> None:
     """The skill in Python computes what Python computes."""
     told = Told()
-    one = skill(python_guest.kept_runtime(), python_guest.statistics(), told=told)
+    one = skill(guests.kept_runtime(), guests.statistics(), told=told)
     numbers = [1, 2.5, 4, 10]
     result = await one.execute({"numbers": numbers}, context())
     assert msgspec.json.decode(result.outputs[0].text) == {

@@ -1,11 +1,12 @@
-"""The sample skill in Python as a component, built once for this environment.
+"""Sample skills in WebAssembly that take long to build or compile, kept in this environment.
 
-It has 18 MB, so it is not in the repository. Building takes about 10 seconds of one core, compiling
-it 20 (once in a child, once in the service); both are kept in the environment, as the servers are.
+The one in Python has 18 MB, so it is not in the repository. Building it takes about 10 seconds of
+one core, compiling it 20 (once in a child, once in the service), and that in JavaScript nearly as
+long. The results are kept in the environment, as the servers are.
 
-    python -m tests.component.sandbox.python_guest
+    python -m tests.component.sandbox.guests
 
-does both in advance.
+prepares them.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from component.sandbox.wasm import WasmRuntime
 from tests.component.sandbox.running import runtime, skill
 
 _ROOT = Path(__file__).parents[3]
-_SAMPLE = _ROOT / "examples" / "skills" / "statistics"
+SAMPLES = _ROOT / "examples" / "skills"
 _KEPT = Path(sys.prefix) / "guests"
 
 
 def statistics() -> bytes:
-    """Return the component."""
+    """Return the sample in Python as a component."""
     digest = hashlib.sha256(version("componentize-py").encode())
     for source in ("app.py", "world.wit", "build.sh"):
-        digest.update((_SAMPLE / source).read_bytes())
+        digest.update((SAMPLES / "statistics" / source).read_bytes())
     digest.update((_ROOT / "protocol_schemas" / "skill.wit").read_bytes())
     _KEPT.mkdir(exist_ok=True)
     path = _KEPT / f"statistics-{digest.hexdigest()[:16]}.wasm"
@@ -41,7 +42,7 @@ def statistics() -> bytes:
             part = path.with_suffix(".part")
             tool = Path(sys.executable).with_name("componentize-py")
             subprocess.run(
-                [_SAMPLE / "build.sh"],
+                [SAMPLES / "statistics" / "build.sh"],
                 env={**os.environ, "COMPONENTIZE": str(tool), "OUTPUT": str(part)},
                 check=True,
                 capture_output=True,
@@ -69,5 +70,11 @@ class _Lock:
         self._file.close()
 
 
+async def _prepare() -> None:
+    dice = (SAMPLES / "dice" / "skill.wasm").read_bytes()
+    await skill(kept_runtime(), statistics()).prepare()
+    await skill(kept_runtime(), dice, granted=("random",)).prepare()
+
+
 if __name__ == "__main__":
-    anyio.run(skill(kept_runtime(), statistics()).prepare)
+    anyio.run(_prepare)
