@@ -1,4 +1,4 @@
-"""XEP-0045 Multi-User Chat: the payloads of presence in rooms, for occupants."""
+"""XEP-0045 Multi-User Chat: the payloads of rooms, for occupants and those who are invited."""
 
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -84,14 +84,38 @@ class Destroy(Payload, frozen=True, kw_only=True):
     reason: Annotated[str | None, TextChild()] = None
 
 
+class Invite(Payload, frozen=True, kw_only=True):
+    """An invitation that a room passes on (XEP-0045 §7.8.2). ``from_`` has invited."""
+
+    xml = Name(USER, "invite")
+
+    from_: Annotated[JID | None, Attr("from")] = None
+    to: Annotated[JID | None, Attr()] = None
+    reason: Annotated[str | None, TextChild()] = None
+
+
+class Decline(Payload, frozen=True, kw_only=True):
+    """The refusal of an invitation, for the room to pass on (XEP-0045 §7.8.2)."""
+
+    xml = Name(USER, "decline")
+
+    from_: Annotated[JID | None, Attr("from")] = None
+    to: Annotated[JID | None, Attr()] = None
+    reason: Annotated[str | None, TextChild()] = None
+
+
 class User(Payload, frozen=True, kw_only=True):
-    """What the presence of an occupant says about the room (XEP-0045 §7.2.2)."""
+    """What the presence of an occupant says about the room (XEP-0045 §7.2.2). In messages, it marks
+    private messages of occupants, and has invitations (§7.5, §7.8.2).
+    """
 
     xml = Name(USER, "x")
 
     items: Annotated[tuple[Item, ...], Child(malformed="drop")] = ()
     statuses: Annotated[tuple[Status, ...], Child(malformed="drop")] = ()
     destroy: Annotated[Destroy | None, Child()] = None
+    invites: Annotated[tuple[Invite, ...], Child(malformed="drop")] = ()
+    decline: Annotated[Decline | None, Child(malformed="drop")] = None
 
     @property
     def codes(self) -> frozenset[int]:

@@ -8,6 +8,7 @@ from component.handlers.chat_answers import ChatAnswers
 from component.handlers.dialogues import Dialogues
 from component.handlers.message import Answers, MessageHandler
 from component.handlers.notices import Notices
+from component.handlers.occupants import OccupantHandler
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
 from component.service.options import agent_at
@@ -47,6 +48,11 @@ class ChatSubsystem:
         self._environment = environment
         self._stream = stream
         self._contacts = contacts
+        self._occupants = OccupantHandler(
+            stream.messenger,
+            environment.catalog.policy.admits,
+            lambda address: stream.is_room(address),  # noqa: PLW0108 - it is set later
+        )
         self._message = MessageHandler(
             environment.settings.agent.name,
             stream.messenger,
@@ -61,7 +67,7 @@ class ChatSubsystem:
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handler of messages."""
-        return (self._message,)
+        return (self._message, self._occupants)
 
     def _answers(self, tasks: TaskSubsystem, agents: "AgentSubsystem | None") -> Answers:
         questions = ChatAnswers(tasks.service, tasks.questions)

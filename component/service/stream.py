@@ -54,6 +54,7 @@ class StreamSubsystem:
         connected_since: when the current session began; None while there is none.
         flush: sends the stanzas in the outbox; does nothing before `connect`.
         more_features: returns features in addition to those of the handlers.
+        is_room: whether an agent is in the room with a bare address.
         on_disconnect: called when a session is over.
     """
 
@@ -72,6 +73,7 @@ class StreamSubsystem:
         self.connected_since: datetime | None = None
         self.flush: Callable[[], None] = _nothing
         self.more_features: Callable[[], Sequence[str]] = tuple
+        self.is_room: Callable[[JID], bool] = lambda _: False
         self.on_disconnect: Callable[[], None] = _nothing
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
@@ -84,11 +86,15 @@ class StreamSubsystem:
             self.addresses,
             AgentErrors(),
             [route for handler in handlers for route in handler.routes()],
-            self._catalog.policy.admits,
+            self._admits,
             self.outbox,
             self._flush,
             refused=self._monitoring.not_admitted,
         )
+
+    def _admits(self, principal: JID) -> bool:
+        """Whether a principal may ask for something; the occupants of a room are none together."""
+        return self._catalog.policy.admits(principal) and not self.is_room(principal)
 
     def connect(self, connected: Callable[[], None]) -> Connection:
         """Return the connection, for the caller to run. `connected` is called at each new

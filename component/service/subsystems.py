@@ -79,6 +79,7 @@ class Subsystems:
             *(environment, self.stream, self.contacts, self.work), *self.memory.listeners()
         )
         self.stream.more_features = self.watches.watcher.features
+        self.stream.is_room = self.watches.watcher.is_room
         self.tasks.tool_ended = self._task_ended
         self.operations = OperationsSubsystem(
             *(environment, self.stream, self.contacts, self.tasks, self.agents),

@@ -9,9 +9,10 @@ import pytest
 
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
+from tests.servers.chatting import body
 from tests.servers.clients import Element, SlixClient
 from tests.servers.fixtures import ServerFactory
-from tests.servers.talk import login
+from tests.servers.talk import condition, login
 from tests.servers.watching import (
     Notes,
     assert_result,
@@ -109,6 +110,41 @@ def test_who_enters_and_leaves_starts_work(xmpp_server: Server, tmp_path: Path) 
                 noted(notes, ("left", "Montague"), ("joined", "Romeo"))
         wait_for(lambda: sorted(notes.rows()[-2:]), [("left", "Juliet"), ("left", "Romeo")].__eq__)
         assert len(notes.rows()) == 7
+        assert agent.log(level="error") == []
+
+
+@pytest.mark.both_servers
+def test_an_occupant_gets_one_sentence_and_an_invitation_is_declined(
+    xmpp_server: Server, tmp_path: Path
+) -> None:
+    server, room = xmpp_server, f"hall@conference.{xmpp_server.host}"
+    here = f"{room}/{NICK}"
+    with (
+        login(server, "juliet") as juliet,
+        login(server, "romeo") as romeo,
+        noting_agent(
+            server, tmp_path / "agent", [room_watch(server, room)], agent__allowed_domains=["*"]
+        ) as (agent, _),
+    ):
+        enter(juliet, room, "Juliet")
+        enter(romeo, room, "Romeo")
+        agent.start()
+        joined(agent, 1)
+        for body in ("Juliet told you something.", "/tasks"):
+            mark = f"<x xmlns='{MUC}#user'/>"
+            romeo.send_raw(f"<message to='{here}' type='chat'><body>{body}</body>{mark}</message>")
+        found = romeo.messages.take(lambda each: each.get("from") == here)
+        assert "Please write to me directly" in body(found)
+        refused = romeo.iq(here, "<query xmlns='urn:fluux:agent:0#skills'/>")
+        assert refused.get("type") == "error"
+        assert condition(refused) == "service-unavailable"
+        invite = f"<x xmlns='{MUC}#user'><invite to='{agent.domain}'/></x>"
+        juliet.send_raw(f"<message to='{room}'>{invite}</message>")
+        declined = juliet.messages.take(
+            lambda each: each.find(f".//{{{MUC}#user}}decline") is not None
+        )
+        assert "Please write to me directly" in "".join(declined.itertext())
+        assert not [each for each in romeo.messages.all() if each.get("from") == here]
         assert agent.log(level="error") == []
 
 
