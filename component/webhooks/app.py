@@ -8,7 +8,7 @@ received, it has to be complete in some seconds, and only so many are received a
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -29,6 +29,7 @@ _log = structlog.get_logger("component.webhooks")
 
 Message: TypeAlias = dict[str, Any]
 """An event of ASGI (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+T = TypeVar("T")
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
@@ -173,6 +174,8 @@ class WebhookApp:
             )
         headers = _single_headers(scope["headers"])
         _check_type(webhook, headers)
+        body.check_length(headers.get("content-length"))
+        webhook.verifier.check(headers)
         if self._receiving >= self._bounds.requests:
             raise WebhookError(
                 503,
@@ -182,7 +185,7 @@ class WebhookApp:
             )
         self._receiving += 1
         try:
-            content = await body.read(headers.get("content-length"))
+            content = await body.read()
         finally:
             self._receiving -= 1
         signed = webhook.verifier.verify(headers, content, self._clock())
@@ -190,26 +193,39 @@ class WebhookApp:
         reason = webhook.why_ignored(signed, value)
         if reason is not None:
             _log.info("a delivery was ignored", webhook=webhook.name, id=signed.id, reason=reason)
+            # Sent again after other settings, it must not start work.
+            await self._ask(self._deliveries.remember(webhook.name, signed.key, ""))
             return _Answer("ignored", signed.id, reason=reason)
         return await self._accepted(webhook, signed, value)
 
     async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
         trigger, work = webhook.started_by(signed, value)
-        try:
-            with anyio.fail_after(ANSWER_S):
-                known = await self._deliveries.find(webhook.name, signed.key)
-                if known is not None:
-                    return _Answer("duplicate", signed.id, known or None)
-                task = await self._start(webhook, trigger, work)
-        except TimeoutError:
-            raise _away("the database takes long to answer") from None
-        except StorageError as error:
-            raise _away(f"the database refuses: {error}") from None
+
+        async def start() -> str | _Answer | None:
+            known = await self._deliveries.find(webhook.name, signed.key)
+            if known is not None:
+                return _Answer("duplicate", signed.id, known or None)
+            return await self._start(webhook, trigger, work)
+
+        task = await self._ask(start())
+        if isinstance(task, _Answer):
+            return task
         if task is None:
             return _Answer("duplicate", signed.id)
         _log.info("a delivery has started work", webhook=webhook.name, id=signed.id, task=task)
         return _Answer("accepted", signed.id, task)
+
+    @staticmethod
+    async def _ask(work: Awaitable[T]) -> T:
+        """Wait for the database. Raises WebhookError: it takes too long, or refuses."""
+        try:
+            with anyio.fail_after(ANSWER_S):
+                return await work
+        except TimeoutError:
+            raise _away("the database takes long to answer") from None
+        except StorageError as error:
+            raise _away(f"the database refuses: {error}") from None
 
     async def _start(self, webhook: Webhook, trigger: Trigger, work: Work) -> str | None:
         wait_s = webhook.rate.take(anyio.current_time())
@@ -251,14 +267,18 @@ class _Body:
         self.complete = False
         self._gone = False
 
-    async def read(self, content_length: str | None) -> bytes:
+    def check_length(self, content_length: str | None) -> None:
+        """Check the size that the sender announces. Raises WebhookError (400, 413)."""
+        if content_length is None:
+            return
+        if not (content_length.isascii() and content_length.isdecimal()):
+            raise WebhookError(400, "The Content-Length is no number.", "correct the sender")
+        if len(content_length) > _MOST_DIGITS or int(content_length) > self._bounds.body_bytes:
+            raise self._too_large()
+
+    async def read(self) -> bytes:
         """All of it. Raises WebhookError (408, 413), _GoneError."""
         most = self._bounds.body_bytes
-        if content_length is not None:
-            if not (content_length.isascii() and content_length.isdecimal()):
-                raise WebhookError(400, "The Content-Length is no number.", "correct the sender")
-            if len(content_length) > _MOST_DIGITS or int(content_length) > most:
-                raise self._too_large()
         content = bytearray()
         try:
             with anyio.fail_after(self._bounds.body_s):

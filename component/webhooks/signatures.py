@@ -48,6 +48,12 @@ class Signed(msgspec.Struct, frozen=True):
 class Verifier(Protocol):
     """Verifies deliveries of one kind."""
 
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Check that the headers can belong to a signed delivery, before its body is received.
+
+        Raises WebhookError, as `verify` does.
+        """
+
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
         """The delivery with these headers (names in lower case) and this body.
 
@@ -69,8 +75,12 @@ class GitHubVerifier:
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secrets = tuple(secrets)
 
-    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
+    def check(self, headers: Mapping[str, str]) -> None:
         """See `Verifier`."""
+        self._signature(headers)
+
+    @staticmethod
+    def _signature(headers: Mapping[str, str]) -> bytes:
         given = _GITHUB_SIGNATURE.fullmatch(_header(headers, "x-hub-signature-256"))
         if given is None:
             raise WebhookError(
@@ -78,7 +88,11 @@ class GitHubVerifier:
                 "The header X-Hub-Signature-256 is missing or malformed.",
                 f"the sender does not sign its deliveries: {_SHARE_HINT}",
             )
-        signature = given[1].encode()
+        return given[1].encode()
+
+    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
+        """See `Verifier`."""
+        signature = self._signature(headers)
         valid = False
         for secret in self._secrets:
             expected = hmac.new(secret, body, sha256).hexdigest().encode()
@@ -110,8 +124,13 @@ class StandardVerifier:
         self._keys = tuple(keys)
         self._window_s = window_s
 
-    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
+    def check(self, headers: Mapping[str, str]) -> None:
         """See `Verifier`."""
+        self._signed_headers(headers)
+
+    @staticmethod
+    def _signed_headers(headers: Mapping[str, str]) -> tuple[str, str, list[bytes]]:
+        """Return the id, the timestamp and the signatures."""
         id_ = _wanted(headers, "webhook-id", _ID)
         timestamp = _wanted(headers, "webhook-timestamp", _TIMESTAMP)
         given = _header(headers, "webhook-signature")
@@ -121,8 +140,13 @@ class StandardVerifier:
                 "The header webhook-signature is missing.",
                 f"the sender does not sign its deliveries: {_SHARE_HINT}",
             )
-        signed = b".".join((id_.encode(), timestamp.encode(), body))
         signatures = [found for text in given.split(" ") if (found := _decoded(text))]
+        return id_, timestamp, signatures
+
+    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
+        """See `Verifier`."""
+        id_, timestamp, signatures = self._signed_headers(headers)
+        signed = b".".join((id_.encode(), timestamp.encode(), body))
         valid = False
         for key in self._keys:
             expected = hmac.new(key, signed, sha256).digest()

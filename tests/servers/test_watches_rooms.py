@@ -130,9 +130,9 @@ def test_an_occupant_gets_one_sentence_and_an_invitation_is_declined(
         enter(romeo, room, "Romeo")
         agent.start()
         joined(agent, 1)
-        for body in ("Juliet told you something.", "/tasks"):
+        for said in ("Juliet told you something.", "/tasks"):
             mark = f"<x xmlns='{MUC}#user'/>"
-            romeo.send_raw(f"<message to='{here}' type='chat'><body>{body}</body>{mark}</message>")
+            romeo.send_raw(f"<message to='{here}' type='chat'><body>{said}</body>{mark}</message>")
         found = romeo.messages.take(lambda each: each.get("from") == here)
         assert "Please write to me directly" in body(found)
         refused = romeo.iq(here, "<query xmlns='urn:fluux:agent:0#skills'/>")

@@ -110,7 +110,9 @@ async def test_events_and_filters_decide(storage: Storage) -> None:
         ]
         assert [each.status for each in ignored] == [200] * 4
         assert {each.json["status"] for each in ignored} == {"ignored"}
-        assert (await world.sender.github(PUSH)).status == 202
+        # The event is not signed: what was ignored starts nothing under another name.
+        assert (await world.sender.github(PUSH)).json["status"] == "duplicate"
+        assert (await world.sender.github({**PUSH, "size": 2})).status == 202
         assert len(world.starter.started) == 1
 
 
@@ -216,6 +218,7 @@ async def test_what_cannot_be_recorded_is_to_be_sent_again(
 async def test_a_slow_body_is_given_up(storage: Storage) -> None:
     async with listening(storage, github(), bounds=Bounds(body_s=0.05)) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
         answer = parsed(await world.sender.raw(head + b"Content-Length: 9\r\n\r\n{", eof=False))
         assert answer.status == 408
         assert answer.headers["connection"] == "close"
@@ -236,6 +239,7 @@ async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> Non
     bounds = Bounds(requests=1, body_s=0.3)
     async with listening(storage, generic(), github(), bounds=bounds) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
         async with await anyio.connect_tcp("127.0.0.1", world.sender.port) as slow:
             await slow.send(head + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n{")
             await slow.receive()  # it is being received now
@@ -244,6 +248,37 @@ async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> Non
             rest = await slow.receive()
             assert b" 408 " in rest
         assert (await world.sender.generic({})).status == 202
+
+
+@pytest.mark.parametrize(
+    ("path", "header", "status"),
+    [
+        (b"/gh", b"", b" 401 "),
+        (b"/gh", b"X-Hub-Signature-256: sha256=0\r\n", b" 401 "),
+        (b"/any", b"", b" 400 "),
+        (b"/any", b"webhook-id: a\r\nwebhook-timestamp: 1\r\n", b" 401 "),
+    ],
+)
+async def test_who_sends_no_signature_is_refused_before_its_body_and_takes_no_place(
+    storage: Storage, path: bytes, header: bytes, status: bytes
+) -> None:
+    async with listening(storage, generic(), github(), bounds=Bounds(requests=1)) as world:
+        head = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        async with await anyio.connect_tcp("127.0.0.1", world.sender.port) as slow:
+            await slow.send(head + header + b"Content-Length: 9\r\n\r\n{")
+            assert (await world.sender.generic({})).status == 202
+            assert status in await slow.receive()
+
+
+async def test_a_delivery_that_was_ignored_starts_nothing_after_other_settings(
+    storage: Storage,
+) -> None:
+    async with listening(storage, github(events=["push"])) as world:
+        assert (await world.sender.github(PUSH, event="release")).json["status"] == "ignored"
+        assert (await world.sender.github(PUSH, event="release")).json["status"] == "ignored"
+    async with listening(storage, github()) as world:
+        assert (await world.sender.github(PUSH, event="release")).json["status"] == "duplicate"
+        assert world.starter.called == 0
 
 
 @pytest.mark.ports

@@ -98,6 +98,7 @@ async def test_random_bytes_stop_nobody(storage: Storage) -> None:
 async def test_a_sender_that_leaves_is_forgotten(storage: Storage) -> None:
     async with listening(storage, generic(), bounds=Bounds(requests=2)) as world:
         head = b"POST /any HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AA==\r\n"
         for _ in range(6):
             async with await anyio.connect_tcp("127.0.0.1", world.sender.port) as stream:
                 await stream.send(head + b"Content-Length: 100\r\n\r\n{")
