@@ -24,7 +24,8 @@ from component.models.protocol import (
 from component.models.wrapped import Wrapped
 
 _log = structlog.get_logger("component.models")
-_LONGEST_S = 3600.0
+_LONGEST_S = 300.0
+"""A provider may ask for longer, and be wrong: after this, one call tries again."""
 _PROBE_S = 1.0
 
 State = Literal["closed", "open", "half-open"]

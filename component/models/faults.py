@@ -3,9 +3,11 @@
 Providers agree on the status codes and on little else, so the contents are read tolerantly.
 """
 
+import base64
 import json
 import re
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -22,6 +24,8 @@ from component.models.tolerant_json import BadJSONError, decode_any
 from xep.characters import without_forbidden
 
 _PASSING = {408, 409, 425, 429}
+_PART_OF_KEY: Final = 8
+_MASK: Final = re.compile(r"[*•…x]{3,}|\.{3,}")
 _OVERFLOW_CODES = {
     "context_length_exceeded",
     "context_window_exceeded",
@@ -192,10 +196,32 @@ def _text(value: Any) -> str:
     return without_forbidden(value[:ERROR_CHARACTERS])
 
 
+def without_key(word: str, key: str) -> str:
+    """Return a word of a provider's message, or "…" if a part of the API key is in it.
+
+    Providers repeat the key masked, cut off, in other letters or encodings. Any eight characters of
+    it in a row count, of a shorter key all; so do three at the beginning of a masked word.
+    """
+    if not key:
+        return word
+    if key in word:
+        return word.replace(key, "…")
+    plain = unquote(word).casefold()
+    masked = _MASK.search(plain)
+    if masked is not None and key.casefold()[:3] in plain[: masked.start()]:
+        return "…"
+    forms = (key.casefold(), base64.b64encode(key.encode()).decode().rstrip("=").casefold())
+    for form in forms:
+        size = min(_PART_OF_KEY, len(form))
+        if any(form[at : at + size] in plain for at in range(len(form) - size + 1)):
+            return "…"
+    return word
+
+
 class Where(msgspec.Struct, frozen=True):
     """The parts of error messages: the model, its address, and its section of the settings.
 
-    `key` is the API key; it is removed from messages of the provider.
+    `key` is the API key; it and its parts are removed from messages of the provider.
     """
 
     model: str
@@ -249,7 +275,5 @@ class Where(msgspec.Struct, frozen=True):
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
     def _quoted(self, message: str) -> str:
-        message = " ".join(message.split())
-        if self.key:
-            message = message.replace(self.key, "…")
+        message = " ".join(without_key(word, self.key) for word in message.split())
         return f"; it says: {message[:300]}" if message else ""

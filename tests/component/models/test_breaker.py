@@ -66,7 +66,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.inside -= 1
         self.in_a_row += 1
         was_open = self.open_until is not None
-        pause = min(after or 0.0, 3600)
+        pause = min(after or 0.0, 300)
         if was_open or self.in_a_row >= MOST:
             pause = max(pause, PAUSE_S)
         if pause:
