@@ -18,7 +18,7 @@ from component.tasks.claims import Slot
 from component.tasks.host import ContextHost, ExecutionServices
 from component.tasks.idempotency import RecordedAnswer
 from component.tasks.journal import ATOMIC, Journal
-from component.tasks.outputs import checked, error_of, result_of
+from component.tasks.outputs import checked, error_of, least_size, result_of
 from component.tasks.protocol import Call
 from component.tasks.replay_cache import Flight
 from component.tasks.rows import Change, Row
@@ -170,7 +170,9 @@ class Execution(ContextHost):
             )
             if call.on_result is not None and made.taints is not None:
                 call.on_result(call.skill.taint_of(made))
-            return result_of(call.skill, made)
+            most = self._engine.limits.result_bytes
+            # Before it is converted and encoded: a large result would hold up everybody.
+            return errors.too_big(most) if least_size(made) > most else result_of(call.skill, made)
         except CALL_ERRORS as error:
             if self._parked or self._refused is not None or self._stopped == "lost":
                 return None

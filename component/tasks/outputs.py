@@ -44,6 +44,20 @@ def result_of(skill: Skill, made: SkillResult) -> Result:
     )
 
 
+def least_size(made: SkillResult) -> int:
+    """Return a lower bound for the size of a result in a stanza, in bytes. It is computed from
+    lengths alone.
+    """
+    return sum(
+        len(one.text)
+        if isinstance(one, skill_outputs.Output)
+        else len(one.data)
+        if isinstance(one, skill_outputs.File)
+        else len(one.url)
+        for one in made.outputs
+    )
+
+
 def _named(made: SkillResult) -> tuple[Output, ...]:
     taken = {output.name for output in made.outputs if output.name}
     outputs: list[Output] = []
