@@ -57,7 +57,7 @@ class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(
             title="Digest",
             description="Beginning of the digest of the content that is approved, at least 8"
-            " characters. Default: the present content.",
+            " characters. On the command line, the default is the present content.",
             pattern="^([0-9a-f]{8,64})?$",
         ),
     ] = ""
@@ -142,6 +142,13 @@ class InstalledSkillCommands:
         return CommandResult(shown(found), found)
 
     async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
+        if asking.principal is not None and not params.digest:
+            # On a terminal, the command line passes the digest of what it has just shown.
+            raise CommandError(
+                f"Give the digest of what you approve: {SHOW_SKILL.name} shows what"
+                f" {params.name} may do, and its digest.",
+                "digest",
+            )
         found = await _done(
             self._installed.approve(
                 params.name, _by(asking), digest=params.digest, trusted=params.trusted

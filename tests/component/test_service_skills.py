@@ -97,6 +97,12 @@ async def test_an_admin_approves_by_a_form_and_revokes_by_the_control_socket(
         shown = await world.operate("installed-skills")
         assert "greet 1.0.0: waiting" in shown.text
         kind, text = await world.submit("approve-skill", name="greet", trusted="1")
+        assert kind == "error"
+        assert "Give the digest of what you approve" in text
+        sheet = json.loads(bytes((await world.operate("show-skill", name="greet")).value))
+        kind, text = await world.submit(
+            "approve-skill", name="greet", trusted="1", digest=sheet["digest"]
+        )
         assert kind == "info"
         assert text.startswith("greet is offered.")
         assert output(await world.execute(who="Romeo")) == "Hello Romeo"
