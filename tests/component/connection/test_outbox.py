@@ -176,6 +176,19 @@ def test_a_stanza_is_written_when_the_kernel_has_all_of_it() -> None:
         assert states(deliveries) == expected
 
 
+def test_as_much_is_dropped_as_is_too_much_behind_what_must_arrive() -> None:
+    outbox = Outbox(100)
+    outbox.put(stanza(0, 10), Delivery(must_arrive=True))
+    number = 1
+    while outbox.waiting_bytes + len(stanza(number, 10)) <= outbox._bound_bytes:
+        outbox.put(stanza(number, 10))
+        number += 1
+    assert outbox.dropped == 0
+    outbox.put(stanza(number, 80))
+    assert not outbox.over_bound
+    assert outbox.dropped > 1
+
+
 def test_what_must_arrive_is_dropped_last_and_keeps_its_place() -> None:
     outbox, kernel = Outbox(24), Kernel()
     must = Delivery(must_arrive=True)

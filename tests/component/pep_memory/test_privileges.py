@@ -169,6 +169,7 @@ async def test_the_error_of_the_account_is_raised() -> None:
     [
         pubsub.Pubsub(items=pubsub.Items(node="storage:bookmarks")),
         pubsub.Pubsub(subscriptions=pubsub.Subscriptions()),
+        pubsub.Pubsub(items=pubsub.Items(node=NAMESPACE), subscriptions=pubsub.Subscriptions()),
         pubsub.Pubsub(
             create=pubsub.Create(node=NAMESPACE),
             configure=pubsub.Configure(node="urn:xmpp:omemo:2"),
