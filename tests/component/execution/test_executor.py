@@ -14,6 +14,7 @@ import pytest
 from component.execution import SkillRequest
 from component.skills import Skill, SkillError, skill
 from component.storage.database import Database
+from component.tasks.replay_cache import ReplayCache
 from component.tasks.skill_call import call_of
 from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
@@ -277,6 +278,23 @@ async def test_an_error_is_recorded_once_work_has_begun(
         expected = errors.Internal if request_ is None else errors.Conflict
         assert await refused(run(world, other)) is expected
         assert counted.ran == (2 if request_ is None else 1)
+
+
+@pytest.mark.parametrize("length", [1, 10_000], ids=["small", "large"])
+async def test_a_repetition_that_only_the_disk_remembers_is_answered_before_its_deadline_is_judged(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, clock = Counted("async", repeatable=False), [NOW]
+    world = World([counted.skill], now=lambda: clock[0])
+    far = datetime(2100, 1, 1, tzinfo=UTC)
+    params = (Param(name="a", text="x" * length),)
+    execute = Execute(skill="it", request="named", deadline=far, params=params)
+    async with world.running():
+        first = await run(world, execute)
+        monkeypatch.setattr(ReplayCache, "get", lambda *_: None)  # as after a restart
+        clock[0] = far + timedelta(days=1)
+        assert said(await run(world, execute)) == said(first)
+        assert counted.ran == 1
 
 
 async def test_what_was_refused_may_be_mended_under_the_same_identifier() -> None:
