@@ -124,6 +124,7 @@ async def test_a_fact_is_learned_after_a_conversation_and_known_in_the_next(
         await eventually(lambda: known in world.asked)
 
 
+@pytest.mark.usefixtures("clock")  # nothing is learned: the last request is the answer's
 async def test_a_document_is_read_when_it_appears_and_recalled_with_its_source(
     tmp_path: Path,
 ) -> None:

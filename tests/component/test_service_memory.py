@@ -157,7 +157,7 @@ async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -
     folder.mkdir(parents=True)
     os.utime(folder, (0, 0))
     service = Service(settings)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             await group.start(service.run)
             while folder.exists():
@@ -206,7 +206,7 @@ async def test_with_nought_days_they_stay_until_they_are_forgotten(
 ) -> None:
     async with kept(tmp_path, days=0) as world:
         await world.fill()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await tidy(world.memories, storage, "here", clock=lambda: EARLY)
         assert world.folder.exists()
 

@@ -96,7 +96,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
         seen.append(set(MARK.findall(str(request.body))))
         return Text(f"{next(marks)} is what I say about it.")
 
-    with tempfile.TemporaryDirectory() as directory, anyio.fail_after(60):
+    with tempfile.TemporaryDirectory() as directory, anyio.fail_after(120):
         path, voice, tools = Path(directory), Voice(), NoTools()
         nobody: Any = tools
         async with serving() as endpoint, Storage.open(path / "data") as storage:

@@ -51,7 +51,7 @@ async def test_a_stanza_that_cannot_be_parsed_is_a_fault_of_the_target(stanza: b
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
     ):
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             tasks.start_soon(target, listener.extra(anyio.abc.SocketAttribute.local_port))
             link = Link(await listener.listeners[0].accept(), wire, opening, None)
             async with link.running(lambda _: None):

@@ -17,7 +17,7 @@ from tests.hostile.grammar import STREAM_PREFIX
 from tests.servers.base import Server
 from tests.servers.raw_client import TlsSocket, log_in
 
-TIMEOUT: Final = 60.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT: Final = 120.0  # seconds; a bound for a busy machine, not an expectation
 _FENCE_S: Final = 5.0
 _KEPT: Final = 4096  # bytes of what came last, which are looked at with what comes next
 

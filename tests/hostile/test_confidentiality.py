@@ -179,7 +179,7 @@ async def service(directory: Path, *, with_bob: bool) -> AsyncIterator[Talk]:
         "conformance": Conformance(enabled=True),
         "limits": RequestLimits(inline_s=50),
     }
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with attached(directory, **sections) as link, anyio.create_task_group() as tasks:
             talk = Talk(link)
             tasks.start_soon(talk.read)

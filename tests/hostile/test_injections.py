@@ -90,7 +90,7 @@ async def test_a_model_cannot_answer_the_question_about_its_call(tmp_path: Path)
         run.hesitates = True
         async with anyio.create_task_group() as group:
             group.start_soon(player.play, run)
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await run.hesitating.wait()
             (question,) = await player.open_questions(run)
             # Another message of the person, to which the model answers as an approver would.

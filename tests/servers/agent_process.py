@@ -25,7 +25,7 @@ from tests.servers.forked import Forked
 from tests.servers.watchdog import Watchdog
 
 PROGRAM = Path(sys.executable).with_name("xmpp-agent")
-TIMEOUT = 30.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT = 120.0  # seconds; a bound for a busy machine, not an expectation
 Line = dict[str, Any]
 
 # How long is waited for a server that is away; the tests have no time for the defaults.

@@ -20,7 +20,7 @@ import aioxmpp.stanza
 from aioxmpp import xso
 
 EXECUTE = "urn:fluux:agent:0#execute"
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 class Param(xso.XSO):

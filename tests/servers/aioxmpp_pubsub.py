@@ -16,7 +16,7 @@ import aioxmpp.pubsub
 import aioxmpp.security_layer
 from aioxmpp import xso
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 @aioxmpp.pubsub.xso.as_payload_class  # type: ignore[untyped-decorator]

@@ -36,7 +36,7 @@ from tests.servers.slix_echo import answer_execute
 
 Element = ET.Element
 T = TypeVar("T")
-TIMEOUT = 45.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT = 120.0  # seconds; a bound for a busy machine, not an expectation
 
 
 class PeerRefused(ConnectionError):  # noqa: N818 - reads as what happened

@@ -15,7 +15,7 @@ from tests.component.handlers.command_bench import CommandBench
 from tests.servers.base import Server
 from xep.jid import JID
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class _Receiver:

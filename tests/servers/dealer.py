@@ -28,7 +28,7 @@ from tests.servers.clients import Element, Inbox
 HOME = "home.test"
 DOMAIN = f"agent.{HOME}"
 ASSISTANT = f"assistant@{DOMAIN}"
-TIMEOUT = 30.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT = 120.0  # seconds; a bound for a busy machine, not an expectation
 _HEADER = (
     "<?xml version='1.0'?><stream:stream xmlns='jabber:component:accept'"
     " xmlns:stream='http://etherx.jabber.org/streams' id='{}' from='{}'>"

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Self
 
-TIMEOUT = 30.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT = 120.0  # seconds; a bound for a busy machine, not an expectation
 
 
 class Proxy:

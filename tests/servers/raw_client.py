@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tests.servers.base import Server
 
-TIMEOUT: Final = 60.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT: Final = 120.0  # seconds; a bound for a busy machine, not an expectation
 _MOST: Final = 1 << 18
 _SASL: Final = "urn:ietf:params:xml:ns:xmpp-sasl"
 

@@ -23,7 +23,7 @@ from xep.stanza import Incoming
 
 pytestmark = [pytest.mark.servers]
 
-TIMEOUT = 20.0  # seconds; a bound for a busy machine, not an expectation
+TIMEOUT = 120.0  # seconds; a bound for a busy machine, not an expectation
 STANZA: Final = re.compile(rb"<(message|iq)\b(?:[^>]*/>|.*?</\1>)", re.DOTALL)
 BODY: Final = "{jabber:client}body"
 DELAY: Final = "{urn:xmpp:delay}delay"

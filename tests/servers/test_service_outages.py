@@ -21,7 +21,7 @@ ECHO = execute("echo", text="hello")
 # What a server says for a component that is away; ejabberd takes it for another server's.
 ITS_OWN_ERRORS = {"remote-server-timeout", "forbidden", "service-unavailable"}
 CALLERS = 3
-LIMIT = 60.0
+LIMIT = 120.0
 
 
 class Load:

@@ -140,7 +140,7 @@ async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
         most = max(most, at_work)
         if at_work == 2:
             two.set()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await two.wait()
         at_work -= 1
         return "done"
@@ -225,7 +225,7 @@ async def test_it_is_stopped_with_its_parent(tmp_path: Path) -> None:
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await begun.wait()
             await conversations.stop_agent("assistant")
             await ended.wait()
@@ -246,7 +246,7 @@ async def test_its_running_task_is_given_up_with_it(tmp_path: Path) -> None:
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await begun.wait()
         await conversations.stop("assistant", ROMEO)
         assert len(family.shop.given_up) == 1

@@ -123,7 +123,7 @@ async def test_a_message_that_joined_is_still_joined_after_a_crash(tmp_path: Pat
         async with world.life() as conversations:
             await conversations.received(message("m1", "one"))
             await conversations.received(message("m2", "two"))
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await asked.wait()
     world.brain.think = lambda request: says(" and ".join(words(request)))
     async with world.life():
@@ -173,7 +173,7 @@ async def test_stored_calls_are_continued_after_a_crash(
     )
     async with world.life() as conversations:
         await conversations.received(message("m1"))
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await under_way.wait()
     world.shop.during = None
     async with world.life():

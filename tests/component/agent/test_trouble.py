@@ -318,7 +318,7 @@ async def test_only_calls_with_effects_wait_for_each_other(
     async def during(_name: str) -> None:
         if world.shop.at_once == at_once:
             together.set()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await together.wait()
 
     world.shop.during = during
@@ -336,7 +336,7 @@ async def test_calls_without_effects_do_not_wait_for_calls_with_effects(tmp_path
 
     async def during(name: str) -> None:
         if name == "buy":
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await looked.wait()
         else:
             looked.set()

@@ -30,7 +30,7 @@ from tests.servers.clients import SlixClient
 from tests.servers.talk import condition, execute, from_, output
 from tests.servers.watchdog import Watchdog
 
-LIMIT = 60.0
+LIMIT = 120.0
 ANY_PORT = ("--port", "0")
 QUICK = (*ANY_PORT, "--no-model")
 BACKENDS = ["trio", "asyncio"] if THOROUGH else ["asyncio"]

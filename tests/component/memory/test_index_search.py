@@ -154,7 +154,7 @@ def test_whatever_is_kept_can_be_let_go_of(
 async def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green")
-        with room.index.database.writing() as connection, anyio.fail_after(30):
+        with room.index.database.writing() as connection, anyio.fail_after(120):
             connection.execute("DELETE FROM items")
             assert await room.recall("green") == ["tea"]
             assert [one.item.key for one in await room.knowledge.get(AGENT, ANN, "tea")] == ["tea"]

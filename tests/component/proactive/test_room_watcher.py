@@ -116,7 +116,7 @@ class World:
 
     async def events(self, count: int) -> list[str]:
         """So many events in their order, each as what has happened and to whom."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             while len(found := await self.storage.read(_events)) < count:
                 await self.more.wait()
                 self.more = anyio.Event()

@@ -223,7 +223,7 @@ async def until(condition: Callable[[], object]) -> None:
 
     After some turns of the event loop it sleeps between two looks: threads need the interpreter.
     """
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         for turn in count():
             if condition():
                 return

@@ -249,7 +249,7 @@ async def test_calls_at_the_same_time_have_a_child_each() -> None:
 async def test_an_idle_child_ends() -> None:
     async with service(idle_s=0.2) as one:
         await one.counted()
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             while len(one.children):  # noqa: ASYNC110 - nobody is told of it
                 await anyio.sleep(0.05)
         assert (await one.counted())[0] == 1

@@ -147,7 +147,7 @@ async def test_a_value_that_cannot_be_stored_fails_alone(
     await storage.write(make)
     ops = [insert(f"t{index}", index) for index in range(10)]
     ops.insert(4, insert(text, number))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         outcomes = await together(storage, ops, keep_trying=keep_trying)
     (refused,) = [outcomes.pop(4)]
     assert outcomes == [f"t{index}" for index in range(10)]

@@ -96,7 +96,7 @@ async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
 
             async with anyio.create_task_group() as group:
                 group.start_soon(come_back)
-                with anyio.fail_after(20):
+                with anyio.fail_after(120):
                     waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
                     while not watching.execute(waits).fetchall():  # noqa: ASYNC110
                         await anyio.sleep(0.005)

@@ -39,7 +39,7 @@ CAROL = JID.parse("carol@a.example/desk")
 REPLAY_S = 3 * 3600.0
 RETENTION_S = 2 * 3600.0
 EXPIRES_S = 3600.0
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Choice(msgspec.Struct, forbid_unknown_fields=True):

@@ -504,7 +504,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_refuses(
             effects.gate.set()
             await ann.world.service.drain()
             service = ann.world.service
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await service._worker._idle.wait()
     async with caller(tmp_path, effects, ear=ear):
         ended = await ear.ended(task)

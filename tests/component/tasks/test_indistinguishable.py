@@ -131,7 +131,7 @@ class Stack:
         stanza = iq(encode(payload), type_=type_, from_=str(ANN), to=to)
         self.router.received(self.wire.events(stanza))
         if not self.output.sent:
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await self.output.heard.wait()
         return self.output.sent.pop()
 
@@ -169,7 +169,7 @@ class Stack:
                     )
 
     async def waits(self, who: JID, at: JID, task: str) -> Task:
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             while True:
                 found = await self.world.service.get(who.bare, at, task)
                 if found.state == "input-required":

@@ -155,7 +155,7 @@ async def test_a_round_that_is_refused_is_made_up_for_by_the_next(tmp_path: Path
 
         await storage.write(add)
         refusing = Refusing(storage)
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(keep, cast("Storage", refusing), 0)
                 await refusing.done.wait()

@@ -230,7 +230,7 @@ async def test_the_end_does_not_wait_for_who_is_between_steps(open_storage: Open
     async with living(open_storage, stairs.skill, drain_s=FOR_EVER) as world:
         task = await world.task("stairs")
         await stairs.between.wait()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await world.service.drain()
         assert (await world.get(task)).state == "running"
         assert await world.scalar("SELECT count(*) FROM tasks WHERE owner IS NOT NULL") == 0
@@ -293,7 +293,7 @@ async def test_the_end_waits_for_nobody_once_the_answer_is_that_it_takes_longer(
         async def ask() -> None:
             answers.append(await world.run("stairs"))
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stairs.between.wait()
@@ -307,7 +307,7 @@ async def test_the_end_waits_for_no_question(open_storage: Open) -> None:
     async with living(open_storage, asking([]), drain_s=FOR_EVER) as world:
         task = await world.task("asks")
         await world.ear.in_state(task, "input-required")
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await world.service.drain()
         assert (await world.get(task)).state == "input-required"
 

@@ -47,7 +47,7 @@ async def test_a_task_that_cannot_be_written_fails_and_others_go_on(
 ) -> None:
     async with living(open_storage, spoiling(what), steady) as world:
         tasks = [await world.task("spoiling" if n == 2 else "steady") for n in range(6)]
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             ended = [(await world.ear.ended(task)).state for task in tasks]
         dialect = await world.storage.read(lambda database: database.dialect)
         # SQLite stores all of them.

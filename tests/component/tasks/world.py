@@ -65,7 +65,7 @@ class Ear:
     async def until(self, test: Callable[[Notice], bool]) -> Notice:
         """The first notice, of those heard and those to come, that passes the test."""
         seen = 0
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             while True:
                 for notice in self.notices[seen:]:
                     if test(notice):

@@ -287,7 +287,7 @@ def _session(process: int) -> int:
 
 async def _until(done: Callable[[], bool]) -> None:
     """Wait until something is so; the kernel tells nobody."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         while not done():  # noqa: ASYNC110 - as the docstring says
             await anyio.sleep(0.01)
 

@@ -206,7 +206,7 @@ async def _beside(world: World, name: str, url: str) -> str:
         principal = "eve@test" if name == "many_keys" else "mallory@test"
         found = await said(world, name, url, principal)
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             group.start_soon(attack)
             assert await honest(world) == "Hello Ann"

@@ -81,7 +81,7 @@ def named(logs: list[Any], words: str, server: str = "bad") -> bool:
 
 async def until(condition: Any) -> None:
     """Wait until something is in the log, which has no event to wait for."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while True:
             if condition():
                 return

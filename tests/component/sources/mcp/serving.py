@@ -65,7 +65,7 @@ class Served:
 
     async def failure(self, name: str, reason: str) -> SkillUnavailable:
         """Call a skill until it fails for this reason; return the error."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             while True:
                 try:
                     await self.call(name)
@@ -76,7 +76,7 @@ class Served:
 
     async def success(self, name: str) -> str:
         """Call a skill until it is available again; return its text."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             while True:
                 try:
                     return await self.text(name)
@@ -93,7 +93,7 @@ class Served:
     ) -> SkillResult:
         skill = self.skill(name)
         given = prepare(skill, tuple((params or {}).items()))
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             return await call(
                 skill, given, context or context_of(name, who), anyio.CapacityLimiter(4)
             )

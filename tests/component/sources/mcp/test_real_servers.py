@@ -130,7 +130,7 @@ class TestEverything:
     ) -> None:
         url, process = web
         async with serving(web=McpServer(url=url)) as served:
-            with anyio.fail_after(60):
+            with anyio.fail_after(120):
                 await served.until(lambda: "web.echo" in served.registry.names())
             made = await served.call("web.echo", {"message": "hello"}, who=BOB)
             assert "hello" in texts(made)
