@@ -3,13 +3,10 @@
 from typing import Final
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.policy.flows import Decision, Flows, covers
-from component.policy.globs import pattern
+from component.policy.flows import Decision, Flows
 from component.skills import Skill, SkillError
 from component.tasks.protocol import Asker, Call
 
-_NOT_OF_AGENT: Final = "The skill {skill} is not among the skills of this agent."
-_LACKS: Final = "This agent must not use {skill}: it lacks the capability {missing}."
 _MISLED: Final = (
     "{skill} was not started. The model that asked for this has read text of strangers, and what a"
     " skill starts after that must not reach other services."
@@ -35,12 +32,9 @@ class DerivedCalls:
     def asker(self, parent: Call, skill: Skill) -> Asker:
         """Return who asks for a skill that `parent` starts. Raises SkillError: it must not."""
         context, notes = parent.caller_context, skill.annotations
-        if pattern(context.skills).fullmatch(skill.name) is None:
-            raise self._refused(parent, skill, "capability", _NOT_OF_AGENT.format(skill=skill.name))
-        missing = covers(context.capabilities, skill.capabilities)
-        if missing is not None:
-            text = _LACKS.format(skill=skill.name, missing=missing)
-            raise self._refused(parent, skill, "capability", text)
+        refusal = context.limits.refusal(skill.name, skill.capabilities)
+        if refusal is not None:
+            raise self._refused(parent, skill, "capability", refusal)
         decision: Decision = self._flows.decide(
             context.taints,
             skill.capabilities,

@@ -101,6 +101,7 @@ class SkillExecutor:
                 skill=skill.name,
                 agent=caller.agent,
                 taints=caller.taints,
+                limits=caller.limits,
                 trace=caller.trace,
             )
         began = perf_counter()

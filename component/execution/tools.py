@@ -25,7 +25,7 @@ from component.execution.request import SkillRequest
 from component.execution.tainted_calls import decide, refusal
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
-from component.policy.flows import Decision, Flows, covers
+from component.policy.flows import AgentLimits, Decision, Flows, covers
 from component.policy.globs import pattern
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
@@ -208,8 +208,7 @@ class ToolExecutor:
             caller.operator,
             TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
             chosen,
-            caller.skills,
-            caller.capabilities,
+            AgentLimits(caller.skills, caller.capabilities),
         )
 
     async def _run(

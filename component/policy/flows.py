@@ -19,6 +19,22 @@ TRUSTED: frozenset[Taint] = frozenset(("person",))
 """Taints whose texts may contain instructions: those of the person in the conversation."""
 
 
+class AgentLimits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an agent may use: patterns of the names of skills, and of their capabilities."""
+
+    skills: tuple[str, ...] = ("*",)
+    capabilities: tuple[str, ...] = ("*",)
+
+    def refusal(self, skill: str, capabilities: Iterable[str]) -> str | None:
+        """Return the sentence why the agent must not use a skill; None if it may."""
+        if pattern(self.skills).fullmatch(skill) is None:
+            return f"The skill {skill} is not among the skills of this agent."
+        missing = covers(self.capabilities, capabilities)
+        if missing is not None:
+            return f"This agent must not use {skill}: it lacks the capability {missing}."
+        return None
+
+
 class Flow(msgspec.Struct, frozen=True):
     """A rule for data `of` these taints that is to reach one of the capabilities `to`.
 

@@ -145,6 +145,8 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             goal=goal or None,
             skill=skill or None,
             params=msgspec.Raw(msgspec.json.encode(params or {})),
+            taints=context.taints,
+            limits=context.limits,
         )
         wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
         with _explained():

@@ -159,7 +159,6 @@ class TaskStarter:
     def _request(
         self, trigger: Trigger, work: Work, skill: str, params: msgspec.Raw, asker: Asker
     ) -> SkillRequest:
-        taints: tuple[Taint, ...] = () if trigger.taint is None else (trigger.taint,)
         name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
         return SkillRequest(
             work.principal.bare,
@@ -169,7 +168,11 @@ class TaskStarter:
             session=f"trigger {name}",
             origin="trigger",
             caller_context=CallerContext(
-                work.agent, asker, taints, trace=f"{trigger.source} {trigger.name}"
+                work.agent,
+                asker,
+                _taints(trigger, work),
+                trace=f"{trigger.source} {trigger.name}",
+                limits=work.limits,
             ),
         )
 
@@ -179,12 +182,17 @@ class TaskStarter:
 
         A skill that only reads gets parameters without their data: those are the person's own.
 
-        Raises StanzaError if such data must not reach the skill.
+        Raises StanzaError if such data must not reach the skill, or if the agent whose model asked
+        for this work must not use it.
         """
+        refusal = work.limits.refusal(skill.name, skill.capabilities)
+        if refusal is not None:
+            raise StanzaError("not-allowed", refusal)
         notes = skill.annotations
-        strangers = work.filled or not notes.read_only
+        # What a model has asked for after reading strangers may be theirs, parameters included.
+        strangers = work.filled or bool(work.taints) or not notes.read_only
         decision = self._flows.decide(
-            () if trigger.taint is None else (trigger.taint,),
+            _taints(trigger, work),
             skill.capabilities,
             read_only=notes.read_only,
             open_world=notes.open_world,
@@ -193,6 +201,11 @@ class TaskStarter:
         if decision.verdict == "refuse":
             raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
         return "misled model" if decision.verdict == "confirm" else "caller"
+
+
+def _taints(trigger: Trigger, work: Work) -> tuple[Taint, ...]:
+    found = set(work.taints) | ({trigger.taint} if trigger.taint is not None else set())
+    return tuple(sorted(found))
 
 
 def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:

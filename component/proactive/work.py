@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from xep.jid import JID
 
@@ -74,6 +75,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         deliver: when people get the result: now, unless quiet hours delay it; when they are
             online; or on time, because the principal has set the time: then quiet hours do not
             delay the result for the principal.
+        taints: the sources of the texts that the model had read which asked for this work.
+        limits: those of the agent whose model asked for it.
     """
 
     agent: str
@@ -89,3 +92,5 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = "normal"
     template: str = ""
     deliver: Literal["now", "online", "on-time"] = "now"
+    taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import anyio
 
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.durable import ChildResult, DurableHost, Work
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
@@ -34,7 +35,8 @@ class Context:
     `principal` is the bare JID to which the policy applies, `sender` the full address that sent the
     call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
     calls it itself: its localpart, or `parent/id` for a sub-agent. `taints` are the sources of the
-    texts that the agent's model has read, if a model calls the skill, and `trace` links the audit
+    texts that the agent's model has read, if a model calls the skill, `limits` what that agent may
+    use, and `trace` links the audit
     events of its turn. `key` is an idempotency key of this call: the same whenever the call is run
     again after an interruption.
 
@@ -51,6 +53,7 @@ class Context:
         "_report",
         "agent",
         "key",
+        "limits",
         "principal",
         "sender",
         "skill",
@@ -66,6 +69,7 @@ class Context:
         skill: str,
         agent: str = "",
         taints: tuple[Taint, ...] = (),
+        limits: AgentLimits = AgentLimits(),  # noqa: B008 - immutable
         trace: str = "",
         report: Callable[[float, str], Awaitable[None]] | None = None,
         host: DurableHost | None = None,
@@ -80,6 +84,7 @@ class Context:
         self.skill = skill
         self.agent = agent
         self.taints = taints
+        self.limits = limits
         self.trace = trace
         self.key = secrets.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress

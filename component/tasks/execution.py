@@ -155,6 +155,7 @@ class Execution(ContextHost):
             skill=call.skill.name,
             agent=call.caller_context.agent,
             taints=call.caller_context.taints,
+            limits=call.caller_context.limits,
             trace=call.caller_context.trace,
             host=self,
         )

@@ -11,6 +11,7 @@ import msgspec
 
 from component.budget.protocol import TurnBudget
 from component.messages.delivery import Delivery
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.context import Context
 from component.skills.inputs import Arguments
@@ -49,8 +50,8 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds, if it is less than the time-out of the skill. `trace` links the audit events of one
     turn. `operator` is the operator who started the turn, if it was not started by the principal.
     `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
-    `chosen` names the parameters that the model has chosen after reading strangers. `skills` and
-    `capabilities` are the patterns of what the agent may use, for calls of its model.
+    `chosen` names the parameters that the model has chosen after reading strangers. `limits`
+    are those of the agent, for calls of its model.
     """
 
     agent: str
@@ -61,8 +62,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     operator: str = ""
     budget: TurnBudget | None = None
     chosen: tuple[str, ...] = ()
-    skills: tuple[str, ...] = ("*",)
-    capabilities: tuple[str, ...] = ("*",)
+    limits: AgentLimits = AgentLimits()
 
 
 class Confirmation(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import pytest
 from component.agent.requests import TurnRequest
 from component.agent.turn import Outcome
 from component.execution.request import SkillRequest
-from component.policy.flows import Flow, Flows
+from component.policy.flows import AgentLimits, Flow, Flows
 from component.proactive import results as results_module
 from component.proactive import started
 from component.proactive.goals import GOAL, goal_skill
@@ -385,3 +385,28 @@ async def test_a_kill_while_results_are_told_delays_none(storage: Storage) -> No
     assert [one.trigger.key for one in waiting] == ["2", "3"]
     await backend.tells(3)
     assert [text for _, text, _ in backend.told] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("of_model", "text"),
+    [
+        ({"limits": AgentLimits(skills=("schedule_*",))}, "not among the skills of this agent"),
+        ({"limits": AgentLimits(capabilities=("memory",))}, "lacks the capability network"),
+        ({"taints": ("web",)}, "strangers wrote"),
+    ],
+)
+async def test_work_that_a_model_has_asked_for_keeps_to_what_the_model_may(
+    storage: Storage, of_model: dict[str, Any], text: str
+) -> None:
+    @skill(name="report", read_only=True, capabilities=["network:api.example:443"])
+    def reads() -> str:
+        return ""
+
+    backend = Backend(storage)
+    backend.registry = Registry((reads,))
+    with pytest.raises(StanzaError, match=text):
+        await backend.starter().start(trigger("1"), msgspec.structs.replace(WORK, **of_model))
+    await backend.starter().start(trigger("2"), WORK)
+    (request,) = backend.requests
+    assert request.caller_context is not None
+    assert request.caller_context.limits == AgentLimits()
