@@ -1,7 +1,7 @@
 """Commands about an agent's memories: list, search, change, delete, export and import."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -9,6 +9,7 @@ from component.commands.definition import AnyCommand, Asking, CommandError, Comm
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
+from component.memory.store import MissingDecision
 from component.policy.taint import Taint
 from xep.jid import JID, JIDError
 
@@ -30,9 +31,7 @@ class Knowledge(Protocol):
     async def own(self, agent: str, principal: JID) -> Sequence[Remembered]:
         """Return all private memories."""
 
-    async def decide_missing(
-        self, agent: str, principal: JID, missing: Literal["delete", "restore"]
-    ) -> int:
+    async def decide_missing(self, agent: str, principal: JID, missing: MissingDecision) -> int:
         """Decide about memories that are missing in the person's account; how many there were."""
 
     async def store(
@@ -135,7 +134,7 @@ class MissingParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=
     """The person, the agent, and what is done with the missing memories."""
 
     decision: Annotated[
-        Literal["restore", "delete"],
+        MissingDecision,
         msgspec.Meta(
             title="Decision",
             description="restore: publish the memories in the account of the person again. delete:"

@@ -3,7 +3,8 @@
 from typing import Final
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.policy.flows import Decision, Flows
+from component.execution.joint_confirmation import asker_of
+from component.policy.flows import Flows
 from component.skills import Skill, SkillError
 from component.tasks.protocol import Asker, Call
 
@@ -35,7 +36,7 @@ class DerivedCalls:
         refusal = context.limits.refusal(skill.name, skill.capabilities)
         if refusal is not None:
             raise self._refused(parent, skill, "capability", refusal)
-        decision: Decision = self._flows.decide(
+        decision = self._flows.decide(
             context.taints,
             skill.capabilities,
             read_only=notes.read_only,
@@ -44,7 +45,7 @@ class DerivedCalls:
         )
         if decision.verdict == "refuse":
             raise self._refused(parent, skill, "taint", _MISLED.format(skill=skill.name))
-        return "misled model" if decision.verdict == "confirm" else "model"
+        return asker_of(decision)
 
     def _refused(self, parent: Call, skill: Skill, kind: str, text: str) -> SkillError:
         context = parent.caller_context

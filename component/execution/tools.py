@@ -25,7 +25,7 @@ from component.execution.request import SkillRequest
 from component.execution.tainted_calls import decide, refusal
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
-from component.policy.flows import AgentLimits, Decision, Flows, covers
+from component.policy.flows import AgentLimits, Decision, Flows, covers, lacks
 from component.policy.globs import pattern
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
@@ -107,7 +107,7 @@ class ToolExecutor:
             caller, "capability", "refused" if missing else "allowed", skill.name, missing or ""
         )
         if missing is not None:
-            return _no(f"This agent must not use {skill.name}: it lacks the capability {missing}.")
+            return _no(lacks(skill.name, missing))
         given = arguments.strip() or "{}"
         try:
             msgspec.json.decode(checked_json(given.encode()), type=dict[str, msgspec.Raw])
@@ -190,7 +190,7 @@ class ToolExecutor:
             return await self.call(caller, call.id, call.name, arguments)
         missing = covers(caller.capabilities, skill.capabilities)
         if missing is not None:
-            return _no(f"This agent must not use {skill.name}: it lacks the capability {missing}.")
+            return _no(lacks(skill.name, missing))
         self._record(caller, "tool-call", "approved", skill.name, task=task)
         return await self._run(caller, call.id, skill, arguments, "approved", ())
 

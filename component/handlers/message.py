@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 import msgspec
 import structlog
-from cachebox import LRUCache
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
+from component.handlers.hints import Hints
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of
 from component.messages.inbound import Attachment, InboundMessage
@@ -49,8 +49,6 @@ from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.message")
 
-_HINT_EVERY_S: Final = 3600.0
-_HINTS_REMEMBERED: Final = 4096
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds that a message waits for the previous one to be accepted."""
 _ID_BYTES: Final = 16
@@ -167,7 +165,7 @@ class MessageHandler:
         self._let_in = let_in
         self._notices = notices
         self._forms = forms
-        self._hinted: LRUCache[JID, float] = LRUCache(_HINTS_REMEMBERED)
+        self._hints = Hints(clock)
         self._latest: dict[JID, anyio.Event] = {}
         self._references = References()
         self._duplicates = Duplicates(clock)
@@ -356,11 +354,8 @@ class MessageHandler:
         )
 
     def _hint(self, principal: JID) -> str | None:
-        now = self._clock()
-        last = self._hinted.get(principal)
-        if last is not None and now - last < _HINT_EVERY_S:
+        if not self._hints.is_due(principal):
             return None
-        self._hinted[principal] = now
         return (
             f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
         )

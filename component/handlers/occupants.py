@@ -7,14 +7,14 @@ invitation is declined. Neither asks a model.
 
 import secrets
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import anyio
 import structlog
-from cachebox import LRUCache
 
-from component.messages.delivery import Delivery
+from component.handlers.hints import Hints
 from component.messages.inbound import ReplyAddress
+from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.router.table import Request, StanzaRoute
 from xep.binding import ContentError
@@ -25,18 +25,9 @@ from xep.muc import Decline, User
 _log = structlog.get_logger("component.message")
 
 _TYPES: Final = frozenset(("chat", "normal"))
-_AGAIN_S: Final = 3600.0
-_REMEMBERED: Final = 4096
 _ID_BYTES: Final = 16
 _NOT_HERE: Final = "I can't talk in rooms yet. Please write to me directly: {address}"
 _NO_ROOMS: Final = "I can't take part in rooms yet. Please write to me directly: {address}"
-
-
-class Messages(Protocol):
-    """Sends messages: `component.messages.messenger.Messenger`."""
-
-    def send(self, message: OutboundMessage, /) -> Delivery:
-        """Queue a message. Never waits."""
 
 
 class OccupantHandler:
@@ -51,7 +42,7 @@ class OccupantHandler:
 
     def __init__(
         self,
-        messages: Messages,
+        messages: Messenger,
         admits: Callable[[JID], bool],
         is_room: Callable[[JID], bool],
         clock: Callable[[], float] = anyio.current_time,
@@ -59,8 +50,7 @@ class OccupantHandler:
         self._messages = messages
         self._admits = admits
         self._is_room = is_room
-        self._clock = clock
-        self._told: LRUCache[JID, float] = LRUCache(_REMEMBERED)
+        self._hints = Hints(clock)
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """Return the routes of this handler."""
@@ -82,7 +72,9 @@ class OccupantHandler:
             reason = _NO_ROOMS.format(address=request.to.bare)
             declined = User(decline=Decline(to=user.invites[0].from_, reason=reason))
             self._send(request, str(request.principal), "normal", payloads=(declined,))
-        elif user.decline is None and request.sender.resource and self._is_time(request.sender):
+        elif (
+            user.decline is None and request.sender.resource and self._hints.is_due(request.sender)
+        ):
             text = Text(_NOT_HERE.format(address=request.to.bare))
             to = request.stanza.sender or str(request.sender)
             # The room passes on what comes from the address that it has sent this to.
@@ -96,14 +88,6 @@ class OccupantHandler:
 
     def _may_write(self, address: JID) -> bool:
         return self._admits(address.bare) or self._is_room(address)
-
-    def _is_time(self, occupant: JID) -> bool:
-        """Whether this occupant gets the sentence: once, so that programs do not talk for ever."""
-        now, last = self._clock(), self._told.get(occupant)
-        if last is not None and now - last < _AGAIN_S:
-            return False
-        self._told[occupant] = now
-        return True
 
     def _send(
         self,

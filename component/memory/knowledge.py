@@ -7,7 +7,7 @@ date.
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -21,7 +21,7 @@ from component.memory.knowledge_lines import Entry, Item, now
 from component.memory.lines import SessionKey
 from component.memory.recalled import Recalled
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
-from component.memory.store import KnowledgeError, Whose
+from component.memory.store import KnowledgeError, MissingDecision, Whose
 from component.policy.taint import Taint
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
@@ -70,7 +70,7 @@ class Mirror(Protocol):
 
     held: dict[Whose, int]
 
-    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+    async def decide(self, whose: Whose, missing: MissingDecision) -> int:
         """Delete the memories that are `held`, or restore them in the copy. Returns how many there
         were. Raises StorageError.
         """
@@ -95,7 +95,7 @@ class _NoMirror:
     def __init__(self) -> None:
         self.held: dict[Whose, int] = {}
 
-    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+    async def decide(self, whose: Whose, missing: MissingDecision) -> int:
         return 0
 
     async def before_use(self, whose: Whose) -> None:
@@ -137,9 +137,7 @@ class Knowledge:
         self._sharing = sharing
         self._recorder = recorder
 
-    async def decide_missing(
-        self, agent: str, principal: JID, missing: Literal["delete", "restore"]
-    ) -> int:
+    async def decide_missing(self, agent: str, principal: JID, missing: MissingDecision) -> int:
         """Delete the memories that are missing in the person's account without a reason, or restore
         them there. Returns how many there were. Raises StorageError.
         """

@@ -12,6 +12,7 @@ from component.memory.merge import Synced, conflict_key, decide, digest
 from component.memory.store import (
     KnowledgeError,
     MemoryStore,
+    MissingDecision,
     Past,
     VersionConflictError,
     Whose,
@@ -33,7 +34,7 @@ class Record(Protocol):
         """Record it."""
 
 
-Missing: TypeAlias = Literal["ask", "delete", "restore"]
+Missing: TypeAlias = Literal["ask"] | MissingDecision
 """What is done with many memories that are missing in a store which does not say why."""
 
 
@@ -190,6 +191,8 @@ class Reconciliation:
         if it says that nobody deleted them; if it says nothing, an admin is asked.
         """
         lost = [pair for pair in pairs if self._is_unexplained(*pair)]
+        if not lost:
+            return
         here = [key for key, local, _ in lost if local is None]
         there = [key for key, local, _ in lost if local is not None]
         left_here = sum(local is not None and key in self._state.synced for key, local, _ in pairs)

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import msgspec
@@ -25,7 +25,7 @@ from component.memory.files import Seen
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.locks import KeyLocks
 from component.memory.reconciler import Missing, Reconciliation, RemoteStore, SyncOptions
-from component.memory.store import Whose, missing_sentence
+from component.memory.store import MissingDecision, Whose, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
 from component.storage.errors import StorageError
 
@@ -149,7 +149,7 @@ class Replica:
             yield
         await self._try(whose)
 
-    async def decide(self, whose: Whose, missing: Literal["delete", "restore"]) -> int:
+    async def decide(self, whose: Whose, missing: MissingDecision) -> int:
         """Delete the memories that are `held`, or restore them in the other store. Returns how many
         there were. Raises StorageError.
         """

@@ -22,6 +22,10 @@ Watcher: TypeAlias = Callable[[Whose, Collection[str] | None], None]
 """Called with the changed keys; None if they are unknown. It must not wait."""
 
 
+MissingDecision: TypeAlias = Literal["restore", "delete"]
+"""What an admin decides about memories that an account lacks without a reason."""
+
+
 class Generation(NamedTuple):
     """Which store it is, and how far it has come.
 

@@ -31,7 +31,7 @@ class AgentLimits(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"The skill {skill} is not among the skills of this agent."
         missing = covers(self.capabilities, capabilities)
         if missing is not None:
-            return f"This agent must not use {skill}: it lacks the capability {missing}."
+            return lacks(skill, missing)
         return None
 
 
@@ -137,6 +137,11 @@ def _by_default(
     return Decision(
         "refuse" if read_only else "confirm", f"chosen by the model: {', '.join(names)}", names
     )
+
+
+def lacks(skill: str, capability: str) -> str:
+    """Return the sentence that an agent lacks a capability of a skill."""
+    return f"This agent must not use {skill}: it lacks the capability {capability}."
 
 
 def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:

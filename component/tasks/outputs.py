@@ -48,14 +48,17 @@ def least_size(made: SkillResult) -> int:
     """Return a lower bound for the size of a result in a stanza, in bytes. It is computed from
     lengths alone.
     """
-    return sum(
-        len(one.text)
-        if isinstance(one, skill_outputs.Output)
-        else len(one.data)
-        if isinstance(one, skill_outputs.File)
-        else len(one.url)
-        for one in made.outputs
-    )
+    return sum(map(_length, made.outputs))
+
+
+def _length(part: Part) -> int:
+    match part:
+        case skill_outputs.Output():
+            return len(part.text)
+        case skill_outputs.File():
+            return len(part.data)
+        case _:
+            return len(part.url)
 
 
 def _named(made: SkillResult) -> tuple[Output, ...]:

@@ -1,8 +1,8 @@
 """Starts services by forking: this process has imported what they need, which takes a second each.
 
-It is told on its standard input, a Unix stream of packets: with what words, environment and
-directory a service is to run, and what its streams are; whose end is to be told; and who is to have
-stopped. `forked.py` does that. It ends when nobody can tell it anything any more.
+`forked.py` sends it requests as packets on its standard input, a Unix socket: start a service with
+these arguments, environment, directory and streams; wait until a service has ended, or has stopped.
+Each is answered with a number. The process ends when the other end of the socket is closed.
 """
 
 import json
@@ -27,7 +27,7 @@ PACKET_BYTES = 150_000
 
 
 def serve(orders: socket.socket) -> bool:
-    """Do what is told; returns whether this is a forked process, which has a service to run."""
+    """Answer requests. Return True in a new process, which has a service to run."""
     assert len(list(Path("/proc/self/task").iterdir())) == 1, (
         "a thread would be missing from each fork"
     )

@@ -122,7 +122,7 @@ def test_memories_in_the_account_of_their_person(
         account.remember("hat", "changed by the agent")
         wait_until(lambda: account.texts()["hat"] == "changed by the agent")
         if THOROUGH:
-            account.do("retract", "pin")  # nobody is told: it is found when everything is compared
+            account.do("retract", "pin")  # not announced: the next comparison finds it
             wait_until(lambda: account.recall("pin") == "")
 
 

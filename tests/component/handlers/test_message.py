@@ -237,7 +237,7 @@ async def test_strangers_cannot_fill_the_memory() -> None:
             if n % 100 == 0:
                 await world.bench.settled()
         await world.bench.settled()
-        assert 4_000 < len(world.message._hinted) <= 4_096
+        assert 4_000 < len(world.message._hints._given) <= 4_096
 
 
 # -- the answer ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Clock:
 
 
 def bench(clock: Clock, *, joined: bool = True) -> Bench:
-    """As the service wires it: whoever is in a room that an agent is in is admitted to nothing."""
+    """Return a router as in the service, which admits no occupant of the agent's room."""
 
     def is_room(address: JID) -> bool:
         return joined and address.bare == ROOM
