@@ -23,6 +23,10 @@ from component.connection.srv import LookupFailedError, NotOfferedError, look_up
 _log = structlog.get_logger("component.connection")
 
 _RECORD: Final = 16384
+_UNSENT_BYTES: Final = 65536
+"""Bytes that the kernel buffers before they are sent; 4 MiB by default. Their order cannot be
+changed any more, so the outbox cannot share the stream fairly while there are many.
+"""
 """The maximum content of one TLS record (RFC 8446 §5.1)."""
 
 
@@ -261,6 +265,8 @@ async def _connect(options: ConnectionOptions) -> Transport:
     sock = await _open(options)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Linux and macOS
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         if context is not None:
             sock = await _start_tls(sock, context, options)
     except BaseException:

@@ -20,8 +20,8 @@ class TooBigError(Exception):
 class Output(Protocol):
     """The outgoing stanzas, in order: `component.connection.outbox.Outbox`."""
 
-    def put(self, xml: str, delivery: Delivery | None = None, /) -> None:
-        """Queue one stanza. Never waits; the delivery follows its state."""
+    def put(self, xml: str, delivery: Delivery | None = None, to: str = "", /) -> None:
+        """Queue one stanza for an address. Never waits; the delivery follows its state."""
 
     async def ready(self) -> None:
         """Wait until there is a stream that accepts more."""
@@ -67,7 +67,7 @@ class Messenger:
             if len(xml.encode()) > self._limit:
                 raise TooBigError(f"The message is larger than {self._limit} bytes.")
         for id_, xml in stanzas:
-            self._output.put(xml, delivery)
+            self._output.put(xml, delivery, message.to.to)
             if id_ is not None and message.parts:
                 self.sent.add(message, id_, delivery)
         if not stanzas and not delivery.is_waiting:

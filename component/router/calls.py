@@ -35,7 +35,7 @@ class Calls:
     (RFC 6120 §8.1.2.1): nobody else can answer, whatever id they guess.
     """
 
-    def __init__(self, put: Callable[[str, Delivery], None]) -> None:
+    def __init__(self, put: Callable[[str, Delivery, str], None]) -> None:
         self._put = put
         self._waiting: dict[tuple[str, JID], _Call] = {}
 
@@ -69,7 +69,7 @@ class Calls:
         self._waiting[key] = call
         try:
             iq = IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload)
-            self._put(iq.encode(), delivery)
+            self._put(iq.encode(), delivery, str(to))
             with anyio.move_on_after(timeout_s):
                 await call.answered.wait()
         finally:

@@ -27,10 +27,15 @@ class Output(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether so much is waiting that no new work should be accepted."""
+        """Whether more is waiting than should."""
 
-    def put(self, xml: str, delivery: Delivery | None = None, /) -> None:
-        """Queue one whole stanza; never waits. The delivery follows its state."""
+    def refuses(self, principal: str, /) -> bool:
+        """Return whether so much is waiting for a bare address that no new work of it should be
+        accepted.
+        """
+
+    def put(self, xml: str, delivery: Delivery | None = None, to: str = "", /) -> None:
+        """Queue one whole stanza for an address; never waits. The delivery follows its state."""
 
 
 class Replies:
@@ -82,7 +87,7 @@ class Replies:
         reply = f"{head}>{content}</iq>" if content else head + "/>"
         if len(reply) <= self._surely_fits or self._fits(reply):
             self.results += 1
-            self._output.put(reply)
+            self._output.put(reply, None, stanza.sender or "")
         else:
             self._too_big(stanza)
 
@@ -101,7 +106,7 @@ class Replies:
         if not self._fits(reply):
             reply = f"{head}>{StanzaError('policy-violation').encode()}</iq>"
         if self._fits(reply):
-            self._output.put(reply)
+            self._output.put(reply, None, sender or "")
         else:
             self._rare_log.warning("left an IQ unanswered: its id is too long to be sent back")
 
@@ -129,7 +134,7 @@ class Replies:
         head = self._head("message", "error", id_, sender, to)
         bounced = f"{head}>{self._encoded(error)}</message>"
         if self._fits(bounced):
-            self._output.put(bounced, Delivery(must_arrive=True))
+            self._output.put(bounced, Delivery(must_arrive=True), sender or "")
 
     def _too_big(self, stanza: Incoming) -> None:
         text = f"The request or its result is bigger than {self._limit} bytes."

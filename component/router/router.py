@@ -359,7 +359,7 @@ class Router:
         """Return why no more work of this sender is accepted now; None if it is."""
         if self._work.draining:
             text = "the service is stopping; try again later"
-        elif self._output.congested:
+        elif self._output.refuses(sender.principal_text):
             text = "the server reads our answers too slowly; try again later"
         else:
             refusal = self._admission.refusal(sender.principal_text)

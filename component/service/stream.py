@@ -4,9 +4,10 @@ The subsystem owns the outbox, the messenger, the router and the connection. Oth
 register their handlers with it, and send stanzas and make calls (IQs of type get) through it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
@@ -22,12 +23,14 @@ from component.service.catalog import Catalog
 from component.service.monitoring import Monitoring
 from component.service.options import addresses, connection_options, router_options
 from xep.binding import Payload
+from xep.binding.escaping import unescape_attribute
 from xep.jid import JID
 from xep.stanza import Presence
 
 P = TypeVar("P", bound=Payload)
 
 _MESSAGE = b"<message "
+_TO: Final = re.compile(r" to='([^']*)'")
 
 
 class Handler(Protocol):
@@ -132,7 +135,7 @@ class StreamSubsystem:
     def send(self, presence: Presence) -> Delivery:
         """Send a presence, and return its delivery."""
         delivery = Delivery()
-        self.outbox.put(presence.encode(), delivery)
+        self.outbox.put(presence.encode(), delivery, str(presence.to or ""))
         return delivery
 
     async def get(self, to: JID, query: Payload, expected: type[P], from_: JID | None = None) -> P:
@@ -184,7 +187,10 @@ class _Receiver:
         """Send messages again that the server says it did not receive (XEP-0198 §5)."""
         for stanza in stanzas if certain else ():
             if stanza.startswith(_MESSAGE):
-                self._stream.outbox.put(stanza.decode())
+                text = stanza.decode()
+                found = _TO.search(text)
+                to = "" if found is None else unescape_attribute(found[1])
+                self._stream.outbox.put(text, None, to)
 
     def disconnected(self, reason: str) -> None:
         """The session is over."""

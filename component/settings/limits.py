@@ -44,8 +44,9 @@ class RequestLimits(Section):
         default=8388608,
         ge=262144,
         description="Maximum number of bytes that wait to be sent to a slow server; at least"
-        " 262144. At this limit new requests are rejected until the server has caught up; at"
-        " twice the limit the oldest stanzas are dropped, messages and questions to people last.",
+        " 262144. Above this limit, new requests of those for whom most waits are rejected; above"
+        " twice the limit the oldest stanzas for them are dropped, messages and questions to people"
+        " last.",
     )
 
     @field_validator("requests_total", "threads_total")

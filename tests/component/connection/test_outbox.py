@@ -1,5 +1,6 @@
 import contextlib
 import re
+from typing import Any
 
 import anyio
 import pytest
@@ -150,6 +151,90 @@ def test_a_transport_that_fails_loses_nothing() -> None:
     assert kernel.whole(0) == [0]
 
 
+# -- recipients ----------------------------------------------------------------------------------
+
+
+def entries_of(outbox: Outbox) -> list[Any]:
+    """Everything that the outbox stores, also what was withdrawn."""
+    lines = [entry for line in outbox._lines.values() for entry in line.entries]
+    return [*outbox._batch, *lines, *outbox._arrived]
+
+
+def test_a_small_answer_is_sent_before_the_large_ones_that_wait_for_others() -> None:
+    outbox, kernel = Outbox(1 << 26), Kernel()
+    outbox.start()
+    for number in range(50):
+        outbox.put(stanza(number, 200_000), to=f"greedy{number % 2}@a.example/desk")
+    kernel.room = 10_000
+    outbox.flush(kernel)
+    outbox.put(stanza(50, 100), to="other@a.example/desk")
+    kernel.room = 200_000
+    outbox.flush(kernel)
+    assert kernel.whole(0) == [0, 50]
+
+
+def test_recipients_share_the_stream_by_bytes() -> None:
+    outbox, kernel = Outbox(1 << 26), Kernel()
+    outbox.start()
+    for number in range(100):
+        outbox.put(stanza(number, 20_000), to="large@a.example")
+    for number in range(100, 2_100):
+        outbox.put(stanza(number, 1_000), to="small@a.example")
+    kernel.room = 1_000_000
+    outbox.flush(kernel)
+    sent = kernel.whole(0)
+    assert 0.4 < sum(number < 100 for number in sent) * 20_000 / 1_000_000 < 0.6
+
+
+def test_stanzas_for_the_resources_of_one_recipient_keep_their_order() -> None:
+    outbox, kernel = Outbox(1 << 26), Kernel()
+    outbox.start()
+    for number in range(20):
+        outbox.put(stanza(number, 70_000 // (1 + number)), to=f"a@a.example/{number % 3}")
+        kernel.room = 20_000
+        outbox.flush(kernel)
+    kernel.room = 1 << 26
+    outbox.flush(kernel)
+    assert kernel.whole(0) == list(range(20))
+
+
+def test_what_is_dropped_is_that_of_the_recipient_with_the_most() -> None:
+    outbox, kernel = Outbox(24), Kernel()
+    outbox.put(stanza(0, 5), to="patient@a.example")
+    for number in range(1, 6):
+        outbox.put(stanza(number, 5), to="greedy@a.example")
+    outbox.start()
+    kernel.room = 1000
+    outbox.flush(kernel)
+    assert sorted(kernel.whole(0)) == [0, 3, 4, 5]
+
+
+def test_only_those_for_whom_much_waits_are_refused() -> None:
+    outbox = Outbox(100)
+    outbox.put("x" * 90, to="patient@a.example/1")
+    refused = [outbox.refuses("greedy@a.example")]
+    for _ in range(3):
+        outbox.put("x" * 30, to="greedy@a.example/1")
+        refused.append(outbox.refuses("greedy@a.example"))
+    assert refused == [False, False, True, True]
+    assert not outbox.refuses("new@a.example")
+    outbox.put("x" * 20, to="new@a.example")
+    assert outbox.refuses("newer@a.example"), "nothing is free"
+
+
+def test_what_a_stream_with_tls_may_have_encrypted_cannot_be_withdrawn() -> None:
+    outbox, kernel = Outbox(1000), Kernel()
+    deliveries = filled(outbox, 3)
+    outbox.start()
+    outbox.flush(kernel)  # all three are offered, and none is accepted
+    assert not deliveries[1].withdraw()
+    late = Delivery()
+    outbox.put(stanza(3, 5), late)
+    assert late.withdraw()
+    outbox.stop()
+    assert deliveries[1].withdraw()
+
+
 # -- deliveries ----------------------------------------------------------------------------------
 
 
@@ -247,7 +332,7 @@ def test_what_is_withdrawn_takes_no_memory() -> None:
         outbox.put(stanza(0, 5), delivery)
         delivery.withdraw()
     assert (outbox.waiting_bytes, outbox.dropped, outbox.taken) == (0, 0, 1000)
-    assert len(outbox._entries) <= 1
+    assert len(entries_of(outbox)) <= 1
 
 
 def test_a_delivery_of_several_stanzas_is_as_good_as_the_worst_of_them() -> None:
@@ -310,8 +395,9 @@ async def test_there_is_room_when_there_is_a_stream_and_little_waits() -> None:
 class Item:
     """A stanza that was put, and what is expected of it."""
 
-    def __init__(self, number: int, xml: str, delivery: Delivery | None) -> None:
+    def __init__(self, number: int, to: str, xml: str, delivery: Delivery | None) -> None:
         self.number = number
+        self.to = to
         self.size = len(xml)
         self.delivery = delivery
         self.withdrawn = False
@@ -333,14 +419,15 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(
         size=st.one_of(st.integers(0, 30), st.integers(60000, 70000)),
         how=st.sampled_from(["untracked", "may be dropped", "must arrive"]),
+        to=st.sampled_from(["", "a@a.example/1", "a@a.example/2", "b@a.example", "c@a.example"]),
     )
-    def put(self, size: int, how: str) -> None:
+    def put(self, size: int, how: str, to: str) -> None:
         number = len(self.items)
         delivery = None if how == "untracked" else Delivery(must_arrive=how == "must arrive")
-        item = Item(number, stanza(number, size), delivery)
+        item = Item(number, to.partition("/")[0], stanza(number, size), delivery)
         self.items.append(item)
         before = self.important()
-        self.outbox.put(stanza(number, size), delivery)
+        self.outbox.put(stanza(number, size), delivery, to)
         if sum(each.size for each in before) <= self.limit:
             assert all(each.delivery and each.delivery.state == "queued" for each in before)
 
@@ -388,9 +475,12 @@ class OutboxMachine(RuleBasedStateMachine):
         return [number for stream in streams for number in self.kernel.whole(stream)]
 
     @invariant()
-    def each_stanza_is_sent_whole_in_order_and_at_most_once(self) -> None:
+    def each_stanza_is_sent_whole_once_and_in_the_order_of_its_recipient(self) -> None:
         sent = self.whole()
-        assert sent == sorted(set(sent))
+        assert len(sent) == len(set(sent))
+        for to in {item.to for item in self.items}:
+            theirs = [number for number in sent if self.items[number].to == to]
+            assert theirs == sorted(theirs)
 
     @invariant()
     def deliveries_say_what_has_happened(self) -> None:
@@ -405,14 +495,23 @@ class OutboxMachine(RuleBasedStateMachine):
         # At most one stanza stays above the bound: one of which a living stream has a part.
         assert self.outbox.waiting_bytes <= 3 * self.limit + 70020
         assert self.outbox.taken == len(self.items)
-        waiting = [each for each in self.outbox._entries if not getattr(each, "withdrawn", False)]
-        assert len(self.outbox._entries) <= 2 * len(waiting) + 1
-        assert sum(map(len, waiting)) - self.outbox._offset == self.outbox.waiting_bytes
-        spared = [each for each in waiting if getattr(each, "spared", False)]
-        assert (len(spared), sum(map(len, spared))) == (
-            self.outbox._spared,
-            self.outbox._spared_bytes,
+        entries = entries_of(self.outbox)
+        waiting = [each for each in entries if each.data]
+        assert len(entries) <= 2 * len(waiting) + 1
+        sizes = sum(len(each.data) for each in waiting)
+        assert sizes - self.outbox._offset == self.outbox.waiting_bytes
+        spared = sum(len(each.data) for each in waiting if each.is_spared)
+        assert spared == self.outbox._spared_bytes
+        assert (len(entries), len(entries) - len(waiting)) == (
+            self.outbox._count,
+            self.outbox._withdrawn,
         )
+        for line in self.outbox._lines.values():
+            assert line.entries
+            assert line.bytes == sum(len(each.data) for each in line.entries)
+            kept = [each.is_spared for each in line.entries]
+            assert not any(kept[line.kept :])
+        assert len(self.outbox._heap) <= 2 * len(self.outbox._lines) + 5
 
     def teardown(self) -> None:
         if not hasattr(self, "outbox"):

@@ -1,8 +1,10 @@
 """The transport, plain and under TLS: both ways at once, slowly, cut anywhere."""
 
 import contextlib
+import fcntl
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 
 import anyio
@@ -17,6 +19,9 @@ from tests.component.connection.acceptor import Acceptor, Link
 from tests.component.connection.running import PATIENCE_S, iq, options_for, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+
+_SIOCOUTQNSD = 0x894B
+"""How many bytes the kernel has not sent yet (Linux)."""
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +176,20 @@ async def test_a_tls_record_that_was_begun_is_offered_again_in_its_own_size(
         kernel.room = 50_000
         assert transport.try_send(b"x" * 49_900) == 49_900
     assert offered == [100, 100, 16384, 16384, 16384, 16384, 748]
+
+
+async def test_the_kernel_buffers_little_that_it_has_not_sent(
+    authority: trustme.CA, ca_file: str, version: str
+) -> None:
+    """Its order cannot be changed any more, so others would wait behind it."""
+    with listening(authority, version) as server:
+        transport, link = await both_ends(server, ca_file, version)
+        with closing(transport):
+            while transport.try_send(b"x" * 65536):
+                pass
+            unsent = fcntl.ioctl(transport._socket, _SIOCOUTQNSD, bytes(4))
+            assert int.from_bytes(unsent, sys.byteorder) < 4 * 65536
+            link.close()
 
 
 async def test_the_end_reads_as_empty(authority: trustme.CA, ca_file: str, version: str) -> None:

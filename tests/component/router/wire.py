@@ -105,7 +105,10 @@ class ListOutput:
         self.room = anyio.Event()
         self.room.set()
 
-    def put(self, xml: str, delivery: Delivery | None = None) -> None:
+    def refuses(self, principal: str) -> bool:
+        return self.congested
+
+    def put(self, xml: str, delivery: Delivery | None = None, to: str = "") -> None:
         self.sent.append(xml)
         if delivery is not None:
             waiting = Waiting(self, xml, delivery)
