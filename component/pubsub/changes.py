@@ -46,12 +46,16 @@ class Direct(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         service: the bare address of the service.
+        node: the node that it is about: it is sent in the order of its changes.
+        principal: the bare address of the recipient, if each has its own view of the node.
         to: the address.
         payloads: what the message carries.
         type: its type.
     """
 
     service: str
+    node: str
+    principal: str | None = None
     to: str
     payloads: tuple[Payload, ...]
     type: Literal["headline", "normal"] = "headline"

@@ -80,7 +80,15 @@ class Core:
         items = await computed.items(JID.parse(who.service), JID.parse(who.principal))
         if items:
             payloads = last_item(computed.name, items[-1], payloads=True)
-            self.notifier.put(Direct(service=who.service, to=address, payloads=payloads))
+            self.notifier.put(
+                Direct(
+                    service=who.service,
+                    node=computed.name,
+                    principal=who.principal,
+                    to=address,
+                    payloads=payloads,
+                )
+            )
 
 
 def as_node(who: Requester, computed: ComputedNode) -> Node:
@@ -103,6 +111,7 @@ def last_messages(database: Database, node: Node, to: str) -> Sequence[Direct]:
     return tuple(
         Direct(
             service=node.service,
+            node=node.name,
             to=to,
             payloads=last_item(node.name, each, payloads=config.deliver_payloads),
             type=config.notification_type,

@@ -13,7 +13,7 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
-from component.pubsub.notifier import Waiting
+from component.pubsub.turns import Turns
 from xep.caps import Caps, verification_string
 from xep.disco import InfoQuery
 from xep.jid import JID
@@ -56,7 +56,7 @@ class Interests:
         self._resources: dict[tuple[str, str], dict[str, tuple[str, float]]] = {}
         self._versions: LRUCache[str, frozenset[str]] = LRUCache(_MOST_VERSIONS)
         self._current: LRUCache[_Resource, Caps | None] = LRUCache(_MOST_RESOURCES)
-        self._waiting: Waiting[tuple[_Resource, Caps | None]] = Waiting("capabilities")
+        self._turns: Turns[tuple[_Resource, Caps | None]] = Turns("capabilities")
 
     def available(self, service: JID, client: JID, caps: Caps | None) -> None:
         """Note that a client is online, with these capabilities. Never waits."""
@@ -64,7 +64,7 @@ class Interests:
         if resource in self._current and self._current[resource] == caps:
             return  # another status, or the same presence again
         self._current[resource] = caps
-        self._waiting.put((resource, caps))
+        self._turns.put(resource.bare, (resource, caps))
 
     def unavailable(self, service: JID, client: JID) -> None:
         """Note that a client is offline."""
@@ -115,12 +115,16 @@ class Interests:
 
     async def _work(self) -> None:
         while True:
-            resource, caps = await self._waiting.get()
+            # A principal has one turn at a time, so clients of one that do not answer leave the
+            # other workers to others.
+            turn = await self._turns.next()
+            resource, caps = turn.entry
             nodes = frozenset[str]() if caps is None else await self._wanted(resource, caps)
-            if resource not in self._current or self._current[resource] != caps:
-                continue  # it went offline, or has other capabilities by now
-            new = self._remember(resource, nodes)
-            await self._online(resource.service, resource.full, resource.bare, new)
+            # Otherwise it went offline, or has other capabilities by now.
+            if resource in self._current and self._current[resource] == caps:
+                new = self._remember(resource, nodes)
+                await self._online(resource.service, resource.full, resource.bare, new)
+            self._turns.done(turn, 1)
 
     async def _wanted(self, resource: _Resource, caps: Caps) -> frozenset[str]:
         is_hash = caps.hash == "sha-1"

@@ -1,13 +1,14 @@
 """Sends notifications, a slice of subscribers at a time.
 
-Changes wait in a bounded queue, in the order of their commits, and are sent by one task: so each
-subscriber gets them in this order. The next slice is made when the server has taken the one
-before, so that many subscribers neither fill the outbox nor hold up answers to others.
+Changes of a node wait in the order of their commits, and each subscriber gets them in this order.
+Nodes take turns: a slice of one is followed by slices of others. The next slice is made when the
+server has taken the one before, so that many subscribers neither fill the outbox nor hold up
+answers to others.
 """
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -20,21 +21,22 @@ from component.pubsub import access, rows
 from component.pubsub.changes import Change, Direct
 from component.pubsub.events import event_of
 from component.pubsub.publishing import new_id
+from component.pubsub.turns import Turns
 from component.storage.database import Database, Transactions
 from component.storage.errors import StorageError
-from xep.binding import Payload
+from xep.binding import Payload, encode
 from xep.jid import JID
+from xep.stanza import NAMESPACE
 
 _log = structlog.get_logger("component.pubsub")
 
-SLICE: Final = 50
-"""Subscribers that are notified before anything else can be sent."""
+SLICE_BYTES: Final = 65_536
+"""Bytes of notifications that are sent before the server must have taken them."""
 PAUSE_S: Final = 0.02
 """Seconds between two slices, for the server and its users."""
 _PAGE: Final = 1_000
-_MOST_WAITING: Final = 10_000
-
-T = TypeVar("T")
+_ENVELOPE_BYTES: Final = 300
+"""About the size of a message without its payloads."""
 
 
 class Messages(Protocol):
@@ -56,39 +58,54 @@ class Interested(Protocol):
         """
 
 
-class Waiting(Generic[T]):
-    """A queue that drops its oldest entry when it is full."""
+class _Sending:
+    """A change or a message on its way: whom it is sent to, a slice at a time.
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._entries: deque[T] = deque()
-        self._wake = anyio.Event()
+    Attributes:
+        to: the next addresses.
+        after: the subscriber after which to go on reading; None if all were read.
+        online: the interested clients that are still to be read, each with its bare address.
+    """
 
-    def put(self, entry: T) -> None:
-        """Add an entry. Never waits."""
-        if len(self._entries) >= _MOST_WAITING:
-            self._entries.popleft()
-            _log.warning("too many changes wait; the oldest is dropped", waiting_for=self._what)
-        self._entries.append(entry)
-        self._wake.set()
+    def __init__(self, entry: Change | Direct, moment: float) -> None:
+        self.entry = entry
+        self.moment = moment
+        self.payloads: tuple[Payload, ...] = ()
+        self.size = 0
+        self.to: deque[str] = deque()
+        self.after: str | None = None
+        self.online: list[tuple[str, str]] | None = []
+        if isinstance(entry, Direct):
+            self.payloads, self.type = entry.payloads, entry.type
+            self.to.append(entry.to)
+        else:
+            self.type = entry.config.notification_type
+            event = event_of(entry) if entry.notifies else None
+            if event is not None:
+                self.payloads = (event,)
+                if entry.kind == "deleted":
+                    self.to.extend(entry.subscribers)
+                else:
+                    self.after = ""
+                self.online = None
+        self.size = _ENVELOPE_BYTES + sum(len(encode(each, NAMESPACE)) for each in self.payloads)
 
-    async def get(self) -> T:
-        """Wait for the oldest entry, and take it."""
-        while not self._entries:
-            if self._wake.is_set():
-                self._wake = anyio.Event()
-            await self._wake.wait()
-        return self._entries.popleft()
+    @property
+    def is_over(self) -> bool:
+        """Whether it was sent to all."""
+        return not self.to and self.after is None and self.online == []
 
 
 class Notifier:
     """Sends notifications of changes to subscribers and interested clients.
 
+    Nobody is sent what they do not want: whoever has stopped the agent's messages gets none.
+
     Args:
         storage: has the subscriptions.
         messages: sends messages.
         interested: the online clients whose capabilities request notifications.
-        may_write: whether one of our addresses may write to a contact that has not subscribed.
+        may_write: whether one of our addresses may write to a contact.
         pause_s: seconds between two slices.
     """
 
@@ -106,75 +123,82 @@ class Notifier:
         self._interested = interested
         self._may_write = may_write
         self._pause_s = pause_s
-        self._waiting: Waiting[tuple[float, Change | Direct]] = Waiting("subscribers")
+        self._turns: Turns[_Sending] = Turns("subscribers")
+        self._unsettled = 0  # bytes that were sent since the last pause
 
     def put(self, entry: Change | Direct) -> None:
         """Queue an entry. Never waits."""
-        self._waiting.put((anyio.current_time(), entry))
+        sending = _Sending(entry, anyio.current_time())
+        self._turns.put((entry.service, entry.node, entry.principal), sending, sending.size)
 
     async def run(self) -> None:
         """Send queued entries, until cancelled."""
         while True:
-            moment, entry = await self._waiting.get()
+            turn = await self._turns.next()
             await self._messages.ready()
+            sending, sent = turn.entry, 0
             try:
-                if isinstance(entry, Direct):
-                    await self._send((entry.to,), entry.service, entry.payloads, entry.type)
-                else:
-                    await self._notify(entry, moment)
+                await self._read(sending)
+                sent = await self._send(sending)
             except StorageError as error:
                 _log.error("subscribers were not notified", reason=str(error))
+                sending.to.clear()
+                sending.after, sending.online = None, []
+            self._turns.done(turn, sent + 1, finished=sending.is_over)
 
-    async def _notify(self, change: Change, moment: float) -> None:
-        event = event_of(change)
-        if event is None or not change.notifies:
+    async def _read(self, sending: _Sending) -> None:
+        """Read the next addresses if none is left."""
+        change = sending.entry
+        if sending.to or sending.is_over or isinstance(change, Direct):
             return
-        kind = change.config.notification_type
-        if change.kind == "deleted":
-            await self._send(change.subscribers, change.service, (event,), kind)
-        else:
-            after = ""
-            while page := await self._storage.read(_page_of(change, after)):
-                chosen = [jid for jid, is_told in page if is_told]
-                await self._send(chosen, change.service, (event,), kind)
-                after = page[-1][0]
-        # Who came online later has been sent the last item, which may be this one.
-        online = self._interested.resources(change.service, change.node, moment)
-        service = JID.parse(change.service)
-        online = [
-            (full, bare)
-            for full, bare in online
-            if self._may_write(service, JID.parse(bare))
-            and (change.principal is None or change.principal == bare)
-        ]
-        for start in range(0, len(online), _PAGE):
-            part = online[start : start + _PAGE]
-            allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
-            full = [full for full, bare in part if bare in allowed]
-            await self._send(full, change.service, (event,), kind)
-
-    async def _send(
-        self, to: Sequence[str], service: str, payloads: tuple[Payload, ...], type_: str
-    ) -> None:
-        from_ = JID.parse(service)
-        for start in range(0, len(to), SLICE):
-            delivery: Delivery | None = None
-            for each in to[start : start + SLICE]:
-                message = OutboundMessage(
-                    id=new_id(),
-                    conversation=conversation_with(from_, JID.parse(each)),
-                    to=ReplyAddress(each, from_, "normal" if type_ == "normal" else "headline"),
-                    payloads=payloads,
+        if sending.after is not None:
+            page = await self._storage.read(_page_of(change, sending.after))
+            sending.to.extend(jid for jid, is_told in page if is_told)
+            sending.after = page[-1][0] if page else None
+            return
+        if sending.online is None:
+            # Who came online later has been sent the last item, which may be this one.
+            sending.online = [
+                (full, bare)
+                for full, bare in self._interested.resources(
+                    change.service, change.node, sending.moment
                 )
-                try:
-                    delivery = self._messages.send(message)
-                except TooBigError as error:
-                    _log.error("a notification is too large", reason=str(error))
-                    return
-            if start + SLICE < len(to) and delivery is not None:
-                await delivery.settled()
-                await anyio.sleep(self._pause_s)
-                await self._messages.ready()
+                if change.principal in (None, bare)
+            ]
+        part, sending.online = sending.online[:_PAGE], sending.online[_PAGE:]
+        allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
+        sending.to.extend(full for full, bare in part if bare in allowed)
+
+    async def _send(self, sending: _Sending) -> int:
+        """Send a slice. Returns its size in bytes."""
+        from_ = JID.parse(sending.entry.service)
+        delivery: Delivery | None = None
+        sent = 0
+        while sending.to and sent < SLICE_BYTES:
+            to = JID.parse(sending.to.popleft())
+            if not self._may_write(from_, to.bare):
+                continue
+            message = OutboundMessage(
+                id=new_id(),
+                conversation=conversation_with(from_, to),
+                to=ReplyAddress(
+                    str(to), from_, "normal" if sending.type == "normal" else "headline"
+                ),
+                payloads=sending.payloads,
+            )
+            try:
+                delivery = self._messages.send(message)
+            except TooBigError as error:
+                _log.error("a notification is too large", reason=str(error))
+                sending.to.clear()
+                break
+            sent += sending.size
+        self._unsettled += sent
+        if delivery is not None and self._unsettled >= SLICE_BYTES:
+            self._unsettled = 0
+            await delivery.settled()
+            await anyio.sleep(self._pause_s)
+        return sent
 
 
 def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
@@ -219,12 +243,12 @@ def _allowed(change: Change, principals: Sequence[str]) -> Callable[[Database], 
 
 
 class Listeners:
-    """Calls those in this process who listen to changes, one after another."""
+    """Calls those in this process who listen to changes, one after another; nodes take turns."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[str, str, Callable[[Change], Awaitable[None]]]] = []
         self._observers: list[tuple[str, str, Callable[[Change], None]]] = []
-        self._waiting: Waiting[Change] = Waiting("listeners")
+        self._turns: Turns[Change] = Turns("listeners")
 
     def add(
         self, service: str, node_prefix: str, callback: Callable[[Change], Awaitable[None]]
@@ -244,18 +268,24 @@ class Listeners:
             if self._is_for(change, service, prefix):
                 observer(change)
         if any(self._is_for(change, service, prefix) for service, prefix, _ in self._listeners):
-            self._waiting.put(change)
+            self._turns.put(
+                (change.service, change.node),
+                change,
+                sum(len(each.payload) for each in change.items),
+            )
 
     async def run(self) -> None:
         """Call the listeners, until cancelled. What one of them raises is logged."""
         while True:
-            change = await self._waiting.get()
+            turn = await self._turns.next()
+            change = turn.entry
             for service, prefix, callback in list(self._listeners):
                 if self._is_for(change, service, prefix):
                     try:
                         await callback(change)
                     except Exception:  # noqa: BLE001 - the others are called all the same
                         _log.exception("a listener failed", node=change.node, kind=change.kind)
+            self._turns.done(turn, 1)
 
     @staticmethod
     def _is_for(change: Change, service: str, prefix: str) -> bool:

@@ -298,7 +298,7 @@ def _state_messages(
     messages: list[Direct] = []
     for jid, state in made:
         event = subscription_event(name, JID.parse(jid), state)
-        messages.append(Direct(service=who.service, to=jid, payloads=(event,)))
+        messages.append(Direct(service=who.service, node=name, to=jid, payloads=(event,)))
         if state == "subscribed" and node is not None:
             messages += last_messages(database, node, jid)
     return messages
@@ -314,7 +314,7 @@ def _authorizations(database: Database, who: Requester, made: Subscription) -> S
 
 def _authorization(service: str, made: Subscription, owner: str) -> Direct:
     form = subscribing.authorization_form(made)
-    return Direct(service=service, to=owner, payloads=(form,), type="normal")
+    return Direct(service=service, node=made.node, to=owner, payloads=(form,), type="normal")
 
 
 def _own_address(who: Requester, name: str, jid: JID) -> str:

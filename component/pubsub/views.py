@@ -49,14 +49,15 @@ class Views:
                 items = await node.items(service, JID.parse(principal))
                 now = digests(items)
                 if now != seen:
-                    await self._tell(address, node, jid, items, _decode(seen or "{}"))
+                    known = _decode(seen or "{}")
+                    await self._tell(address, node, JID.parse(jid), items, known)
             after = page[-1][0]
 
     async def _tell(
         self,
         service: str,
         node: ComputedNode,
-        jid: str,
+        jid: JID,
         items: Sequence[StoredItem],
         seen: Mapping[str, str],
     ) -> None:
@@ -66,12 +67,19 @@ class Views:
         gone = tuple(each for each in seen if each not in current)
 
         def op(database: Database) -> None:
-            rows.set_view(database, service, node.name, jid, now)
+            rows.set_view(database, service, node.name, str(jid), now)
 
         await self._core.storage.write(op)
-        for each in new:
-            event = items_event(node.name, (each,), payloads=True)
-            self._core.notifier.put(Direct(service=service, to=jid, payloads=(event,)))
+        events = [items_event(node.name, (each,), payloads=True) for each in new]
         if gone:
-            event = retractions_event(node.name, gone)
-            self._core.notifier.put(Direct(service=service, to=jid, payloads=(event,)))
+            events.append(retractions_event(node.name, gone))
+        for event in events:
+            self._core.notifier.put(
+                Direct(
+                    service=service,
+                    node=node.name,
+                    principal=str(jid.bare),
+                    to=str(jid),
+                    payloads=(event,),
+                )
+            )
