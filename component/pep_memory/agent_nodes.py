@@ -57,8 +57,9 @@ class AgentNodes:
             description="What the agent remembers about you",
             type=NAMESPACE,
             access_model="whitelist",
-            # More than the agent stores, because a full node deletes its oldest item.
-            max_items=2 * settings.items_per_principal,
+            max_items=settings.items_per_principal,
+            max_bytes=settings.bytes_per_principal,
+            refuses_when_full=True,
             max_payload_bytes=max(_LEAST_PAYLOAD_BYTES, 2 * settings.item_bytes + _ENVELOPE_BYTES),
             send_last_published_item="never",
             notes_retractions=True,

@@ -28,12 +28,14 @@ class Requester(msgspec.Struct, frozen=True, kw_only=True):
         principal: the bare address of the requester.
         jid: its full address.
         may_create: whether it may create nodes.
+        has_stopped: whether it has asked the agent not to write to it.
     """
 
     service: str
     principal: str
     jid: str
     may_create: bool = False
+    has_stopped: bool = False
 
     @property
     def is_service(self) -> bool:

@@ -20,6 +20,8 @@ SendLast: TypeAlias = Literal["never", "on_sub", "on_sub_and_presence"]
 
 MOST_ITEMS: Final = 10_000
 """The value of ``max`` as the number of items of a node."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""The size of all items of a node in bytes, unless its configuration says otherwise."""
 MOST_PAYLOAD_BYTES: Final = 131_072
 """The largest payload that a node can be configured for."""
 _LONGEST_TEXT: Final = 1_000
@@ -38,6 +40,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         access_model: who may subscribe and retrieve items.
         publish_model: who may publish.
         max_items: how many items are kept; the oldest are deleted.
+        max_bytes: the size of all items together, in bytes; the oldest are deleted. No form has it.
+        refuses_when_full: whether an item for which there is no room is refused, and no other is
+            deleted. No form has it.
         persist_items: whether items are kept at all.
         item_expire_s: seconds after which an item is deleted; None keeps it.
         max_payload_bytes: the largest payload, in bytes of UTF-8.
@@ -60,6 +65,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     access_model: AccessModel = "presence"
     publish_model: PublishModel = "publishers"
     max_items: int = 1
+    max_bytes: int = MOST_BYTES
+    refuses_when_full: bool = False
     persist_items: bool = True
     item_expire_s: int | None = None
     max_payload_bytes: int = 65_536

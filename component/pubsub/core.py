@@ -5,6 +5,7 @@ from typing import Protocol
 
 from component.pubsub import faults, rows
 from component.pubsub.access import Requester
+from component.pubsub.allowance import Allowances
 from component.pubsub.changes import Change, Direct
 from component.pubsub.computed import ComputedNode
 from component.pubsub.events import last_item
@@ -31,13 +32,16 @@ class Core:
     Args:
         storage: has the tables.
         notifier: sends notifications.
+        may_create: whether a bare address may create nodes.
         computed: the computed nodes.
 
     Attributes:
+        may_create: as given.
         storage: as given.
         notifier: as given.
         listeners: the listeners in this process.
         computed_nodes: the computed nodes by name.
+        allowances: what each principal may cause.
         providers: create nodes when they are first requested.
     """
 
@@ -45,13 +49,16 @@ class Core:
         self,
         storage: Transactions,
         notifier: Notifier,
+        may_create: Callable[[JID], bool],
         computed: Sequence[ComputedNode] = (),
         page_room: int = PAGE_ROOM,
     ) -> None:
+        self.may_create = may_create
         self.page_room = page_room
         self.storage = storage
         self.notifier = notifier
         self.listeners = Listeners()
+        self.allowances = Allowances()
         self.providers: list[NodeProvider] = []
         self.computed_nodes: dict[str, ComputedNode] = {each.name: each for each in computed}
 

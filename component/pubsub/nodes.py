@@ -20,6 +20,8 @@ from xep.stanza_error import Condition, StanzaError
 
 MOST_NODES: Final = 1_000
 """Nodes that one principal may create."""
+MOST_AFFILIATIONS: Final = 1_000
+"""Entities that may have an affiliation with a node."""
 
 
 def create(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
@@ -50,7 +52,7 @@ def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> 
     """Bring a node to a configuration."""
     rows.set_config(database, node.service, node.name, config)
     if config.persist_items:
-        rows.trim(database, node.service, node.name, config.max_items)
+        publishing.trim(database, node, config)
     else:
         rows.purge(database, node.service, node.name)
     if config.access_model == "whitelist" and node.config.access_model != "whitelist":
@@ -121,9 +123,9 @@ def set_affiliations(
     state. The service remains owner, so a node may have no other.
 
     Raises:
-        StanzaError: ``bad-request`` if an entity is named twice, ``not-acceptable`` if an owner
-            would end its own ownership, and nobody else is one. Nothing is changed then, and the
-            error repeats the affiliations as they are (§8.9.2.4).
+        StanzaError: ``bad-request`` if an entity is named twice, ``not-acceptable`` if there were
+            too many, or if an owner would end its own ownership and nobody else is one. Nothing is
+            changed then, and the error repeats the affiliations as they are (§8.9.2.4).
     """
     node = access.owned(database, who, name)
     before = [(jid, rows.affiliation(database, who.service, name, jid)) for jid, _ in made]
@@ -133,6 +135,9 @@ def set_affiliations(
     for jid, affiliation in made:
         rows.set_affiliation(database, who.service, name, jid, affiliation)
         changed_ += _follow_affiliation(database, node, jid, affiliation)
+    if rows.count_affiliations(database, who.service, name) > MOST_AFFILIATIONS:
+        text = f"a node has affiliations with at most {MOST_AFFILIATIONS} entities"
+        raise _unchanged("not-acceptable", text, name, before)
     there = rows.affiliations_with(database, who.service, name)
     if not who.is_service and not any(each == "owner" for _, each in there):
         text = "the node would have no owner any more"

@@ -35,7 +35,7 @@ SLICE_BYTES: Final = 65_536
 PAUSE_S: Final = 0.02
 """Seconds between two slices, for the server and its users."""
 _PAGE: Final = 1_000
-_ENVELOPE_BYTES: Final = 300
+ENVELOPE_BYTES: Final = 300
 """About the size of a message without its payloads."""
 
 
@@ -88,7 +88,7 @@ class _Sending:
                 else:
                     self.after = ""
                 self.online = None
-        self.size = _ENVELOPE_BYTES + sum(len(encode(each, NAMESPACE)) for each in self.payloads)
+        self.size = ENVELOPE_BYTES + sum(len(encode(each, NAMESPACE)) for each in self.payloads)
 
     @property
     def is_over(self) -> bool:
@@ -107,6 +107,9 @@ class Notifier:
         interested: the online clients whose capabilities request notifications.
         may_write: whether one of our addresses may write to a contact.
         pause_s: seconds between two slices.
+
+    Attributes:
+        may_write: as given.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class Notifier:
         self._storage = storage
         self._messages = messages
         self._interested = interested
-        self._may_write = may_write
+        self.may_write = may_write
         self._pause_s = pause_s
         self._turns: Turns[_Sending] = Turns("subscribers")
         self._unsettled = 0  # bytes that were sent since the last pause
@@ -130,6 +133,10 @@ class Notifier:
         """Queue an entry. Never waits."""
         sending = _Sending(entry, anyio.current_time())
         self._turns.put((entry.service, entry.node, entry.principal), sending, sending.size)
+
+    def interested_in(self, service: str, node: str) -> int:
+        """Return how many online clients want notifications of a node without a subscription."""
+        return len(self._interested.resources(service, node, anyio.current_time()))
 
     async def run(self) -> None:
         """Send queued entries, until cancelled."""
@@ -176,7 +183,7 @@ class Notifier:
         sent = 0
         while sending.to and sent < SLICE_BYTES:
             to = JID.parse(sending.to.popleft())
-            if not self._may_write(from_, to.bare):
+            if not self.may_write(from_, to.bare):
                 continue
             message = OutboundMessage(
                 id=new_id(),

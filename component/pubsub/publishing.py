@@ -10,13 +10,14 @@ import msgspec
 from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Change
-from component.pubsub.config import DEFAULT
+from component.pubsub.config import DEFAULT, NodeConfig
 from component.pubsub.pages import choose
 from component.pubsub.rows import Node, StoredItem
 from component.storage.database import Database
 from xep import pubsub_errors
 from xep.binding.escaping import unescape_attribute
 from xep.result_sets import PAGE_ROOM, ResultSet
+from xep.stanza_error import StanzaError
 
 _XMLNS: Final = re.compile(r"<[^\s/>]+ xmlns='([^']*)'")
 
@@ -160,7 +161,31 @@ def _store(database: Database, who: Requester, node: Node, items: Sequence[Store
         rows.put_item(database, who.service, node.name, each, expires)
     if config.notes_retractions:
         rows.forget_retractions(database, who.service, node.name, [each.id for each in items])
-    rows.trim(database, who.service, node.name, config.max_items)
+    # What the service publishes has its own limits.
+    if config.refuses_when_full and not who.is_service:
+        _check_room(database, node)
+    trim(database, node, config)
+
+
+def _check_room(database: Database, node: Node) -> None:
+    """Raise StanzaError if a node holds more than it may (§7.1.3)."""
+    config = node.config
+    count, size = rows.held(database, node.service, node.name)
+    if count > config.max_items or size > config.max_bytes:
+        raise StanzaError(
+            "resource-constraint",
+            f"the node is full: it holds at most {config.max_items} items and"
+            f" {config.max_bytes} bytes; delete some items first",
+        )
+
+
+def trim(database: Database, node: Node, config: NodeConfig) -> None:
+    """Delete the items of a node that have expired, and the oldest ones that are too many or too
+    large for this configuration.
+    """
+    rows.delete_expired_of(database, node.service, node.name)
+    if not config.refuses_when_full:
+        rows.trim(database, node.service, node.name, config.max_items, config.max_bytes)
 
 
 def retract(

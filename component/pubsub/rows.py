@@ -194,18 +194,19 @@ def put_item(
     """
     database.execute(
         "INSERT INTO pubsub_items"
-        " (service, node, id, sequence, publisher, published, expires, payload)"
-        " SELECT service, node, ?, sequence, ?, ?, ?, ? FROM pubsub_nodes"
+        " (service, node, id, sequence, publisher, published, expires, payload, bytes)"
+        " SELECT service, node, ?, sequence, ?, ?, ?, ?, ? FROM pubsub_nodes"
         " WHERE service = ? AND node = ?"
         " ON CONFLICT (service, node, id) DO UPDATE SET sequence = excluded.sequence,"
         " publisher = excluded.publisher, published = excluded.published,"
-        " expires = excluded.expires, payload = excluded.payload",
+        " expires = excluded.expires, payload = excluded.payload, bytes = excluded.bytes",
         (
             item.id,
             item.publisher,
             round(item.published.timestamp() * 1000),
             expires,
             item.payload,
+            len(item.payload.encode()),
             service,
             name,
         ),
@@ -230,17 +231,38 @@ def purge(database: Database, service: str, name: str) -> None:
     database.execute("DELETE FROM pubsub_items WHERE service = ? AND node = ?", (service, name))
 
 
-def trim(database: Database, service: str, name: str, most: int) -> None:
-    """Delete expired items, and the oldest items beyond `most`."""
-    database.execute(
-        "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND expires <= ?",
-        (service, name, database.steady),
-    )
+def held(database: Database, service: str, name: str) -> tuple[int, int]:
+    """How many items a node has, and their size in bytes."""
+    row = database.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM pubsub_items WHERE service = ? AND node = ?",
+        (service, name),
+    ).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def trim(database: Database, service: str, name: str, most: int, most_bytes: int) -> None:
+    """Delete the oldest items beyond `most` and `most_bytes`."""
     database.execute(
         "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND sequence <="
         " (SELECT sequence FROM pubsub_items WHERE service = ? AND node = ?"
         " ORDER BY sequence DESC LIMIT 1 OFFSET ?)",
         (service, name, service, name, most),
+    )
+    if held(database, service, name)[1] > most_bytes:
+        database.execute(
+            "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND sequence <="
+            " (SELECT max(sequence) FROM (SELECT sequence, sum(bytes) OVER"
+            " (ORDER BY sequence DESC) AS total FROM pubsub_items"
+            " WHERE service = ? AND node = ?) AS sums WHERE total > ?)",
+            (service, name, service, name, most_bytes),
+        )
+
+
+def delete_expired_of(database: Database, service: str, name: str) -> None:
+    """Delete the items of a node that have expired."""
+    database.execute(
+        "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND expires <= ?",
+        (service, name, database.steady),
     )
 
 
@@ -271,11 +293,8 @@ def newest(database: Database, service: str, name: str, most: int) -> list[Store
 
 def item_keys(database: Database, service: str, name: str) -> list[tuple[str, int]]:
     """The ids of all items with the sizes of their payloads in bytes, the oldest first."""
-    size = "octet_length(payload)"
-    if database.dialect == "sqlite":
-        size = "length(CAST(payload AS BLOB))"
     rows = database.execute(
-        f"SELECT id, {size} FROM pubsub_items WHERE {_LIVE} ORDER BY sequence",  # noqa: S608 - constants
+        f"SELECT id, bytes FROM pubsub_items WHERE {_LIVE} ORDER BY sequence",  # noqa: S608 - constants
         (service, name, database.steady),
     )
     return [(str(id_), int(length)) for id_, length in rows.fetchall()]
@@ -469,6 +488,14 @@ def affiliations_of(
         (service, principal),
     )
     return [(row[0], row[1]) for row in rows.fetchall()]
+
+
+def count_affiliations(database: Database, service: str, name: str) -> int:
+    """How many entities have an affiliation with a node."""
+    row = database.execute(
+        "SELECT count(*) FROM pubsub_affiliations WHERE service = ? AND node = ?", (service, name)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def set_affiliation(

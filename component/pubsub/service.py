@@ -89,7 +89,7 @@ class PubSubService:
         computed: Sequence[ComputedNode] = (),
         page_room: int = PAGE_ROOM,
     ) -> None:
-        self._core = Core(storage, notifier, computed, page_room)
+        self._core = Core(storage, notifier, may_create, computed, page_room)
         self.may_create = may_create
         self.verbs = Verbs(self._core)
         self.overview = Overview(self._core)
@@ -340,6 +340,7 @@ class PubSubService:
             principal=str(sender.bare),
             jid=str(sender),
             may_create=self.may_create(sender.bare),
+            has_stopped=not self._core.notifier.may_write(address.bare, sender.bare),
         )
 
 

@@ -20,6 +20,8 @@ from xep.stanza_error import StanzaError
 
 MOST_SUBSCRIPTIONS: Final = 1_000
 """Subscriptions that one principal may have at one service."""
+MOST_AT_NODE: Final = 20
+"""Subscriptions that one principal may have to one node: for each of its clients."""
 _SUBID: Final = "pubsub#subid"
 _NODE: Final = "pubsub#node"
 _SUBSCRIBER: Final = "pubsub#subscriber_jid"
@@ -120,8 +122,14 @@ def subscribe(
         if known.state == "pending":
             raise faults.fault("not-authorized", pubsub_errors.PendingSubscription())
         return known, False
+    if who.has_stopped:
+        raise StanzaError(
+            "not-allowed",
+            "you have asked this agent not to write to you; send it /start-contact first",
+        )
     mine = rows.subscriptions_of(database, who.service, who.principal)
-    if len(mine) >= MOST_SUBSCRIPTIONS:
+    here = sum(each.node == node.name for each in mine)
+    if len(mine) >= MOST_SUBSCRIPTIONS or here >= MOST_AT_NODE:
         raise faults.fault("policy-violation", pubsub_errors.TooManySubscriptions(), type_="wait")
     found = access.affiliation(database, who, node.name)
     waits = node.config.access_model == "authorize" and found not in (
@@ -208,10 +216,13 @@ def set_subscriptions(
     """Approve, add and end subscriptions, by an owner (§8.8.2); the addresses whose subscription
     has changed, with its state.
 
+    Only those can be added who want to hear from the address: others would get messages that they
+    have not asked for.
+
     Raises:
-        StanzaError: ``not-acceptable`` for a state that an owner cannot set, or an id that no
-            subscription has. Nothing is changed then, and the error repeats the subscriptions as
-            they are (§8.8.2.4).
+        StanzaError: ``not-acceptable`` for a state that an owner cannot set, an entity that it
+            cannot add, or an id that no subscription has. Nothing is changed then, and the error
+            repeats the subscriptions as they are (§8.8.2.4).
     """
     access.owned(database, who, name)
     before = [(jid, rows.subscription(database, who.service, name, jid)) for jid, _, _ in wanted]
@@ -225,6 +236,9 @@ def set_subscriptions(
                 rows.remove_subscription(database, who.service, name, jid)
                 made.append((jid, state))
         elif state == "subscribed":
+            if found is None and not _may_add(database, who, _bare(jid)):
+                text = f"{jid} has to ask for the subscription itself"
+                raise _unchanged(None, text, name, before)
             after = found or Subscription(
                 node=name,
                 jid=jid,
@@ -272,6 +286,18 @@ def _bare(jid: str) -> str:
         return str(JID.parse(jid).bare)
     except JIDError as error:  # it was an address when it came
         raise StanzaError("jid-malformed", str(error)) from error
+
+
+def _may_add(database: Database, who: Requester, principal: str) -> bool:
+    """Whether an owner may subscribe a principal who has not asked for it: admins may, others only
+    themselves and those who have subscribed to the presence of the address.
+    """
+    return (
+        who.may_create
+        or who.is_service
+        or principal == who.principal
+        or rows.sees_presence(database, who.service, principal)
+    )
 
 
 def owners(database: Database, service: str, name: str) -> list[str]:

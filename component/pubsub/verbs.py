@@ -15,6 +15,7 @@ from component.pubsub.changes import Direct
 from component.pubsub.config import DEFAULT, NodeConfig, changed
 from component.pubsub.core import Core, as_node, last_messages
 from component.pubsub.events import subscription_event
+from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.pages import choose
 from component.pubsub.publishing import NewItem, Wanted, new_id
 from component.pubsub.rows import StoredItem, Subscription
@@ -58,11 +59,13 @@ class Verbs:
     async def configure(self, who: Requester, name: str, form: Form | None) -> None:
         """Configure a node (§8.2.4)."""
         self._core.refuse_computed(who, name)
+        await self._charge(who, name)
         await self._core.change(lambda database: nodes.configure(database, who, name, form))
 
     async def delete_node(self, who: Requester, name: str) -> None:
         """Delete a node (§8.4)."""
         self._core.refuse_computed(who, name)
+        await self._charge(who, name)
         await self._core.change(lambda database: nodes.delete(database, who, name))
 
     async def publish_items(
@@ -71,6 +74,7 @@ class Verbs:
         """Publish items (§7.1); their ids."""
         self._core.refuse_computed(who, name)
         named = [each if each.id else msgspec.structs.replace(each, id=new_id()) for each in items]
+        await self._charge(who, name, sum(len(one) for each in items for one in each.payloads))
         await self._core.change(
             lambda database: publishing.publish(database, who, name, named, required)
         )
@@ -86,6 +90,7 @@ class Verbs:
         self._core.refuse_computed(who, name)
         # The request can only extend the configuration.
         wanted = True if notify else None
+        await self._charge(who, name, sum(map(len, named)))
         await self._core.change(
             lambda database: publishing.retract(database, who, name, named, notify=wanted)
         )
@@ -93,6 +98,7 @@ class Verbs:
     async def purge(self, who: Requester, name: str) -> None:
         """Delete all items (§8.5)."""
         self._core.refuse_computed(who, name)
+        await self._charge(who, name)
         await self._core.change(lambda database: publishing.purge(database, who, name))
 
     async def retrieve(
@@ -140,7 +146,7 @@ class Verbs:
             if is_new and seen is not None:
                 rows.set_view(database, who.service, name, address, seen)
             if made.state == "pending":
-                return made, _authorizations(database, who, made)
+                return made, self._authorizations(database, who, made)
             return made, last_messages(database, node, address) if is_new else ()
 
         made, messages = await self._core.storage.write(op)
@@ -281,6 +287,38 @@ class Verbs:
             self._core.notifier.put(_authorization(who.service, each, who.jid))
         return len(found)
 
+    def _authorizations(
+        self, database: Database, who: Requester, made: Subscription
+    ) -> Sequence[Direct]:
+        """The messages that ask the owners to approve a subscription (§8.6): those who have created
+        the node, admins, and those who have subscribed to the presence of the address. Others were
+        made owners by somebody else, and have asked for nothing.
+        """
+        node = rows.node(database, who.service, made.node)
+        return tuple(
+            _authorization(who.service, made, owner)
+            for owner in subscribing.owners(database, who.service, made.node)
+            if (node is not None and node.creator == owner)
+            or self._core.may_create(JID.parse(owner))
+            or rows.sees_presence(database, who.service, owner)
+        )
+
+    async def _charge(self, who: Requester, name: str, bytes_: int = 0) -> None:
+        """Charge the requester for a change of a node: it is stored, and sent to all subscribers.
+
+        Raises StanzaError: there is no such node, or it has caused too much.
+        """
+        if who.is_service or who.may_create:
+            return
+
+        def op(database: Database) -> int:
+            access.find(database, who, name)
+            return rows.count_subscribers(database, who.service, name)
+
+        told = await self._core.storage.read(op)
+        told += self._core.notifier.interested_in(who.service, name)
+        self._core.allowances.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
+
     async def _tell(self, op: Callable[[Database], Sequence[Direct]]) -> None:
         """Commit the changes of an operation, then send its messages."""
         for message in await self._core.storage.write(op):
@@ -302,14 +340,6 @@ def _state_messages(
         if state == "subscribed" and node is not None:
             messages += last_messages(database, node, jid)
     return messages
-
-
-def _authorizations(database: Database, who: Requester, made: Subscription) -> Sequence[Direct]:
-    """The messages that ask the owners to approve a subscription (§8.6)."""
-    return tuple(
-        _authorization(who.service, made, owner)
-        for owner in subscribing.owners(database, who.service, made.node)
-    )
 
 
 def _authorization(service: str, made: Subscription, owner: str) -> Direct:

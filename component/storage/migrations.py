@@ -753,6 +753,13 @@ MIGRATIONS: tuple[Step, ...] = (
         ) {T}
         """,
     ),
+    # 31: the size of each item, by which the size of a node is bounded
+    Step(
+        "ALTER TABLE pubsub_items ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
+        postgres=("UPDATE pubsub_items SET bytes = octet_length(payload)",),
+        sqlite=("UPDATE pubsub_items SET bytes = length(CAST(payload AS BLOB))",),
+        indexes=[Index("pubsub_items_bytes", "pubsub_items (service, node, bytes)")],
+    ),
 )
 
 

@@ -9,8 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from component.pubsub import allowance
 from component.pubsub.config import DEFAULT, NodeConfig, form_of
+from component.pubsub.nodes import MOST_AFFILIATIONS
 from component.pubsub.service import Change
+from component.pubsub.subscribing import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
 from component.tasks.retention import DeletedTask, forget
@@ -722,6 +725,156 @@ async def test_if_one_change_is_invalid_none_is_made_and_all_are_returned(
             (JID.parse(CAROL).bare, "none", None),
             (bob, "subscribed", made.subid),
         ]
+
+
+# -- nothing unrequested ------------------------------------------------------------------------
+
+
+async def _own(party: Party, node: str, who: str) -> None:
+    """Make somebody an owner of a node of Alice's, beside her."""
+    made = owner.Affiliation(jid=JID.parse(who).bare, affiliation="owner")
+    request = owner.Affiliations(node=node, affiliations=(made,))
+    reply = await party.set(PubsubOwner(affiliations=request))
+    assert reply.get("type") == "result"
+
+
+async def _add(party: Party, node: str, who: str, by: str) -> ET.Element:
+    """Have an owner subscribe somebody."""
+    made = owner.Subscription(jid=JID.parse(who).bare, subscription="subscribed")
+    request = owner.Subscriptions(node=node, subscriptions=(made,))
+    return await party.set(PubsubOwner(subscriptions=request), by)
+
+
+async def test_an_owner_subscribes_nobody_who_has_not_asked_for_it(running: Running) -> None:
+    async with running() as party:
+        await party.create("n", access_model="open")
+        await _own(party, "n", BOB)
+        refused = await _add(party, "n", CAROL, BOB)
+        assert condition(refused) == "not-acceptable"
+        assert "has to ask for the subscription itself" in ET.tostring(refused, "unicode")
+        await party.publish("n", item("1"), who=BOB)
+        await _see_presence(party, "carol@a.example")
+        assert (await _add(party, "n", CAROL, BOB)).get("type") == "result"
+        (_, said), (_, last) = await party.events(2)
+        assert said.subscription is not None
+        assert published(last) == ["1"]
+
+
+async def test_who_has_stopped_the_agent_gets_no_notifications(running: Running) -> None:
+    async with running() as party:
+        await party.create("n", access_model="open")
+        await party.subscribe("n")
+        await party.subscribe("n", CAROL)
+        await party.contacts.stop(AT, JID.parse(BOB).bare)
+        await party.publish("n", item("1"))
+        ((to, _),) = await party.events(1)
+        assert to == "carol@a.example"
+        await party.contacts.start(AT, JID.parse(BOB).bare)
+        await party.publish("n", item("2"))
+        assert {to for to, _ in await party.events(2)} == {"bob@b.example", "carol@a.example"}
+
+
+async def test_who_has_stopped_the_agent_subscribes_after_starting_it(running: Running) -> None:
+    async with running() as party:
+        await party.create("n", access_model="open")
+        await party.contacts.stop(AT, JID.parse(BOB).bare)
+        refused = await party.subscribe("n")
+        assert condition(refused) == "not-allowed"
+        assert "/start-contact" in ET.tostring(refused, "unicode")
+
+
+async def test_only_owners_who_want_messages_are_asked_to_approve(running: Running) -> None:
+    async with running() as party:
+        await party.create("n", access_model="authorize")
+        await _own(party, "n", CAROL)
+        await party.subscribe("n")
+        await party.publish("n", item("1"))
+        await until(lambda: bool(party.news_of_nodes.sent))
+        (asking,) = party.news_of_nodes.sent
+        assert "to='alice@a.example'" in asking
+
+
+# -- what one principal may cause ---------------------------------------------------------------
+
+
+async def test_subscriptions_of_one_principal_to_one_node_are_limited(running: Running) -> None:
+    async with running() as party:
+        await party.create("n", access_model="open")
+        replies = [
+            await party.subscribe("n", f"bob@b.example/{number}", f"bob@b.example/{number}")
+            for number in range(MOST_AT_NODE + 1)
+        ]
+        assert {each.get("type") for each in replies[:-1]} == {"result"}
+        assert refusal(replies[-1]) == ("policy-violation", "too-many-subscriptions")
+        assert (await party.subscribe("n", CAROL)).get("type") == "result"
+
+
+async def test_affiliations_with_a_node_are_limited(running: Running) -> None:
+    async with running() as party:
+        await party.create("n")
+
+        async def affiliate(first: int, count: int) -> ET.Element:
+            made = tuple(
+                owner.Affiliation(jid=JID.parse(f"m{number}@c.example"), affiliation="member")
+                for number in range(first, first + count)
+            )
+            return await party.set(
+                PubsubOwner(affiliations=owner.Affiliations(node="n", affiliations=made))
+            )
+
+        assert (await affiliate(0, MOST_AFFILIATIONS - 1)).get("type") == "result"
+        refused = await affiliate(MOST_AFFILIATIONS, 1)
+        assert condition(refused) == "not-acceptable"
+
+
+@pytest.mark.ports
+async def test_the_oldest_items_are_deleted_when_a_node_has_too_many_bytes(
+    running: Running,
+) -> None:
+    async with running() as party:
+        small = NodeConfig(access_model="open", max_items=100, max_bytes=1_000)
+        await party.pubsub.ensure(AT, "n", small)
+        for number in range(8):
+            await party.pubsub.publish(
+                AT, "n", str(number), item(text="x" * 200).payloads[0], publisher=AT
+            )
+        assert await party.ids("n") == ["4", "5", "6", "7"]
+
+
+@pytest.mark.ports
+@pytest.mark.parametrize("limit", [{"max_bytes": 1_000}, {"max_items": 4}])
+async def test_a_node_that_deletes_nothing_refuses_items_when_it_is_full(
+    running: Running, limit: dict[str, int]
+) -> None:
+    async with running() as party:
+        full = NodeConfig(refuses_when_full=True, **({"max_items": 100} | limit))
+        await party.pubsub.ensure(AT, "n", full, owners=(JID.parse(BOB).bare,))
+        for number in range(4):
+            reply = await party.publish("n", item(str(number), "x" * 200), who=BOB)
+            assert reply.get("type") == "result"
+        refused = await party.publish("n", item("4", "x" * 200), who=BOB)
+        assert condition(refused) == "resource-constraint"
+        assert "delete some items first" in ET.tostring(refused, "unicode")
+        assert (await party.publish("n", item("3", "y" * 100), who=BOB)).get("type") == "result"
+        assert await party.ids("n", BOB) == ["0", "1", "2", "3"]
+
+
+async def test_what_a_principal_publishes_is_charged_for_each_subscriber(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowance, "BYTES_PER_S", 1)
+    monkeypatch.setattr(allowance, "BURST_BYTES", 1_000_000)
+    async with running() as party:
+        await party.create("n", access_model="open", publish_model="open", max_items="max")
+        for who in (BOB, CAROL):
+            await party.subscribe("n", who)
+        for _ in range(5):  # 3 times 61 KB each
+            reply = await party.publish("n", item(text="x" * 61_000), who=BOB)
+            assert reply.get("type") == "result"
+        reply = await party.publish("n", item(text="x" * 61_000), who=BOB)
+        assert condition(reply) == "resource-constraint"
+        assert (await party.publish("n", item(), who=CAROL)).get("type") == "result"
+        assert (await party.publish("n", item())).get("type") == "result", "an admin"
 
 
 async def test_options_beside_a_request_name_neither_node_nor_address(running: Running) -> None:

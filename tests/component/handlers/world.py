@@ -204,7 +204,10 @@ class World:
         self.pubsub = PubSubService(
             self.storage,
             Notifier(
-                self.storage, Messenger(self.news_of_nodes), self.interests, lambda _, __: True
+                self.storage,
+                Messenger(self.news_of_nodes),
+                self.interests,
+                self.contacts.may_write,
             ),
             lambda who: who in owners,
             (SkillsNode(self.view), *profile_nodes(PROFILES)),

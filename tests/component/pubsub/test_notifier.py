@@ -1,0 +1,143 @@
+"""Notifications of nodes with many subscribers, beside those of others."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from component.messages.delivery import Delivery
+from component.messages.outbound import OutboundMessage
+from component.pubsub import rows
+from component.pubsub.changes import Change
+from component.pubsub.config import NodeConfig
+from component.pubsub.notifier import SLICE_BYTES, Notifier
+from component.pubsub.rows import StoredItem, Subscription
+from component.storage import Storage
+from component.storage.database import Database
+from xep.jid import JID
+
+pytestmark = pytest.mark.anyio
+
+SERVICE = "agent.example.com"
+OPEN = NodeConfig(access_model="open")
+
+
+class Watched(Delivery):
+    """A delivery that says when somebody waits for it."""
+
+    def __init__(self, server: "Server") -> None:
+        super().__init__()
+        self.server = server
+
+    async def settled(self) -> bool:
+        self.server.waited_for.set()
+        return await super().settled()
+
+
+class Server:
+    """Takes messages, a slice at a time when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.waiting: list[Delivery] = []
+        self.stopped: set[str] = set()
+        self.waited_for = anyio.Event()
+
+    def send(self, message: OutboundMessage) -> Delivery:
+        delivery = Watched(self)
+        self.waiting.append(delivery)
+        self.sent.append(message.to.to)
+        return delivery
+
+    async def ready(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    def may_write(self, _: JID, to: JID) -> bool:
+        return str(to) not in self.stopped
+
+    def resources(self, service: str, node: str, before: float) -> Sequence[tuple[str, str]]:
+        return ()
+
+    async def slice_of(self) -> int:
+        """Wait until the notifier waits; return how many messages are on their way."""
+        await self.waited_for.wait()
+        return len(self.waiting)
+
+    def take(self) -> None:
+        """Take the messages that are on their way."""
+        self.waited_for = anyio.Event()
+        for delivery in self.waiting:
+            delivery.conclude()
+        self.waiting.clear()
+
+
+def published(node: str, size: int) -> Change:
+    item = StoredItem(
+        id="1",
+        payload=f"<x xmlns='urn:x'>{'x' * size}</x>",
+        publisher=SERVICE,
+        published=rows.at(0),
+    )
+    return Change(
+        service=SERVICE,
+        node=node,
+        kind="published",
+        items=(item,),
+        config=OPEN,
+        publisher=SERVICE,
+        number=1,
+    )
+
+
+@asynccontextmanager
+async def notifying(storage: Storage, server: Server) -> AsyncIterator[Notifier]:
+    """A notifier with a node that has a thousand subscribers, and one that has one."""
+
+    def op(database: Database) -> None:
+        for node in ("many", "one"):
+            rows.add_node(database, SERVICE, node, OPEN, SERVICE)
+        for number in range(1000):
+            jid = f"s{number:04}@a.example"
+            made = Subscription(node="many", jid=jid, subid=jid, state="subscribed")
+            rows.put_subscription(database, SERVICE, jid, made)
+        made = Subscription(node="one", jid="o@a.example", subid="o", state="subscribed")
+        rows.put_subscription(database, SERVICE, "o@a.example", made)
+
+    await storage.write(op)
+    notifier = Notifier(storage, server, server, server.may_write, pause_s=0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(notifier.run)
+        yield notifier
+        group.cancel_scope.cancel()
+
+
+async def test_a_node_with_many_subscribers_holds_up_no_other(storage: Storage) -> None:
+    server = Server()
+    async with notifying(storage, server) as notifier:
+        notifier.put(published("many", 60_000))
+        await server.slice_of()
+        notifier.put(published("one", 100))
+        server.take()
+        await server.slice_of()
+    assert "o@a.example" in server.sent
+    assert len(server.sent) <= 2 * (SLICE_BYTES // 60_000 + 1) + 1
+
+
+async def test_a_slice_is_limited_in_bytes(storage: Storage) -> None:
+    server = Server()
+    async with notifying(storage, server) as notifier:
+        notifier.put(published("many", 20_000))
+        for _ in range(1000 // 4):
+            assert await server.slice_of() == 4  # of 20 KB each
+            server.take()
+    assert len(set(server.sent)) == 1000
+
+
+async def test_who_has_stopped_the_agent_is_left_out(storage: Storage) -> None:
+    server = Server()
+    server.stopped = {f"s{number:04}@a.example" for number in range(1000) if number % 100}
+    async with notifying(storage, server) as notifier:
+        notifier.put(published("many", SLICE_BYTES // 10))
+        await server.slice_of()
+    assert sorted(server.sent) == [f"s{number:04}@a.example" for number in range(0, 1000, 100)]
