@@ -87,19 +87,17 @@ class FileStore:
         place: Place,
         key: str,
         *,
-        by: str | None = None,
         expected: Expected = None,
     ) -> bool:
         """Erase a memory and all its versions, from the file and from the index.
 
         A line stays that says that something of this key was forgotten, and when. False if there is
-        no such memory. `by` is the bare JID of the requester; only who created the memory may erase
-        it, unless that is None. Raises KnowledgeError: the requester may not; VersionConflictError.
+        no such memory. Raises VersionConflictError.
         """
         key = without_forbidden(key)
         async with self.fresh.locks.hold(place.owner):
             await self.fresh.refresh_held(place)
-            return await self.fresh.write(self._forget, place, key, by, expected)
+            return await self.fresh.write(self._forget, place, key, expected)
 
     async def erase(self, place: Place) -> int:
         """Erase all memories of a place; returns how many there were."""
@@ -134,6 +132,7 @@ class FileStore:
         item = succeeding(former, entry)
         line = encode(msgspec.structs.replace(entry, version=item.version))
         self._check_size(place, len(line))
+        self._check_share(place, entry.by, int(former is None), len(line))
         seen = files.append(place.file, line, sync=True)
         if item.versions > self._settings.versions:
             seen, item = self._shorten(place, item, seen)
@@ -153,16 +152,11 @@ class FileStore:
             owner = owners_of(connection, (place.owner,)).get(place.owner)
             return [] if owner is None else [item for _, item in all_of(connection, owner.id)]
 
-    def _forget(self, place: Place, key: str, by: str | None, expected: Expected) -> bool:
+    def _forget(self, place: Place, key: str, expected: Expected) -> bool:
         item = self._index.get(place.owner, key)
         check_expected(item, expected)
         if item is None:
             return False
-        if by is not None and item.creator != by:
-            raise KnowledgeError(
-                f"The memory {key} of {place.scope} was stored by somebody else, and only they"
-                " can have it forgotten."
-            )
         gone = Entry(key=key, ts=now(), forgotten=True)
         files.replace(place.file, without(_whole(place), (key,), (gone,)))
         seen = files.seen(place.file)
@@ -181,6 +175,28 @@ class FileStore:
             raise KnowledgeError(
                 f"There are {known.items} memories in {place.scope}, and more are not kept. Have"
                 " some forgotten first."
+            )
+
+    def _check_share(self, place: Place, by: str, items: int, bytes_: int) -> None:
+        """Raise KnowledgeError if a shared scope is more than half full, and somebody would have
+        stored more in it than is free then: others need that.
+        """
+        if place.scope == PRIVATE:
+            return
+        owner = self._index.owners((place.owner,)).get(place.owner)
+        seen = files.seen(place.file)
+        free = self._settings.items_per_principal - items - (0 if owner is None else owner.items)
+        free_bytes = (
+            self._settings.bytes_per_principal - bytes_ - (0 if seen is None else seen.size)
+        )
+        is_half_full = 2 * free < self._settings.items_per_principal
+        if not is_half_full and 2 * free_bytes >= self._settings.bytes_per_principal:
+            return
+        own, own_bytes = self._index.share(place.owner, by)
+        if own + items > free or own_bytes + bytes_ > free_bytes:
+            raise KnowledgeError(
+                f"You have stored so much in {place.scope} that others need the room that is"
+                " left. Have some of it forgotten first."
             )
 
     def _check_size(self, place: Place, more: int) -> None:

@@ -86,6 +86,18 @@ class Index:
             row = connection.execute(query, (key, name)).fetchone()
         return None if row is None else item_of(row)
 
+    def share(self, name: str, by: str) -> tuple[int, int]:
+        """How many memories of an owner somebody has contributed last, and about how many bytes all
+        their versions have.
+        """
+        query = (
+            "SELECT count(*), coalesce(sum((length(body) + length(title)) * versions), 0)"
+            " FROM items WHERE contributor = ? AND owner = (SELECT id FROM owners WHERE name = ?)"
+        )
+        with self.database.reading() as connection:
+            items, size = connection.execute(query, (by, name)).fetchone()
+        return int(items), int(size)
+
     def put(self, name: str, item: Item, seen: Seen) -> None:
         """Take in one memory, with the state of its file after it was stored there."""
         vectors = self._vectors([item])

@@ -157,7 +157,9 @@ class Knowledge:
         """
         whose = _private(scope, agent, principal)
         try:
-            place = self._writable(scope, agent, principal)
+            place = self._writable(
+                self._sharing.place(scope, agent, principal), scope, agent, principal
+            )
             if whose is not None:
                 await self.mirror.before_use(whose)
                 await self.mirror.before_change(whose, memo.key)
@@ -242,12 +244,13 @@ class Knowledge:
         """
         whose = _private(scope, agent, principal)
         try:
-            place = self._writable(scope, agent, principal)
+            place = self._writable(
+                self._sharing.deletable(scope, agent, principal), scope, agent, principal
+            )
             if whose is not None:
                 await self.mirror.before_use(whose)
                 await self.mirror.before_change(whose, key)
-            by = None if place.curates else str(principal.bare)
-            gone = await self.files.forget(place, key, by=by)
+            gone = await self.files.forget(place, key)
         except (KnowledgeError, StorageError) as error:
             self._tell(trace, agent, principal, "refused", key, f"forget in {scope}: {error}")
             raise
@@ -312,8 +315,7 @@ class Knowledge:
 
     # Rights.
 
-    def _writable(self, scope: str, agent: str, principal: JID) -> Place:
-        place = self._sharing.place(scope, agent, principal)
+    def _writable(self, place: Place | None, scope: str, agent: str, principal: JID) -> Place:
         if place is None:
             names = ", ".join(self.scopes(agent, principal))
             raise KnowledgeError(f"There is no scope {scope!r} here. There are: {names}.")

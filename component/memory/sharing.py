@@ -4,7 +4,7 @@ Everything is decided here, before anything is looked up: a search is given the 
 in, and knows no others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,15 +25,14 @@ DOCUMENTS: Final = "documents"
 class Place(NamedTuple):
     """A file of memories, as one principal has it before it.
 
-    `owner` is the directory below the root. `may_write` says whether it may store there, `curates`
-    whether it may also erase what others have contributed.
+    `owner` is the directory below the root. `may_write` says whether it may store there, and delete
+    what anybody has stored.
     """
 
     scope: str
     folder: Path
     owner: str
     may_write: bool
-    curates: bool
 
     @property
     def file(self) -> Path:
@@ -59,17 +58,21 @@ class _Group:
     def has(self, principal: JID) -> bool:
         return self.everybody or principal in self._jids or principal.domain in self._domains
 
-    def names(self, principal: JID) -> bool:
-        """Whether it is meant itself, and not as one of many."""
-        return principal in self._jids
-
 
 class Sharing:
-    """The places of memories, and who may do what in them."""
+    """The places of memories, and who may do what in them.
 
-    def __init__(self, layout: Layout, scopes: Sequence[MemoryScope] = ()) -> None:
-        """Take the scopes of the settings. Raises PolicyError for entries that are no addresses."""
+    Args:
+        layout: the directories.
+        scopes: those of the settings. Raises PolicyError for entries that are not addresses.
+        admins: the bare addresses that may delete memories of all scopes.
+    """
+
+    def __init__(
+        self, layout: Layout, scopes: Sequence[MemoryScope] = (), admins: Collection[JID] = ()
+    ) -> None:
         self._layout = layout
+        self._admins = frozenset(admin.bare for admin in admins)
         self.root = layout.root
         self._scopes: dict[str, _Scope] = {}
         reader = EntryReader()
@@ -102,16 +105,26 @@ class Sharing:
             return self._private(agent, who)
         return None if "/" in agent else self._shared(scope, agent, who)
 
+    def deletable(self, scope: str, agent: str, principal: JID) -> Place | None:
+        """The place whose memories the principal may delete, by the name of its scope: an admin
+        may in every scope. None if there is none that the principal sees.
+        """
+        if principal.bare in self._admins and scope != PRIVATE and "/" not in agent:
+            if scope != AGENT and scope not in self._scopes:
+                return None
+            return self._folder_of(scope, agent, may_write=True)
+        return self.place(scope, agent, principal)
+
     def documents(self, agent: str) -> Place | None:
         """The folder with the documents of an agent; a sub-agent has none."""
         if "/" in agent:
             return None
         folder = self._layout.home(agent) / KNOWLEDGE
-        return self._place(DOCUMENTS, folder, may_write=False, curates=False)
+        return self._place(DOCUMENTS, folder, may_write=False)
 
     def _private(self, agent: str, who: JID) -> Place:
         folder = self._layout.folder(SessionKey(agent, who))
-        return self._place(PRIVATE, folder, may_write=True, curates=True)
+        return self._place(PRIVATE, folder, may_write=True)
 
     def _shared(self, name: str, agent: str, who: JID) -> Place | None:
         scope = self._scopes.get(name)
@@ -122,16 +135,18 @@ class Sharing:
         if scope.members is not None and not scope.members.has(who):
             return None
         may_write = scope.writers is None or scope.writers.has(who)
-        curates = scope.writers is not None and scope.writers.names(who)
+        return self._folder_of(name, agent, may_write=may_write)
+
+    def _folder_of(self, name: str, agent: str, *, may_write: bool) -> Place:
         if name == AGENT:
             folder = self._layout.home(agent) / "_all"
         else:
             folder = self._layout.root / "_shared" / file_name(name)
-        return self._place(name, folder, may_write=may_write, curates=curates)
+        return self._place(name, folder, may_write=may_write)
 
-    def _place(self, scope: str, folder: Path, *, may_write: bool, curates: bool) -> Place:
+    def _place(self, scope: str, folder: Path, *, may_write: bool) -> Place:
         owner = folder.relative_to(self._layout.root).as_posix()
-        return Place(scope, folder, owner, may_write, curates)
+        return Place(scope, folder, owner, may_write)
 
 
 def taint_of(item: Item, place: Place, principal: JID) -> Taint | None:

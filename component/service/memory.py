@@ -25,6 +25,7 @@ from component.memory.sessions import Sessions
 from component.memory.sharing import Sharing
 from component.memory.texts import Texts
 from component.memory.workspace import Workspace
+from component.policy.admins import read_admins
 from component.private import make_directory
 from component.settings import Settings
 from component.storage import Storage, StorageError
@@ -98,7 +99,9 @@ async def open_memories(settings: Settings, recorder: Recorder) -> AsyncIterator
     Raises StorageError: the directory cannot be used; the message says which setting names it.
     PolicyError: a member of a scope is not an address.
     """
-    sharing = Sharing(Layout(settings.memory_path), settings.memory.scopes)
+    sharing = Sharing(
+        Layout(settings.memory_path), settings.memory.scopes, read_admins(settings.agent.admins)
+    )
     try:
         index = await to_thread.run_sync(_open, settings)
     except files.MemoryStoreError as error:

@@ -67,12 +67,13 @@ async def remembering(
     path: Path,
     scopes: Sequence[MemoryScope] = (),
     embedder: Embedder | None = None,
+    admins: Sequence[JID] = (),
     **limits: Any,
 ) -> AsyncIterator[Room]:
     root = await anyio.to_thread.run_sync(open_root, path)
     index = await anyio.to_thread.run_sync(Index, root / FILE_NAME, embedder)
     try:
-        yield Room(root, Sharing(Layout(root), scopes), index, Memory(**limits))
+        yield Room(root, Sharing(Layout(root), scopes, admins), index, Memory(**limits))
     finally:
         index.close()
 

@@ -37,7 +37,7 @@ async def test_members_see_writers_write_and_nobody_else_learns_of_it(tmp_path: 
         assert (room.root / "_shared" / "kitchen" / "knowledge.jsonl").exists()
 
 
-async def test_contributors_are_kept_and_only_the_first_or_a_named_writer_erases(
+async def test_contributors_are_kept_and_who_may_store_deletes_what_others_have_stored(
     tmp_path: Path,
 ) -> None:
     async with remembering(tmp_path / "memory", [KITCHEN]) as room:
@@ -50,13 +50,48 @@ async def test_contributors_are_kept_and_only_the_first_or_a_named_writer_erases
         )
         told = await room.knowledge.versions(AGENT, BOB, "wifi", "agent")
         assert [one.item.by for one in told] == ["ann@example.com", "bob@example.com"]
-        with pytest.raises(KnowledgeError, match="stored by somebody else"):
-            await room.knowledge.forget(AGENT, BOB, "wifi", "agent")
-        assert await room.knowledge.forget(AGENT, ANN, "wifi", "agent")
-        folder = room.root / "_shared" / "kitchen"
-        folder.mkdir(parents=True)
-        (folder / "knowledge.jsonl").write_text('{"key":"oven","content":"hot","by":"bob@x"}\n')
-        assert await room.knowledge.forget(AGENT, ANN, "oven", "kitchen")
+        assert await room.knowledge.forget(AGENT, EVE, "wifi", "agent")
+        await room.store("oven", "hot", scope="kitchen")
+        with pytest.raises(KnowledgeError, match="read only"):
+            await room.knowledge.forget(AGENT, BOB, "oven", "kitchen")
+
+
+async def test_an_admin_deletes_memories_of_every_shared_scope_and_reads_none(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path / "memory", [KITCHEN], admins=[EVE]) as room:
+        await room.store("oven", "xyzzy", scope="kitchen")
+        await room.store("mine", "xyzzy")
+        assert await room.recall("xyzzy", who=EVE) == []
+        with pytest.raises(KnowledgeError, match="no scope 'kitchen'"):
+            await room.store("oven", "mine", who=EVE, scope="kitchen")
+        assert await room.knowledge.forget(AGENT, EVE, "oven", "kitchen")
+        assert not await room.knowledge.forget(AGENT, EVE, "mine")
+        with pytest.raises(KnowledgeError, match="no scope 'kitchem'"):
+            await room.knowledge.forget(AGENT, EVE, "oven", "kitchem")
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"), [({"items_per_principal": 10}, 5), ({"bytes_per_principal": 10_000}, 5)]
+)
+async def test_one_person_leaves_others_room_in_a_shared_scope(
+    tmp_path: Path, limits: dict[str, int], most: int
+) -> None:
+    async with remembering(tmp_path / "memory", **limits) as room:
+        stored = 0
+
+        async def fill() -> None:
+            nonlocal stored
+            for number in range(10):
+                await room.store(str(number), "x" * 800, scope="agent")
+                stored += 1
+
+        with pytest.raises(KnowledgeError, match="others need the room"):
+            await fill()
+        assert most - 1 <= stored <= most
+        await room.store("of Bob", "x" * 800, who=BOB, scope="agent")
+        for number in range(most + 1):
+            await room.store(str(number), "x" * 800)  # private
 
 
 async def test_what_others_have_contributed_is_labelled(tmp_path: Path) -> None:
