@@ -16,6 +16,7 @@ from component.audit.heads import Head, heads_in, own_head, place_of, put_head
 from component.audit.lines import Chain, Link, timestamp
 from component.audit.opening import Opened, open_record
 from component.audit.protocol import AuditEvent
+from component.audit.quota import Quota
 from component.audit.retention import old_files, removal_of, remove
 from component.storage import Storage, StorageError
 
@@ -47,6 +48,8 @@ class AuditOptions(msgspec.Struct, frozen=True):
         keep_days: days after which files are removed; 0 for never.
         max_file_bytes: the size at which a new file is started.
         most_waiting: maximum number of events that wait for the disk, before `on_failure` applies.
+        lines_per_minute: maximum number of lines for what one principal does; further events are
+            counted. 0 for no limit.
         version: the version of this release, to be recorded.
     """
 
@@ -54,6 +57,7 @@ class AuditOptions(msgspec.Struct, frozen=True):
     keep_days: int = 0
     max_file_bytes: int = 67_108_864
     most_waiting: int = 65_536
+    lines_per_minute: int = 600
     version: str = ""
 
 
@@ -94,6 +98,7 @@ class Audit:
         self._begun_at = opened.link.seq
         self._promised = opened.link.seq
         """The number of the last event that has been taken from the queue to be encoded."""
+        self._quota = Quota(options.lines_per_minute)
         self._waiting: list[AuditEvent] = []
         self._times: list[int] = []
         """The time of each event, in nanoseconds; pairs would burden the garbage collector."""
@@ -144,6 +149,10 @@ class Audit:
 
     def record(self, event: AuditEvent) -> None:
         """Record an event, on the thread of the event loop. Never waits and never raises."""
+        if self._quota.admits(event):
+            self._record(event)
+
+    def _record(self, event: AuditEvent) -> None:
         waiting = self._waiting
         if self._loses and len(waiting) >= self._most:
             self._lost_since = self._lost_since or time_ns()
@@ -225,6 +234,7 @@ class Audit:
 
     async def _close(self) -> None:
         self._retell_lost()
+        self._record_counts()
         self.record(AuditEvent(kind="record", outcome="closed"))
         for _ in range(_LAST_ATTEMPTS):
             await self._commit(raising=False)
@@ -334,7 +344,13 @@ class Audit:
     async def _anchoring(self) -> None:
         while True:
             await anyio.sleep(_ANCHOR_S)
+            if self._quota.is_due:
+                self._record_counts()
             await self._guarded(self._anchor)
+
+    def _record_counts(self) -> None:
+        for event in self._quota.summaries():
+            self._record(event)
 
     async def _anchor(self) -> None:
         link = self._written

@@ -108,6 +108,7 @@ def audit_options(settings: Settings) -> AuditOptions:
         on_failure=audit.on_failure,
         keep_days=audit.keep_days,
         max_file_bytes=audit.max_file_bytes,
+        lines_per_minute=audit.lines_per_minute,
         version=version(SOFTWARE),
     )
 

@@ -27,6 +27,12 @@ class Audit(Section):
         description="Days after which files of the log are removed; the removal is logged too. 0"
         " keeps them for ever.",
     )
+    lines_per_minute: Annotated[int, Field(ge=0)] = Field(
+        default=600,
+        description="Maximum number of lines per minute for what one principal does. Further events"
+        " are counted, and their numbers are lines at the end of the minute. Decisions of people"
+        " and commands of admins always have lines of their own. 0 is no limit.",
+    )
     max_file_bytes: Count = Field(
         default=67108864,
         ge=65536,

@@ -338,16 +338,27 @@ async def test_who_chose_to_go_on_is_told_how_much_was_lost(
 
 
 async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage, Audit.open(storage, AuditOptions()) as audit:
+    options = AuditOptions(lines_per_minute=0)
+    async with Storage.open(tmp_path) as storage, Audit.open(storage, options) as audit:
         for number in range(1000):
             audit.record(event(str(number)))
     assert sum(line.kind == "execute" for line in lines(tmp_path)) == 1000
     assert (await verdict(tmp_path)).whole
 
 
+async def test_what_one_principal_does_beyond_the_limit_is_counted(tmp_path: Path) -> None:
+    async with running(tmp_path, AuditOptions(lines_per_minute=10)) as audit:
+        for _ in range(100):
+            audit.record(event("echo"))
+        await audit.settled()
+    found = [line.detail for line in lines(tmp_path) if line.kind == "execute"]
+    assert found == [*[""] * 10, "90 more within a minute"]
+    assert (await verdict(tmp_path)).whole
+
+
 @pytest.mark.ports
 async def test_cancelling_who_settles_loses_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path) as audit:
+    async with running(tmp_path, AuditOptions(lines_per_minute=0)) as audit:
         for number in range(3000):
             audit.record(event(str(number)))
         with anyio.move_on_after(0):
@@ -368,7 +379,7 @@ from component.storage import Storage
 
 async def main():
     async with Storage.open(Path(sys.argv[1])) as storage:
-        async with Audit.open(storage, AuditOptions(max_file_bytes=20000)) as audit:
+        async with Audit.open(storage, AuditOptions(max_file_bytes=20000, lines_per_minute=0)) as audit:
             async with anyio.create_task_group() as group:
                 await group.start(audit.run)
                 number = 0

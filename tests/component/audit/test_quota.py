@@ -1,0 +1,69 @@
+"""The limit of lines for what one principal does."""
+
+from typing import Any
+
+from component.audit.protocol import AuditEvent
+from component.audit.quota import Quota
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def event(principal: str = "juliet@example.com", **what: Any) -> AuditEvent:
+    return AuditEvent(
+        **({"kind": "execute", "outcome": "done", "subject": "echo"} | what), principal=principal
+    )
+
+
+def test_events_beyond_the_limit_are_counted_by_what_they_are() -> None:
+    quota = Quota(2, Clock())
+    admitted = [
+        quota.admits(each)
+        for each in (event(), event(), event(), event(outcome="failed"), event(), event("r@x"))
+    ]
+    assert admitted == [True, True, False, False, False, True]
+    assert quota.summaries() == [
+        event(detail="2 more within a minute"),
+        event(outcome="failed", detail="1 more within a minute"),
+    ]
+    assert quota.summaries() == []
+
+
+def test_a_new_minute_begins_after_the_summaries() -> None:
+    clock = Clock()
+    quota = Quota(1, clock)
+    quota.admits(event())
+    quota.admits(event())
+    clock.now += 59
+    assert not quota.is_due
+    clock.now += 1
+    assert quota.is_due
+    quota.summaries()
+    assert not quota.is_due
+    assert quota.admits(event())
+
+
+def test_decisions_and_events_of_nobody_always_have_lines() -> None:
+    quota = Quota(1, Clock())
+    quota.admits(event())
+    for kind in ("confirmation", "admin", "policy", "capability", "agent", "start"):
+        assert quota.admits(event(kind=kind))
+    assert quota.admits(event(""))
+    assert not quota.admits(event())
+
+
+def test_what_is_counted_takes_a_limited_number_of_lines() -> None:
+    quota = Quota(1, Clock())
+    for number in range(10_000):
+        quota.admits(event(subject=str(number)))
+    assert len(quota.summaries()) == 101
+
+
+def test_without_a_limit_each_event_has_its_line() -> None:
+    quota = Quota(0, Clock())
+    assert all(quota.admits(event()) for _ in range(10_000))
