@@ -12,7 +12,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -51,6 +51,7 @@ CANCEL_S: Final = 1.0
 _MOST_LINES: Final = 100
 _LINE: Final = 1000
 _PIECE: Final = 1 << 18
+_DESCRIBED_BYTES: Final = 1 << 20
 
 
 class Spawner:
@@ -148,12 +149,13 @@ class Child:
             return False
         return used < self.profile.limits.cpu_s / 2
 
-    async def describe(self) -> tuple[dict[str, Any], ...]:
-        """Return the descriptions of its skills, which are not trusted.
+    async def describe(self) -> tuple[bytes, ...]:
+        """Return the descriptions of its skills, which are not trusted, as JSON.
 
         Raises SkillUnavailable if it dies or takes too long, and SkillError with the reason if the
         module cannot be loaded.
         """
+        self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
         with anyio.move_on_after(self.profile.limits.wall_s):
             await self._write(frame(Describe()))
             answer = await self._answer(NoHost())

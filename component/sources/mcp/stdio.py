@@ -28,6 +28,7 @@ from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Profile
 from component.sources.mcp.errors import ServerFailed
 from component.sources.mcp.texts import line
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, JsonTooLargeError, checked_json
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -176,7 +177,10 @@ class _Child:
         if not text.strip():
             return None
         try:
+            checked_json(text, MOST_VALUES_OUTSIDE)
             message = SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        except JsonTooLargeError as error:
+            raise ServerFailed(f"it sent a message that is too large: {error}") from None
         except ValueError:
             self._garbage += 1
             if self._garbage == 1:

@@ -100,8 +100,19 @@ IMPORTS: dict[str, tuple[str, str]] = {
         _SKILL + "@skill(description='x' * (8 << 20))\ndef two() -> None: ...",
         "bytes",
     ),
+    "description_has_many_values": (
+        "import component.sandbox.guest\n"
+        "component.sandbox.guest.written = lambda one: '[' + '[],' * 200_000 + '[]]'\n" + _SKILL,
+        "at most 10000 values",
+    ),
+    "many_descriptions": (
+        "import component.sandbox.guest as guest\n"
+        "guest.Described = lambda _, made=guest.Described: made((b'',) * 100_000)\n" + _SKILL,
+        "length <= 1000",
+    ),
     "description_lies": (
-        "import component.sandbox.guest\ncomponent.sandbox.guest.DESCRIBED = ('name',)\n" + _SKILL,
+        "import component.sandbox.guest\n"
+        'component.sandbox.guest.written = lambda one: \'{"name": "one"}\'\n' + _SKILL,
         "describes no skill",
     ),
 }
