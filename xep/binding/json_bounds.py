@@ -23,58 +23,60 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _NOT_MARKS: Final = bytes(set(range(256)) - set(b"[{,"))
 _PIECE: Final = 1 << 16
 _TOO_MANY: Final = "expected JSON of at most {} values"
-_TOO_DEEP: Final = f"expected JSON nested at most {MOST_DEPTH} deep"
+_TOO_DEEP: Final = "expected JSON nested at most {} deep"
 _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class JsonTooLargeError(ValueError):
-    """JSON exceeds a limit; the message names which."""
+class TooManyValuesError(ValueError):
+    """JSON has more values than are decoded; the message names the maximum."""
 
 
 def decoded_json(text: bytes | str) -> Any:
     """Decode JSON that somebody else has written outside a stanza: a program, or a server.
 
     Raises:
-        JsonTooLargeError: it has more than `MOST_BYTES_OUTSIDE` bytes or `MOST_VALUES_OUTSIDE`
-            values, or is too deep.
-        ValueError: it is not JSON.
+        TooManyValuesError: it has more than `MOST_VALUES_OUTSIDE` values.
+        ValueError: it is not JSON, has more than `MOST_BYTES_OUTSIDE` bytes, or is too deep; the
+            message says which.
     """
     encoded = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(encoded) > MOST_BYTES_OUTSIDE:
-        raise JsonTooLargeError(f"expected JSON of at most {MOST_BYTES_OUTSIDE} bytes")
+        raise ValueError(f"expected JSON of at most {MOST_BYTES_OUTSIDE} bytes")
     return msgspec.json.decode(checked_json(encoded, MOST_VALUES_OUTSIDE))
 
 
-def checked_json(text: bytes, most_values: int = MOST_VALUES) -> msgspec.Raw:
+def checked_json(
+    text: bytes, most_values: int = MOST_VALUES, most_depth: int = MOST_DEPTH
+) -> msgspec.Raw:
     """Return JSON unchanged, if it is valid and within the limits. No objects are created.
 
     A number that no reader here supports is found when the JSON is decoded.
 
     Raises:
-        JsonTooLargeError: it exceeds a limit.
-        ValueError: it is not JSON.
+        TooManyValuesError: it has more than `most_values` values.
+        ValueError: it is not JSON, or is too deep; the message says which.
     """
     try:
         _check_syntax(text)
     except RecursionError as error:
-        raise JsonTooLargeError(_TOO_DEEP) from error
+        raise ValueError(_TOO_DEEP.format(most_depth)) from error
     except ValueError as error:
         raise ValueError(f"expected JSON: {error}") from error
     # Each value follows a comma, or is the first in an array, an object or the text. So commas and
     # opening brackets give an upper bound for the number of values: some may be inside strings.
     marks = text.translate(None, _NOT_MARKS)
-    if len(marks) >= most_values or len(marks) - marks.count(b",") > MOST_DEPTH:
-        _check_bounds(_without_strings(text, most_values), most_values)
+    if len(marks) >= most_values or len(marks) - marks.count(b",") > most_depth:
+        _check_bounds(_without_strings(text, most_values), most_values, most_depth)
     return msgspec.Raw(text)
 
 
-def _check_bounds(text: bytes, most_values: int) -> None:
+def _check_bounds(text: bytes, most_values: int, most_depth: int) -> None:
     empty = text.count(b"[]") + text.count(b"{}")
     if len(text.translate(None, _NOT_MARKS)) - empty >= most_values:
-        raise JsonTooLargeError(_TOO_MANY.format(most_values))
+        raise TooManyValuesError(_TOO_MANY.format(most_values))
     steps = text.translate(_STEPS, _NOT_BRACKETS)
-    if max(accumulate(each - 1 for each in steps), default=0) > MOST_DEPTH:
-        raise JsonTooLargeError(_TOO_DEEP)
+    if max(accumulate(each - 1 for each in steps), default=0) > most_depth:
+        raise ValueError(_TOO_DEEP.format(most_depth))
 
 
 def _without_strings(text: bytes, most_values: int) -> bytes:
@@ -94,5 +96,5 @@ def _without_strings(text: bytes, most_values: int) -> bytes:
         # At most every second value is an empty array, whose bracket is no mark of another value.
         marks += len(outside.translate(None, _NOT_MARKS))
         if marks > 2 * most_values:
-            raise JsonTooLargeError(_TOO_MANY.format(most_values))
+            raise TooManyValuesError(_TOO_MANY.format(most_values))
     return b"".join(found)
