@@ -5,6 +5,7 @@ which is confined (`component.sandbox`), and then there is an error that says wh
 """
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import anyio
 import msgspec
@@ -36,6 +37,8 @@ KINDS: Final = {
 
 _WORKER: Final = Path(__file__).with_name("document_worker.py")
 _PART: Final = 1200  # characters of a part, at most
+_MOST_PIECES: Final = 100_000
+_MOST_LINKS: Final = 10_000  # of all pieces together
 _SENTENCE: Final = re.compile(r"(?<=[.!?…。])\s+")
 
 
@@ -75,7 +78,7 @@ class Piece(msgspec.Struct):
     page: int = 0
     heading: str = ""
     error: str = ""
-    links: tuple[tuple[str, str], ...] = ()
+    links: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_LINKS)] = ()
 
 
 _decode = msgspec.json.Decoder(Piece).decode
@@ -111,8 +114,13 @@ async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Pie
     """
     with tempfile.TemporaryFile() as file:
         await anyio.to_thread.run_sync(file.write, data)
-        file.seek(0)
-        return await _run(kind, file.fileno(), limits)
+        await anyio.to_thread.run_sync(file.flush)
+        # The parser gets a descriptor with which it can only read.
+        descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return await _run(kind, descriptor, limits)
+        finally:
+            os.close(descriptor)
 
 
 def split(pieces: Iterable[Piece]) -> Iterator[Part]:
@@ -183,10 +191,21 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
         raise DocumentError("its parser cannot be confined: see xmpp-agent doctor")
     if code:
         raise DocumentError(f"its parser has failed (exit status {code})")
-    try:
-        pieces = [_decode(line) for line in data.splitlines()]
-    except msgspec.MsgspecError as error:
-        raise DocumentError("its parser has failed") from error
-    if errors := [piece.error for piece in pieces if piece.error]:
-        raise DocumentError(errors[0])
+    return await anyio.to_thread.run_sync(_pieces, bytes(data))
+
+
+def _pieces(output: bytes) -> list[Piece]:
+    """Decode what a parser wrote, which may have been taken over. Raises DocumentError."""
+    pieces, links = [], 0
+    for line in io.BytesIO(output):
+        try:
+            piece = _decode(line)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise DocumentError("its parser has failed") from error
+        if piece.error:
+            raise DocumentError(piece.error)
+        pieces.append(piece)
+        links += len(piece.links)
+        if len(pieces) > _MOST_PIECES or links > _MOST_LINKS:
+            raise DocumentError("it has too many parts or links")
     return pieces

@@ -27,6 +27,7 @@ from component.skills.context import Context
 from component.skills.durable import Work
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostFunctions, LogLevel
+from xep.binding.json_bounds import decoded_json
 
 _LONGEST_QUESTION: Final = 2_000
 _LONGEST_KEY: Final = 200
@@ -86,7 +87,7 @@ class ContextHost:
                 return await self._functions.llm(ask.prompt, ask.schema, ask.max_tokens, ask.key)
             case AskStep():
                 _check_key(ask.name)
-                value: object = None if not ask.input else msgspec.json.decode(ask.input)
+                value: object = None if not ask.input else decoded_json(ask.input)
                 return await context.step(
                     ask.name, work, Any, repeatable=ask.repeatable, key=ask.key, input=value
                 )
@@ -98,7 +99,7 @@ class ContextHost:
                     _check_time(ask.expires_s)
                 # The person sees whose question it is: nobody trusts this skill.
                 question = f"{self._skill}: {ask.question[:_LONGEST_QUESTION]}"
-                schema = msgspec.json.decode(ask.schema, type=dict[str, Any])
+                schema = msgspec.convert(decoded_json(ask.schema), dict[str, Any])
                 return await context.ask(question, schema, expires_s=ask.expires_s, key=ask.key)
 
     async def _memory(self, ask: AskMemory) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import sys
@@ -45,6 +44,7 @@ from component.sandbox.messages import (
 )
 from component.skills.calling import call, call_inline
 from component.skills.context import Context
+from component.skills.description import written
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -69,7 +69,6 @@ from component.skills.loading import load_module, skills_of
 from component.skills.model_answers import ModelFailed
 from component.skills.params import prepare
 from component.skills.skill import Skill
-from component.skills.spec import SkillSpec
 from component.skills.threads import Threads
 
 T = TypeVar("T")
@@ -78,8 +77,6 @@ _MESSAGE_BYTES: Final = 64 << 20
 _PIECE: Final = 1 << 16
 _TRACE: Final = 4000
 _THREADS: Final = 8
-DESCRIBED: Final = tuple(field.name for field in dataclasses.fields(SkillSpec) if field.init)
-"""The fields of a description."""
 
 
 class Guest:
@@ -139,12 +136,7 @@ class Guest:
             skills = self._loaded()
         except SkillLoadError as error:
             return Failure("load", str(error), trace=_trace(error))
-        return Described(
-            tuple(
-                msgspec.to_builtins({name: getattr(one, name) for name in DESCRIBED})
-                for one in skills.values()
-            )
-        )
+        return Described(tuple(written(one).encode() for one in skills.values()))
 
     def _loaded(self) -> dict[str, Skill]:
         if self._skills is None:

@@ -41,6 +41,7 @@ from component.skills.durable import Work
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
 from component.skills.host import HostError, LogLevel
 from component.skills.model_answers import ModelFailed
+from xep.binding.json_bounds import decoded_json
 
 Outcome: TypeAlias = Described | Result | Failure
 
@@ -224,9 +225,9 @@ class HostCalls:
             self._steps.pop(ask.id, None)
         if ended.error is None:
             try:
-                return msgspec.json.decode(ended.value)
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise StepWorkError(f"its result is not JSON: {error}") from error
+                return decoded_json(ended.value)
+            except ValueError as error:
+                raise StepWorkError(f"its result is not JSON that can be read: {error}") from error
         reason = printable(ended.error, _LINE)
         match ended.kind:
             case "refused":

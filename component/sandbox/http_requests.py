@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 
 from component.sandbox.http_gate import (
     Access,
@@ -20,6 +19,7 @@ from component.sandbox.http_gate import (
 )
 from component.sandbox.http_targets import target_of
 from component.skills.errors import SkillError, SkillUnavailable
+from xep.binding.json_bounds import decoded_json
 
 _SHOWN: Final = 300
 _FIRST_WAIT_S: Final = 0.5
@@ -108,12 +108,14 @@ def _retry_after(response: HttpResponse | None, usual: float) -> float:
 
 
 def json_of(response: HttpResponse) -> Any:
-    """Return the JSON of a response. Raises SkillError if it is none."""
+    """Return the JSON of a response. Raises SkillError if it is none, or too large."""
     try:
-        return msgspec.json.decode(response.body)
-    except (ValueError, RecursionError) as error:
+        return decoded_json(response.body)
+    except ValueError as error:
         server = urlsplit(response.url).hostname
-        raise SkillError(f"The answer of {server} is not JSON.") from error
+        raise SkillError(
+            f"The answer of {server} is not JSON that can be read: {error}."
+        ) from error
 
 
 def shortened(text: str, longest: int = _SHOWN) -> str:

@@ -1,20 +1,28 @@
 """The messages between the service and a confined child, and how they are written to pipes.
 
 Each is a MessagePack value after its length in four bytes, most significant first (MessagePack
-1.0). A child takes one call at a time. What it writes is not trusted.
+1.0). A child takes one call at a time. What it writes is not trusted, so each message of a child
+has a type for every value, and a maximum number of everything that can be repeated: the length of a
+message then bounds what decoding it costs. JSON inside is decoded with bounds where it is used.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import astuple
 
 from component.policy.taint import Taint
 from component.skills.host import HttpRequest, HttpResponse, LogLevel
 from component.skills.outputs import File, Link, Output, SkillResult
+
+MOST_SKILLS: Final = 1_000
+"""The maximum number of skills that a child can describe."""
+MOST_PARTS: Final = 10_000
+"""The maximum number of parts of a result."""
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
@@ -76,9 +84,9 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """The descriptions of the child's skills."""
+    """The descriptions of the child's skills, as JSON (`component.skills.description`)."""
 
-    skills: tuple[dict[str, Any], ...]
+    skills: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SKILLS)]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
@@ -108,9 +116,9 @@ class LinkPart(msgspec.Struct, frozen=True, tag="link"):
 class Result(msgspec.Struct, frozen=True, tag="result"):
     """A completed call."""
 
-    parts: tuple[TextPart | FilePart | LinkPart, ...]
+    parts: Annotated[tuple[TextPart | FilePart | LinkPart, ...], Meta(max_length=MOST_PARTS)]
     is_error: bool = False
-    taints: tuple[Taint, ...] | None = None
+    taints: Annotated[tuple[Taint, ...], Meta(max_length=MOST_PARTS)] | None = None
 
     @classmethod
     def of(cls, result: SkillResult) -> Result:

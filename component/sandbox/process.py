@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import IO, Any, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -22,6 +20,7 @@ import msgspec
 import structlog
 
 from component.sandbox.child import child_command
+from component.sandbox.error_output import MOST_BYTES, ErrorOutput
 from component.sandbox.host_calls import CallHost, HostCalls, NoHost
 from component.sandbox.launch import NOT_CONFINED
 from component.sandbox.messages import (
@@ -52,7 +51,7 @@ CANCEL_S: Final = 1.0
 _MOST_LINES: Final = 100
 _LINE: Final = 1000
 _PIECE: Final = 1 << 18
-_PRINTED: Final = 4000
+_DESCRIBED_BYTES: Final = 1 << 20
 
 
 class Spawner:
@@ -99,9 +98,7 @@ class Child:
         self.module = module
         self._work = work
         self.profile = msgspec.structs.replace(profile, work=self._work, end_with_parent=True)
-        self._printed: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it stays
-        # Each write goes to the end, also after the file has been truncated.
-        fcntl.fcntl(self._printed, fcntl.F_SETFL, os.O_APPEND)
+        self._printed = ErrorOutput()
         child_in, self._outgoing = os.pipe2(os.O_CLOEXEC)
         self._incoming, child_out = os.pipe2(os.O_CLOEXEC)
         try:
@@ -110,7 +107,7 @@ class Child:
                 executable=sys.executable,
                 stdin=child_in,
                 stdout=child_out,
-                stderr=self._printed,
+                stderr=self._printed.writer,
                 env={},
                 cwd="/",
                 start_new_session=True,
@@ -124,8 +121,12 @@ class Child:
         finally:
             os.close(child_in)
             os.close(child_out)
+            os.close(self._printed.writer)
         os.set_blocking(self._outgoing, False)
         os.set_blocking(self._incoming, False)
+        self._readable = select.epoll()
+        self._readable.register(self._incoming, select.EPOLLIN)
+        self._readable.register(self._printed.reader, select.EPOLLIN)
         self._frames = Frames(self.profile.limits.output_bytes)
         self._used = self._lines = 0
         self._writing = False
@@ -148,12 +149,13 @@ class Child:
             return False
         return used < self.profile.limits.cpu_s / 2
 
-    async def describe(self) -> tuple[dict[str, Any], ...]:
-        """Return the descriptions of its skills, which are not trusted.
+    async def describe(self) -> tuple[bytes, ...]:
+        """Return the descriptions of its skills, which are not trusted, as JSON.
 
         Raises SkillUnavailable if it dies or takes too long, and SkillError with the reason if the
         module cannot be loaded.
         """
+        self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
         with anyio.move_on_after(self.profile.limits.wall_s):
             await self._write(frame(Describe()))
             answer = await self._answer(NoHost())
@@ -206,6 +208,7 @@ class Child:
         with anyio.CancelScope(shield=True):
             await self._ended()
             self._log_printed()
+            self._readable.close()
             self._printed.close()
             os.close(self._outgoing)
             os.close(self._incoming)
@@ -267,7 +270,8 @@ class Child:
                 raise self._broken(str(error)) from error
             if body is not None:
                 return body
-            await anyio.wait_readable(self._incoming)
+            await anyio.wait_readable(self._readable.fileno())
+            self._read_printed()
             try:
                 data = os.read(self._incoming, _PIECE)
             except BlockingIOError:
@@ -300,7 +304,7 @@ class Child:
         if code is None:
             return "it has closed its pipe"
         if code == NOT_CONFINED:
-            return f"it cannot be confined: {self._tail()}"
+            return f"it cannot be confined: {self._printed.take()}"
         if code >= 0:
             return f"it ended with status {code}"
         limits = self.profile.limits
@@ -322,20 +326,19 @@ class Child:
         _log.warning("a confined process failed", module=self.module, reason=reason)
         return SkillUnavailable(f"The process of the skill failed: {reason}.")
 
-    def _log_printed(self) -> None:
-        """Log what it printed, and remove that from the disk."""
-        with contextlib.suppress(OSError):
-            if os.fstat(self._printed.fileno()).st_size:
-                text = self._tail()
-                self._printed.truncate(0)
-                _log.info("a skill prints", module=self.module, text=text)
+    def _read_printed(self) -> None:
+        """Read what it has printed, so that it never waits for that."""
+        for descriptor, _ in self._readable.poll(0):
+            if descriptor == self._printed.reader and not self._printed.read():
+                self._readable.unregister(descriptor)
+        if self._printed.size > MOST_BYTES:
+            raise self._broken(f"it prints more than {MOST_BYTES:,} bytes in one call")
 
-    def _tail(self) -> str:
-        descriptor = self._printed.fileno()
-        size = os.fstat(descriptor).st_size
-        data = os.pread(descriptor, _PRINTED, max(0, size - _PRINTED))
-        lines = data.decode(errors="replace").strip().splitlines()
-        return "\n".join(printable(line, _LINE) for line in lines)
+    def _log_printed(self) -> None:
+        """Log what it has printed."""
+        text = self._printed.take()
+        if text:
+            _log.info("a skill prints", module=self.module, text=text)
 
 
 def read_message(body: bytes) -> FromChild:

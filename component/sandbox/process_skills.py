@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 import msgspec
@@ -22,7 +22,7 @@ from component.sandbox.process import Child, Spawner
 from component.sandbox.profile import MIB, Profile
 from component.sandbox.report import log_confinement
 from component.skills.context import Context
-from component.skills.description import converted
+from component.skills.description import read
 from component.skills.durable import Parked
 from component.skills.errors import (
     CapabilityMissing,
@@ -41,6 +41,7 @@ from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.threads import Threads
+from xep.binding.json_bounds import checked_json
 
 _log = structlog.get_logger("component.sandbox")
 
@@ -108,7 +109,7 @@ class Children:
                     await self._kill(child)
             self._spawner.close()
 
-    async def describe(self, key: _Key) -> tuple[dict[str, Any], ...]:
+    async def describe(self, key: _Key) -> tuple[bytes, ...]:
         """Return what a module says of its skills, in a child of its own.
 
         Raises SkillUnavailable, and SkillError if the module cannot be loaded.
@@ -302,9 +303,9 @@ class ProcessSkills:
         failed.__cause__ = ErrorInChild(printable(failure.trace.rstrip().rpartition("\n")[2], 500))
         return failed
 
-    def _skill(self, described: dict[str, Any]) -> Skill:
+    def _skill(self, described: bytes) -> Skill:
         try:
-            fields = converted(described)
+            fields = read(checked_json(described))
         except ValueError as error:
             raise SkillLoadError(f"The module {self._module} describes no skill: {error}") from None
         name = fields["name"]

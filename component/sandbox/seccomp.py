@@ -23,22 +23,30 @@ _ALLOWED: Final = """
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack
     signalfd signalfd4 pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 access
     faccessat faccessat2 pipe pipe2 select pselect6 ppoll sched_yield mremap msync mincore madvise
-    dup dup2 dup3 pause nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times
-    getitimer setitimer alarm timer_create timer_settime timer_gettime timer_getoverrun timer_delete
-    timerfd_create timerfd_settime timerfd_gettime getpid gettid getppid getpgrp getpgid getsid
-    getuid geteuid getgid getegid getresuid getresgid getgroups capget sendfile splice tee
-    copy_file_range exit exit_group wait4 waitid uname fsync fdatasync sync_file_range flock
-    truncate ftruncate fallocate fadvise64 readahead getdents getdents64 getcwd chdir fchdir rename
-    renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink symlinkat
-    readlink readlinkat umask getrlimit setrlimit getrusage sysinfo statfs fstatfs statx getpriority
-    sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_get_priority_max
-    sched_get_priority_min sched_rr_get_interval mlock munlock arch_prctl futex futex_waitv
-    set_tid_address set_robust_list get_robust_list epoll_create epoll_create1 epoll_ctl epoll_wait
-    epoll_pwait epoll_pwait2 openat openat2 eventfd eventfd2 inotify_init inotify_init1
-    inotify_add_watch inotify_rm_watch getrandom membarrier rseq close_range getcpu restart_syscall
-    sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown getsockname getpeername getsockopt
-    setsockopt landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp
+    dup dup2 dup3 pause nanosleep gettimeofday time times getitimer setitimer alarm timer_settime
+    timer_gettime timer_getoverrun timer_delete timerfd_create timerfd_settime timerfd_gettime
+    getpid gettid getppid getpgrp getuid geteuid getgid getegid getresuid getresgid getgroups
+    sendfile splice tee copy_file_range exit exit_group wait4 waitid uname fsync fdatasync
+    sync_file_range flock truncate ftruncate fadvise64 readahead getdents getdents64 getcwd chdir
+    fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink
+    symlinkat readlink readlinkat umask getrlimit setrlimit getrusage sysinfo statfs fstatfs statx
+    sched_get_priority_max sched_get_priority_min mlock munlock arch_prctl futex futex_waitv
+    set_tid_address set_robust_list epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+    epoll_pwait2 openat openat2 eventfd eventfd2 inotify_init inotify_init1 inotify_add_watch
+    inotify_rm_watch getrandom membarrier rseq close_range getcpu restart_syscall sendto recvfrom
+    sendmsg recvmsg sendmmsg recvmmsg shutdown getsockname getpeername getsockopt setsockopt
+    landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp
 """
+
+_OF_A_PROCESS: Final = """
+    getpgid getsid prlimit64 sched_getparam sched_getscheduler sched_rr_get_interval
+    sched_setaffinity get_robust_list
+"""
+"""Their first argument is a process or a thread. Each is allowed for the caller, which is 0, and
+for the process that loads the filter."""
+
+_OF_A_CLOCK: Final = "clock_gettime clock_getres clock_nanosleep timer_create"
+"""Their first argument is a clock, which can be that of the processor time of any process."""
 
 _OTHERS_FILES: Final = """
     chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat
@@ -55,9 +63,9 @@ _REFUSED: Final = """
     sethostname setdomainname reboot kexec_load kexec_file_load init_module finit_module
     delete_module swapon swapoff sync syncfs quotactl acct settimeofday clock_settime clock_adjtime
     adjtimex iopl ioperm open_by_handle_at name_to_handle_at fanotify_init mknod mknodat personality
-    pidfd_getfd pidfd_send_signal tkill sched_setscheduler sched_setattr setpriority ioprio_set
-    mbind set_mempolicy migrate_pages move_pages vhangup syslog modify_ldt vmsplice connect bind
-    listen accept accept4
+    pidfd_open pidfd_getfd pidfd_send_signal tkill capget sched_setscheduler sched_setparam
+    sched_setattr setpriority ioprio_set mbind set_mempolicy migrate_pages move_pages vhangup syslog
+    modify_ldt vmsplice connect bind listen accept accept4
 """
 
 _NO_ATTRIBUTES: Final = """
@@ -73,9 +81,13 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _FCNTLS_REFUSED: Final = (8, 10, 15, 1024, 1026)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX send signals, F_SETLEASE and F_NOTIFY stop others."""
-_PRCTLS_REFUSED: Final = (1, 35, 36, 0x59616D61)
+_PRCTLS_REFUSED: Final = (1, 35, 36, 62, 0x59616D61)
 """PR_SET_PDEATHSIG would let it outlive the service; PR_SET_MM, PR_SET_CHILD_SUBREAPER,
-PR_SET_PTRACER."""
+PR_SCHED_CORE (which names another process), PR_SET_PTRACER."""
+_OF_ANY_PROCESS: Final = 0x80000000
+"""The sign of a clock that belongs to a process, a thread or a device."""
+_OF_OWN_THREAD: Final = 0x80000004
+"""Such a clock of a thread, which the kernel reads for threads of the caller only."""
 _UNIX, _INET, _INET6 = 1, 2, 10
 _TYPE: Final = 0xF
 _STREAM, _DATAGRAM = 1, 2
@@ -125,7 +137,7 @@ def _processes(rules: Filter, profile: Profile, *, signals_scoped: bool) -> None
     own = os.getpid()
     if profile.processes:
         rules.allow("clone", args=[_masked(0, _NEW_NAMESPACES, 0)])
-        for name in ("fork", "vfork", "execveat", "pidfd_open"):
+        for name in ("fork", "vfork", "execveat"):
             _known(rules.allow, name)
     else:
         rules.allow("clone", args=[_masked(0, _NEW_NAMESPACES | _CLONE_THREAD, _CLONE_THREAD)])
@@ -139,8 +151,17 @@ def _processes(rules: Filter, profile: Profile, *, signals_scoped: bool) -> None
         rules.allow(name, args=[_masked(0, _INT, own)])
         _refuse(rules, name)
     for pid in (0, own):
-        rules.allow("prlimit64", args=[_masked(0, _INT, pid)])
-    _refuse(rules, "prlimit64")
+        for name in (*_OF_A_PROCESS.split(), "sched_getaffinity"):
+            rules.allow(name, args=[_masked(0, _INT, pid)])
+        rules.allow("getpriority", args=[_masked(0, _INT, 0), _masked(1, _INT, pid)])
+    for name in (*_OF_A_PROCESS.split(), "getpriority"):
+        _refuse(rules, name)
+    # The C library asks for threads too, and takes this error for a kernel that knows none.
+    _refuse(rules, "sched_getaffinity", errno.ENOSYS)
+    for name in _OF_A_CLOCK.split():
+        rules.allow(name, args=[_masked(0, _OF_ANY_PROCESS, 0)])
+        rules.allow(name, args=[_masked(0, _OF_OWN_THREAD, _OF_OWN_THREAD)])
+        _refuse(rules, name)
 
 
 def _network(rules: Filter, profile: Profile) -> None:
@@ -174,6 +195,9 @@ def _network(rules: Filter, profile: Profile) -> None:
 def _restricted(rules: Filter, profile: Profile) -> None:
     if not profile.limits.address_space:
         rules.errno("mmap", errno.ENOMEM, args=[_masked(3, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)])
+    # Other modes can take space of the disk beyond the size of a file, which is what is limited.
+    rules.allow("fallocate", args=[_masked(1, _INT, 0)])
+    _refuse(rules, "fallocate", errno.EOPNOTSUPP)
     for request in _IOCTLS:
         rules.allow("ioctl", args=[_masked(1, _INT, request)])
     _refuse(rules, "ioctl", errno.ENOTTY)

@@ -50,6 +50,7 @@ from component.skills.errors import (
 from component.skills.host import HostFunctions
 from component.skills.outputs import SkillResult, result_of
 from component.skills.threads import Threads
+from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
     from wasmtime import Module
@@ -388,9 +389,9 @@ class _Refusal(msgspec.Struct):
 
 def _json(call: WasmCall, text: str | bytes) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise call.failed("its result is not JSON.") from None
+        return decoded_json(text)
+    except ValueError as error:
+        raise call.failed(f"its result is not JSON that can be read: {error}.") from None
 
 
 def _trapped(call: WasmCall, error: Exception) -> Exception:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, get_type_hints
 
@@ -34,15 +33,6 @@ def read(description: str | bytes) -> dict[str, Any]:
     Raises ValueError for any other text.
     """
     return msgspec.structs.asdict(_decoder().decode(description))
-
-
-def converted(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields of a description that a process has said, except the source.
-
-    Raises ValueError for anything else.
-    """
-    known = {name: value for name, value in description.items() if name != "source"}
-    return msgspec.structs.asdict(msgspec.convert(known, _decoder().type))
 
 
 @cache

@@ -8,13 +8,16 @@ and has time limits of its own. Authors of Python skills use them through their 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
 from component.skills.errors import SkillError
+from xep.binding.json_bounds import decoded_json
 
 T = TypeVar("T")
+
+_MOST_HEADERS: Final = 256
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -36,7 +39,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
     method: str
     url: str
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_HEADERS)] = ()
     body: bytes = b""
     credential: str = ""
 
@@ -73,9 +76,12 @@ class HttpResponse(msgspec.Struct, frozen=True):
     def json(self, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it
         """Return the content, which is JSON, as a value of a type.
 
-        Raises HostError if it is not JSON, or does not fit the type.
+        Without a type, it may have 100,000 values. Raises HostError if it is not JSON, has more, or
+        does not fit the type.
         """
         try:
+            if type is Any:
+                return decoded_json(self.body)
             return msgspec.json.decode(self.body, type=type)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise HostError(

@@ -24,6 +24,7 @@ from component.skills.errors import InvalidParam, SkillError, SkillLoadError, Sk
 from component.sources.directories.host_functions import check_grantable
 from component.sources.directories.profiles import profile_of
 from component.sources.directories.runners import Artefact
+from xep.binding.json_bounds import decoded_json
 
 _log = structlog.get_logger("component.skills")
 
@@ -130,10 +131,11 @@ def _value(name: str, output: bytes, errors: bytes, code: int) -> Any:
         )
     try:
         if code == 0:
-            return msgspec.json.decode(output)
+            return decoded_json(output)
         refusal = msgspec.json.decode(output, type=_Refusal)
-    except (msgspec.MsgspecError, RecursionError):
-        what = "its output is not JSON" if code == 0 else f"it ended with status {code}"
+    except (ValueError, RecursionError) as error:
+        unread = f"its output is not JSON that can be read: {error}"
+        what = unread if code == 0 else f"it ended with status {code}"
         raise SkillUnavailable(f"The skill {name} failed: {what}. {why}".rstrip()) from None
     if refusal.parameter is not None:
         raise InvalidParam(refusal.parameter, refusal.error)

@@ -22,6 +22,7 @@ from component.skills.host import HostError, HostFunctions, HttpRequest, HttpRes
 from component.sources.directories.memories import SkillMemory
 from component.sources.directories.runners import Artefact
 from component.storage.database import Transactions
+from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
     from component.sandbox.http_functions import GatedHttp
@@ -237,8 +238,8 @@ class _Llm:
         self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
     ) -> str:
         try:
-            wanted = msgspec.json.decode(schema, type=dict[str, object])
-        except (ValueError, RecursionError) as error:
+            wanted = msgspec.convert(decoded_json(schema), dict[str, object])
+        except ValueError as error:
             raise HostError(f"The schema is not JSON: {error}") from None
         try:
             answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens, key=key)

@@ -12,6 +12,7 @@ import msgspec
 
 from component.skills.errors import printable
 from component.skills.outputs import JSON, File, Link, Output, Part, SkillResult
+from xep.binding.json_bounds import decoded_json
 
 _MOST_BLOCKS: Final = 100
 _LONGEST_WORD: Final = 500
@@ -90,8 +91,8 @@ def _repeats(block: Mapping[str, Any], structured: Any) -> bool:
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+        return decoded_json(text)
+    except ValueError:
         return msgspec.UNSET
 
 

@@ -28,6 +28,7 @@ from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Profile
 from component.sources.mcp.errors import ServerFailed
 from component.sources.mcp.texts import line
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -41,6 +42,7 @@ _GRACE_S: Final = 2.0
 _CHUNK: Final = 65_536
 _ERROR_LINES: Final = 20
 _LONGEST_LINE: Final = 300
+_MOST_DEPTH: Final = 200  # what the decoder of the protocol accepts
 _MOST_GARBAGE: Final = 200
 """Number of lines in a row that are not messages, after which the connection is closed."""
 
@@ -176,7 +178,11 @@ class _Child:
         if not text.strip():
             return None
         try:
+            checked_json(text, MOST_VALUES_OUTSIDE, _MOST_DEPTH)
             message = SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        except TooManyValuesError:
+            most = f"{MOST_VALUES_OUTSIDE} values"
+            raise ServerFailed(f"it sent a message of more than {most}") from None
         except ValueError:
             self._garbage += 1
             if self._garbage == 1:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
 from benchmarks.pdfs import with_pages
-from component.memory.document_reader import DocumentError, Limits, Part, Piece, read, split
+from component.memory.document_reader import (
+    DocumentError,
+    Limits,
+    Part,
+    Piece,
+    read,
+    read_data,
+    split,
+)
 from tests.component.memory import pdfs
 
 pytestmark = pytest.mark.anyio
@@ -123,6 +131,38 @@ async def test_a_parser_that_waits_is_stopped(
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(DocumentError, match=r"more than 0\.5 s"):
         await read(tmp_path / "a.txt", Limits(wait_s=0.5))
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("b'{}\\n' * 200_000", "too many parts"),
+        ('b\'{"links": [["", ""]%s]}\' % (b\',["",""]\' * 20_000)', "has failed"),
+        ("b'[' * 100_000", "has failed"),
+    ],
+)
+async def test_a_parser_that_was_taken_over_makes_few_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, reason: str
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(f"import sys\nsys.stdout.buffer.write({output})\n")
+    monkeypatch.setattr("component.memory.document_reader._WORKER", worker)
+    with pytest.raises(DocumentError, match=reason):
+        await read_data("text", b"")
+
+
+async def test_a_parser_can_only_read_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        "import fcntl, json, os\n"
+        "mode = fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE\n"
+        "print(json.dumps({'text': f'{os.read(0, 9).decode()} {mode == os.O_RDONLY}'}))\n"
+    )
+    monkeypatch.setattr("component.memory.document_reader._WORKER", worker)
+    (piece,) = await read_data("text", b"given")
+    assert piece.text == "given True"
 
 
 @given(

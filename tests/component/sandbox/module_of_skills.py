@@ -1,6 +1,8 @@
 """Skills that the tests run in confined children."""
 
 import os
+import stat
+import sys
 from typing import Annotated
 
 import anyio
@@ -24,6 +26,14 @@ def counted() -> list[int]:
     global count
     count += 1
     return [count, os.getpid()]
+
+
+@skill
+def prints(lines: int) -> list[bool]:
+    """Print lines of 1,000 characters, and say which of the standard streams are pipes."""
+    for number in range(lines):
+        print(f"{number:999}", file=sys.stderr)
+    return [stat.S_ISFIFO(os.fstat(number).st_mode) for number in (1, 2)]
 
 
 @skill

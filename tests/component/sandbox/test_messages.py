@@ -1,6 +1,8 @@
 """Messages to and from children survive pipes, and nothing else is taken for one."""
 
-from typing import Any
+import tracemalloc
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -46,7 +48,7 @@ RESULTS = st.builds(
     taints=st.none() | st.just(("web",)),
 )
 FROM_CHILD = st.one_of(
-    st.builds(Described, st.just(({"name": "a", "tags": ["b"]},))),
+    st.builds(Described, st.lists(st.binary(max_size=9), max_size=3).map(tuple)),
     st.builds(Result.of, RESULTS),
     st.builds(Failure, st.sampled_from(["load", "memory", "failed"]), TEXT, st.none() | TEXT),
     st.builds(LogLine, st.sampled_from(LOG_LEVELS), TEXT),
@@ -124,6 +126,52 @@ def test_frames_never_fail_otherwise(data: bytes) -> None:
             assert len(body) <= 64
     except FrameError:
         pass
+
+
+def _array(size: int) -> bytes:
+    return b"\xdd" + size.to_bytes(4, "big")
+
+
+def _message(tag: str, **fields: bytes) -> bytes:
+    pairs = {b"type": msgspec.msgpack.encode(tag)} | {k.encode(): v for k, v in fields.items()}
+    return bytes([0x80 + len(pairs)]) + b"".join(
+        msgspec.msgpack.encode(name.decode()) + value for name, value in pairs.items()
+    )
+
+
+_MANY: Final = 2_000_000
+_LINK: Final = msgspec.msgpack.encode({"type": "link", "url": ""})
+_REQUEST: Final = msgspec.msgpack.encode(HttpRequest("", "", (("", ""),)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _message("described", skills=_array(_MANY) + b"\x80" * _MANY),
+        _message("described", skills=_array(_MANY) + b"\xc4\0" * _MANY),
+        _message("result", parts=_array(_MANY) + _LINK * _MANY),
+        _message("result", parts=b"\x90", taints=_array(_MANY) + b"\xa3web" * _MANY),
+        _message("result", parts=b"\x91" * _MANY),
+        _message("result", other=_array(_MANY) + b"\x90" * _MANY),
+        _message(
+            "http",
+            id=b"\1",
+            request=_REQUEST.replace(b"\x91", _array(_MANY)).replace(
+                b"\x92\xa0\xa0", b"\x92\xa0\xa0" * _MANY
+            ),
+        ),
+        _message("failure", kind=b"\xa6failed", text=b"\xdb\0\x20\0\0" + b"x" * (1 << 21)),
+    ],
+    ids=["maps", "texts", "parts", "taints", "depth", "unknown", "headers", "long"],
+)
+def test_a_message_costs_no_more_memory_than_its_length(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with suppress(FrameError):
+            assert isinstance(read_from_child(body), Failure)
+        assert tracemalloc.get_traced_memory()[1] < len(body) + (1 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_message_that_is_too_long_is_refused_before_it_is_there() -> None:

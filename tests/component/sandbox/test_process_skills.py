@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+import structlog
 
 from component.sandbox.process_skills import Children, Functions, ProcessSkills, plain_functions
 from component.sandbox.profile import Limits, Profile
@@ -131,6 +132,19 @@ async def test_errors_are_those_of_any_skill(one: Service) -> None:
         await one.call("picky", number="x")
     with pytest.raises(SkillFailed):
         await one.call("broken")
+
+
+async def test_what_a_skill_prints_goes_to_a_pipe_and_its_end_is_logged(one: Service) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert await one.texts("prints", lines=2000) == ["[true,true]"]
+    (printed,) = [each["text"] for each in logs if each["event"] == "a skill prints"]
+    assert len(printed) <= 4000
+    assert printed.split() == ["1996", "1997", "1998", "1999"]
+
+
+async def test_a_skill_that_prints_without_end_fails(one: Service) -> None:
+    with pytest.raises(SkillUnavailable, match="prints more than 16,777,216 bytes"):
+        await one.call("prints", lines=100_000)
 
 
 @pytest.mark.ports

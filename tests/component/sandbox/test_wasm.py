@@ -77,6 +77,13 @@ async def test_outcomes_of_a_component(wasm: WasmRuntime) -> None:
         await skill(wasm, wat.answering(1, "{")).execute({}, context())
 
 
+async def test_a_result_of_too_many_values_fails(wasm: WasmRuntime) -> None:
+    data, operands = wat.text(f"[{'0,' * 100_000}0]")
+    code = wat.command(f"(call $say (i32.const 1) {operands})", data=data, memory=4)
+    with pytest.raises(SkillFailed, match="at most 100000 values"):
+        await skill(wasm, code).execute({}, context())
+
+
 async def test_exit_codes_of_a_command(wasm: WasmRuntime) -> None:
     """A command that ends with another code than 0 refuses, with its reason."""
     exit_ = '(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))'

@@ -124,6 +124,20 @@ async def result_that_is_no_json(context: Context, url: str) -> str:
     return str(await guest.ask(AskStep, "step", True, b"", False, None, type=object, work=work))
 
 
+async def result_of_many_values(context: Context, url: str) -> str:
+    async def work(key: str) -> list[list[int]]:
+        return [[]] * 200_000
+
+    return str(await context.step("step", work, list))
+
+
+async def input_of_many_values(context: Context, url: str) -> str:
+    async def work(key: str) -> int:
+        return 1
+
+    return str(await context.step("step", work, int, input=[[]] * 200_000))
+
+
 async def what_nobody_asked(context: Context, url: str) -> str:
     guest = context._host._guest  # type: ignore[union-attr]
     for number in range(100):
@@ -134,8 +148,9 @@ async def what_nobody_asked(context: Context, url: str) -> str:
 
 
 async def nested_input(context: Context, url: str) -> str:
+    guest = context._host._guest  # type: ignore[union-attr]
     deep = b"[" * 100_000
-    return await forged(context, AskStep(7_000, "step", True, deep, False, None))
+    return str(await guest.ask(AskStep, "step", True, deep, False, None, type=object))
 
 
 async def undeclared(context: Context, url: str) -> str:

@@ -55,7 +55,7 @@ KILLED: dict[str, str] = {
     "ignored_cancellation": "2 seconds",
     "recursion": "internal error|SIGSEGV|memory|processor time",
     "big_answer": "bytes",
-    "printed": "internal error",
+    "printed": "prints more than",
     "noise": "bytes|not valid",
     "long_message": "bytes",
     "deep_message": "not valid",
@@ -69,8 +69,16 @@ KILLED: dict[str, str] = {
 
 QUIET = (
     *("absolute", "traversal", "links", "opened_by_handle", "changed", "own_code"),
-    *("shared_memory_files", "big_file", "sparse_file", "proc", "variables", "signals"),
-    *("signals_by_pipes", "limits_of_others", "traced", "stolen_descriptor", "leaked_descriptor"),
+    *("shared_memory_files", "big_file", "sparse_file", "reserved_space", "writable_files"),
+    *("proc", "variables", "signals", "scheduling_of_others", "clocks_of_others", "set_clock"),
+    *(
+        "others_named",
+        "signals_by_pipes",
+        "limits_of_others",
+        "traced",
+        "stolen_descriptor",
+        "leaked_descriptor",
+    ),
     *("fork_bomb", "thread_bomb", "raw_clone", "other_program", "left_session"),
     *("survives_the_service", "becomes_root", "mounts", "namespaces", "kernel", "other_numbers"),
     *("terminal", "tcp", "udp", "unix_path", "unix_abstract", "unix_by_pair", "netlink"),
@@ -92,8 +100,19 @@ IMPORTS: dict[str, tuple[str, str]] = {
         _SKILL + "@skill(description='x' * (8 << 20))\ndef two() -> None: ...",
         "bytes",
     ),
+    "description_has_many_values": (
+        "import component.sandbox.guest\n"
+        "component.sandbox.guest.written = lambda one: '[' + '[],' * 200_000 + '[]]'\n" + _SKILL,
+        "at most 10000 values",
+    ),
+    "many_descriptions": (
+        "import component.sandbox.guest as guest\n"
+        "guest.Described = lambda _, made=guest.Described: made((b'',) * 100_000)\n" + _SKILL,
+        "length <= 1000",
+    ),
     "description_lies": (
-        "import component.sandbox.guest\ncomponent.sandbox.guest.DESCRIBED = ('name',)\n" + _SKILL,
+        "import component.sandbox.guest\n"
+        'component.sandbox.guest.written = lambda one: \'{"name": "one"}\'\n' + _SKILL,
         "describes no skill",
     ),
 }

@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -137,6 +138,32 @@ def many_files(target: str) -> str:
     return "120 MiB"
 
 
+@skill
+def reserved_space(target: str) -> str:
+    """Reserve space beyond the size of files, which is all that a limit of the kernel counts."""
+    keep_size = 1
+    made = os.open("reserved", os.O_CREAT | os.O_WRONLY)
+    found = [
+        descriptor
+        for descriptor in range(100)
+        if libc.fallocate(descriptor, keep_size, ctypes.c_long(0), ctypes.c_long(4096)) == 0
+    ]
+    os.close(made)
+    return str(found) if found else ""
+
+
+@skill
+def writable_files(target: str) -> str:
+    """Find a file of the service among the open descriptors."""
+    found = []
+    for descriptor in range(100):
+        with contextlib.suppress(OSError):
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            if is_file and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                found.append(descriptor)
+    return str(found) if found else ""
+
+
 # processes
 
 
@@ -190,6 +217,95 @@ def signals_by_pipes(target: str) -> str:
 @skill
 def limits_of_others(target: str) -> str:
     return got(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3)))
+
+
+@skill
+def scheduling_of_others(target: str) -> str:
+    """Slow the service down, or read how it is scheduled."""
+    parent = os.getppid()
+    one_processor = os.sched_getaffinity(0) and {min(os.sched_getaffinity(0))}
+    parameters = os.sched_param(0)
+    ioprio_set, migrate_pages, move_pages = 251, 256, 279
+    tries: dict[str, Callable[[], object]] = {
+        "affinity": lambda: os.sched_getaffinity(parent),
+        "pin": lambda: os.sched_setaffinity(parent, one_processor),
+        "scheduler": lambda: f"scheduler {os.sched_getscheduler(parent)}",
+        "batch": lambda: os.sched_setscheduler(parent, os.SCHED_BATCH, parameters),
+        "parameters": lambda: os.sched_getparam(parent),
+        "set parameters": lambda: os.sched_setparam(parent, parameters),
+        "interval": lambda: os.sched_rr_get_interval(parent),
+        "priority": lambda: os.getpriority(os.PRIO_PROCESS, parent),
+        "priority of a user": lambda: os.getpriority(os.PRIO_USER, 0),
+        "nice": lambda: os.setpriority(os.PRIO_PROCESS, parent, 19),
+    }
+    done = [name for name, attempt in tries.items() if _succeeds(attempt)]
+    idle, core, share_to = 3 << 13, 62, 2
+    numbers = {
+        "disk": (ioprio_set, 1, parent, idle),
+        "migrated memory": (migrate_pages, parent, 0, None, None),
+        "moved memory": (move_pages, parent, 0, None, None, None, 0),
+    }
+    done += [name for name, one in numbers.items() if call(*one) >= 0]
+    if libc.prctl(core, share_to, parent, 0, 0) == 0:
+        done.append("core")
+    return " ".join(done)
+
+
+@skill
+def clocks_of_others(target: str) -> str:
+    """Read the processor time of other processes, and wait for it."""
+    found = ""
+    for process in (os.getppid(), 1):
+        clock = (~process << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of a process
+        timer, soon = ctypes.c_void_p(), (ctypes.c_long * 2)(0, 1)
+        found += got(lambda c=clock: time.clock_gettime(c)) + got(
+            lambda c=clock: time.clock_getres(c)
+        )
+        found += "timer" if libc.timer_create(clock, None, ctypes.byref(timer)) == 0 else ""
+        found += "slept" if libc.clock_nanosleep(clock, 1, soon, None) == 0 else ""
+    return found
+
+
+@skill
+def set_clock(target: str) -> str:
+    """Set the clock of the machine."""
+    now = time.time()
+    seconds, adjustment = (ctypes.c_long * 2)(int(now), 0), ctypes.create_string_buffer(208)
+    adjustment[0] = 1  # ADJ_OFFSET
+    found = got(lambda: time.clock_settime(time.CLOCK_REALTIME, now))
+    found += "set" if libc.settimeofday(seconds, None) == 0 else ""
+    found += "adjusted" if libc.adjtimex(adjustment) >= 0 else ""
+    return found + ("adjusted" if libc.clock_adjtime(0, adjustment) >= 0 else "")
+
+
+@skill
+def others_named(target: str) -> str:
+    """Find out something else about other processes by their numbers."""
+    parent = os.getppid()
+    kcmp, get_robust_list, capget = 312, 274, 125
+    pointer, size = ctypes.c_void_p(), ctypes.c_size_t()
+    capabilities = (ctypes.c_uint32 * 6)()
+    tries: dict[str, Callable[[], object]] = {
+        "group": lambda: os.getpgid(parent),
+        "session": lambda: os.getsid(parent),
+        "descriptor": lambda: os.pidfd_open(parent),
+    }
+    done = [name for name, attempt in tries.items() if _succeeds(attempt)]
+    numbers = {
+        "compared": (kcmp, os.getpid(), parent, 0, 0, 0),
+        "futexes": (get_robust_list, parent, ctypes.byref(pointer), ctypes.byref(size)),
+        "capabilities": (capget, (ctypes.c_uint32 * 2)(0x20080522, parent), capabilities),
+    }
+    done += [name for name, one in numbers.items() if call(*one) >= 0]
+    return " ".join(done)
+
+
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
 
 
 @skill

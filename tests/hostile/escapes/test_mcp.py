@@ -163,6 +163,12 @@ async def test_a_message_without_an_end() -> None:
         await until(lambda: named(logs, "it sent a message of more than 100000 bytes"))
 
 
+async def test_a_message_of_many_values() -> None:
+    async with beside(bad=scripted("twisted")) as (served, _):
+        with pytest.raises(SkillUnavailable, match="more than 100000 values"):
+            await served.call("bad.echo", {"text": "many values"})
+
+
 async def test_malformed_messages_are_ignored(among: Among) -> None:
     served, _ = among
     answers = {

@@ -1,6 +1,7 @@
 """JSON of peers is held against bounds before objects are built of it."""
 
 import json
+import tracemalloc
 from typing import Any
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xep.binding import ContentError, json_bounds, read
-from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES, checked_json
+from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES, checked_json, decoded_json
 from xep.fluux_agent.execute import Params
 
 _TEXT = st.text(st.sampled_from('a,[]{}"\\\n:é')) | st.text()
@@ -33,21 +34,59 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-@example(value=["a"], indent=None, ascii_=True, less=1)
-@example(value=[[], {}, [""], [" "]], indent=1, ascii_=True, less=1)
-@given(value=_JSON, indent=st.sampled_from([None, 1]), ascii_=st.booleans(), less=st.integers(0, 1))
+@example(value=["a"], indent=None, ascii_=True, less=1, piece=1 << 16)
+@example(value=[[], {}, [""], [" "]], indent=1, ascii_=True, less=1, piece=1 << 16)
+@example(value=["", 'a"b', "\\"], indent=None, ascii_=True, less=1, piece=1)
+@given(
+    value=_JSON,
+    indent=st.sampled_from([None, 1]),
+    ascii_=st.booleans(),
+    less=st.integers(0, 1),
+    piece=st.integers(1, 9),
+)
 def test_values_and_depth_are_counted_exactly(
-    value: Any, indent: int | None, ascii_: bool, less: int
+    value: Any, indent: int | None, ascii_: bool, less: int, piece: int
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_).encode("utf-8", "surrogatepass")
-    for bound, of_value in (("MOST_VALUES", _values(value)), ("MOST_DEPTH", _depth(value))):
-        with patch.object(json_bounds, bound, of_value - less):
+    for most_values, most_depth in (
+        (_values(value) - less, MOST_DEPTH),
+        (MOST_VALUES, _depth(value) - less),
+    ):
+        with patch.object(json_bounds, "_PIECE", piece):
             try:
-                assert bytes(checked_json(text)) == text
+                assert bytes(checked_json(text, most_values, most_depth)) == text
                 within = True
             except ValueError:
                 within = False
             assert within == (less == 0)
+
+
+@given(value=_JSON, as_text=st.booleans())
+def test_json_of_programs_and_servers_is_decoded(value: Any, as_text: bool) -> None:
+    text = msgspec.json.encode(value)
+    assert decoded_json(text.decode() if as_text else text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"[]," * 4_000_000 + b"[]]",
+        b"[" + b"{}," * 4_000_000 + b"{}]",
+        b"[" + b"1," * 4_000_000 + b"1]",
+        b"[" + b'"aa",' * 4_000_000 + b'"aa"]',
+        b"{" + b'"a":1,' * 4_000_000 + b'"a":1}',
+        b"[" * 4_000_000,
+    ],
+    ids=["arrays", "objects", "numbers", "texts", "the same key", "depth"],
+)
+def test_a_long_json_text_takes_no_memory_for_its_values(text: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="at most"):
+            decoded_json(text)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 @given(text=st.binary() | _TEXT.map(str.encode) | st.text('[]{}",:1a \\').map(str.encode))

@@ -307,6 +307,9 @@ def twist(request: dict[str, Any]) -> None:
             raw('{"jsonrpc": "2.0", "id": ' + str(number) + ', "result": {"content": "')
             while True:
                 raw("x" * 100_000)
+        case "many values":
+            raw(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": [')
+            raw("[]," * 200_000 + "[]]}}\n")
         case "nested":
             raw("[" * 200_000 + "\n")
             send({"id": number, "result": text("after a nest")})
