@@ -37,8 +37,8 @@ class MemoryScope(Section):
     writers: tuple[str, ...] | None = Field(
         default=None,
         examples=[["ann@example.com"]],
-        description="Members who may also store memories. Default: all members. A person listed"
-        " here by bare JID may also delete memories that others have stored.",
+        description="Members who may also store memories, and delete those that others have stored."
+        " Default: all members.",
     )
 
 

@@ -379,7 +379,8 @@ from component.storage import Storage
 
 async def main():
     async with Storage.open(Path(sys.argv[1])) as storage:
-        async with Audit.open(storage, AuditOptions(max_file_bytes=20000, lines_per_minute=0)) as audit:
+        options = AuditOptions(max_file_bytes=20000, lines_per_minute=0)
+        async with Audit.open(storage, options) as audit:
             async with anyio.create_task_group() as group:
                 await group.start(audit.run)
                 number = 0
