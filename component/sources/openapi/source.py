@@ -203,6 +203,7 @@ class OpenApiSource:
             timeout=whole_timeout(settings),
             capabilities=(network_capability(base),),
             taint=settings.taint,
+            described_by=settings.taint if settings.url else None,
             source=self.name,
         )
         form = msgspec.json.encode((base, operation), order="deterministic")

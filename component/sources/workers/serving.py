@@ -142,6 +142,7 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
     }
     return Skill(
         **fields,
+        described_by=entry.taint,
         source=f"the workers of the queue {entry.queue}",
         inputs=schema_inputs(fields["input_schema"]),
         kind="async",
