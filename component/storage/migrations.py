@@ -753,6 +753,21 @@ MIGRATIONS: tuple[Step, ...] = (
         ) {T}
         """,
     ),
+    # 31: the descriptions of skills by others: which was approved, and which waits for an approval
+    Step(
+        """
+        CREATE TABLE skill_descriptions (
+            source TEXT {C} NOT NULL,
+            skill TEXT {C} NOT NULL,
+            approved TEXT NOT NULL,
+            approved_by TEXT NOT NULL,
+            approved_at BIGINT NOT NULL,
+            held TEXT NOT NULL,
+            PRIMARY KEY (source, skill)
+        ) {T}
+        """,
+        postgres=triggers.TELL_DESCRIPTIONS_POSTGRES,
+    ),
 )
 
 

@@ -88,6 +88,7 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         capabilities=capabilities,
         taint=entry.taint,
         described_by=entry.taint,
+        claims={"annotations": dict(tool.annotations)},
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",
