@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
+from anyio import to_thread
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
 from component.policy.flows import TRUSTED
@@ -90,28 +91,12 @@ class Descriptions:
 
     async def admit(self, source: str, skills: Sequence[Skill]) -> Sequence[Skill]:
         """Return what may be offered of the skills that a source has now. Raises StorageError."""
-        contents: dict[str, str] = {}
-        for one in skills:
-            if one.described_by not in (None, *TRUSTED):
-                try:
-                    contents[one.name] = content_of(one)
-                except ValueError as error:
-                    _log.warning(
-                        "a skill cannot be offered",
-                        source=source,
-                        skill=one.name,
-                        reason=str(error),
-                    )
+        # In a thread: a server may list hundreds of tools with large schemas.
+        contents = await to_thread.run_sync(_contents, source, skills)
         rows = await self._rows.offered(source, contents, hold_first=self._hold_first)
         self._there[source] = frozenset(contents)
         self._say(source, rows)
-        found = [
-            one
-            if one.described_by in (None, *TRUSTED)
-            else _admitted(one, contents.get(one.name, ""), rows.get(one.name))
-            for one in skills
-        ]
-        return [one for one in found if one is not None]
+        return await to_thread.run_sync(_admitted, skills, contents, rows)
 
     def _say(self, source: str, rows: Mapping[str, Row]) -> None:
         before = {row.skill for row in self._waiting.get(source, ())}
@@ -147,7 +132,7 @@ class Descriptions:
         Raises InstalledError, StorageError.
         """
         row = await self._row(name)
-        return _sheet(row, self._state(row))
+        return await to_thread.run_sync(_sheet, row, self._state(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
@@ -221,10 +206,38 @@ class Descriptions:
         )
 
 
-def _admitted(skill: Skill, content: str, row: Row | None) -> Skill | None:
-    if row is None or not row.approved:
-        return None
-    return skill if row.approved == content else as_approved(skill, content, row.approved)
+def _is_own(skill: Skill) -> bool:
+    """Return whether the operator has described a skill, or trusts who has."""
+    return skill.described_by in (None, *TRUSTED)
+
+
+def _contents(source: str, skills: Sequence[Skill]) -> Mapping[str, str]:
+    """Return the contents to approve, by the names of skills. Blocks."""
+    contents: dict[str, str] = {}
+    for one in skills:
+        if not _is_own(one):
+            try:
+                contents[one.name] = content_of(one)
+            except ValueError as error:
+                _log.warning(
+                    "a skill cannot be offered", source=source, skill=one.name, reason=str(error)
+                )
+    return contents
+
+
+def _admitted(
+    skills: Sequence[Skill], contents: Mapping[str, str], rows: Mapping[str, Row]
+) -> Sequence[Skill]:
+    """Return what may be offered of some skills. Blocks."""
+    admitted: list[Skill | None] = []
+    for one in skills:
+        content, row = contents.get(one.name), rows.get(one.name)
+        if _is_own(one):
+            admitted.append(one)
+        elif content is not None and row is not None and row.approved:
+            same = row.approved == content
+            admitted.append(one if same else as_approved(one, content, row.approved))
+    return [one for one in admitted if one is not None]
 
 
 def _listed(row: Row, state: tuple[State, str]) -> InstalledSkill:
@@ -232,6 +245,7 @@ def _listed(row: Row, state: tuple[State, str]) -> InstalledSkill:
 
 
 def _sheet(row: Row, state: tuple[State, str]) -> SkillSheet:
+    """Return everything about a skill. Blocks."""
     return SkillSheet(
         name=row.skill,
         state=state[0],
