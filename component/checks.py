@@ -83,6 +83,9 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
             yield check
     for check in await to_thread.run_sync(_directories, settings):
         yield check
+    waiting = await to_thread.run_sync(_descriptions, settings)
+    if waiting is not None:
+        yield waiting
     async for check in _models(settings):
         yield check
     async for check in check_mcp(settings):
@@ -170,6 +173,24 @@ def _directories(settings: Settings) -> Sequence[Check]:
         text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
         checks.append(Check("proposals", "warning", text))
     return checks
+
+
+def _descriptions(settings: Settings) -> Check | None:
+    """Whether descriptions of skills by others wait for an approval; None if there are none."""
+    if not settings.described_sources:
+        return None
+    # Imported only where others describe skills.
+    from component.sources.descriptions.descriptions import waiting_in  # noqa: PLC0415
+    from component.sources.descriptions.rows import all_rows  # noqa: PLC0415
+    from component.storage.peek import peek  # noqa: PLC0415
+
+    postgres = settings.storage.postgres.get_secret_value()
+    try:
+        rows = peek(settings.storage.path, postgres, all_rows) or ()
+    except StorageError:
+        return None  # the check of the storage says why
+    warnings = waiting_in([row for row in rows if row.source in settings.described_sources])
+    return Check("descriptions", "warning", "\n".join(warnings)) if warnings else None
 
 
 async def _models(settings: Settings) -> AsyncIterator[Check]:

@@ -180,6 +180,7 @@ class Children:
             paid_by=caller.paid_by or caller.turn,
             operator=caller.operator,
             said=caller.said,
+            written=caller.written,
         )
 
     def _turn_of(self, caller: Caller) -> anyio.CapacityLimiter:

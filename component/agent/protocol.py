@@ -41,6 +41,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     have sub-agents, `tier` is the kind of model that it uses, `model_of` the agent whose own model
     it uses instead. `operator` is the operator who started the turn, if one did.
 
+    `written` are the texts of this conversation that the person and the operator have written, and
+    no model.
+
     If one of the taints is untrusted, `said` has the person's messages in this conversation, and
     `results` the results of tools in it that no stranger has written, each with the name of its
     tool; both as far as the model sees them.
@@ -57,6 +60,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier = "standard"
     model_of: str = ""
     operator: str = ""
+    written: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
 

@@ -40,7 +40,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     person. `may_archive` permits archiving a session that was idle for too long; `held` are the
     parked turns of the session. `paid_by` is the turn whose budget pays, if not its own.
     `operator` is the operator who started the parent turn, if one did. `said`
-    are the person's messages in the parent's conversation.
+    are the person's messages in the parent's conversation, and `written` what the person and the
+    operator have written there.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     paid_by: str | None = None
     operator: str = ""
     said: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 class Run:
@@ -186,9 +188,17 @@ class Run:
             capabilities=profile.capabilities,
             skills=profile.skills,
             taints=frozenset(self.taints),
+            written=self._written(),
             said=(*self.ask.said, *self.journal.said_by_person()) if untrusted else (),
             results=tuple(self.journal.returned()) if untrusted else (),
         )
+
+    def _written(self) -> tuple[str, ...]:
+        profile = self.ask.profile
+        if profile.above:  # the model of the parent has written its task and its instructions
+            return self.ask.written
+        texts = (profile.identity, profile.personality, profile.instructions, profile.context)
+        return (*texts, *self.journal.said_by_person())
 
     def view(self, result_tokens: int) -> View:
         """Return how lines are shown; the same object until that changes or lines are

@@ -5,7 +5,7 @@ and commands that need no running service are executed.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -209,15 +209,14 @@ async def _installed(
     """Yield the commands about installed skills."""
     from component.service.installed_skills import (  # noqa: PLC0415
         installed_commands,
+        skill_descriptions,
         skill_directories,
     )
 
     directories = skill_directories(settings, storage, recorder)
-    if directories is None:
-        yield ()
-        return
-    async with directories.opened():
-        yield installed_commands(directories)
+    descriptions = skill_descriptions(settings, storage, recorder)
+    async with nullcontext() if directories is None else directories.opened():
+        yield installed_commands(directories, descriptions)
 
 
 async def _commands(

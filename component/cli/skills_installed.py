@@ -103,7 +103,7 @@ def reject(name: str, as_json: bool, config: Path) -> None:
 
 def _print(config: Path, command: str, params: dict[str, Any], *, as_json: bool) -> None:
     settings = load_settings(config)
-    if not settings.skill_roots:
+    if not (settings.skill_roots or settings.described_sources):
         raise click.UsageError(
             "The settings name no directories of skills: add [skills] directories."
         )

@@ -94,7 +94,7 @@ def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:
 
 
 def _installed(settings: "Settings") -> list[dict[str, Any]]:
-    if not settings.skill_roots:
+    if not (settings.skill_roots or settings.described_sources):
         return []
     from component.cli.operator import ask_about  # noqa: PLC0415
 
@@ -151,7 +151,7 @@ def _print_installed(found: list[dict[str, Any]]) -> None:
 
     from component.cli.rows import print_table  # noqa: PLC0415
 
-    click.echo("\nInstalled in directories:")
+    click.echo("\nInstalled in directories, or described by others:")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Skill", "Version", "Kind", "State", "Reason"):
         table.add_column(column, overflow="fold")

@@ -124,7 +124,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         await group.start(monitoring.run)
         directories = skill_directories(settings, storage, monitoring.recorder)
         assert directories is not None
-        server = ControlServer(storage.directory, Commands(installed_commands(directories)))
+        server = ControlServer(storage.directory, Commands(installed_commands(directories, None)))
         await group.start(server.run)
         await group.start(SkillSources(registry, [directories]).run)
         yield

@@ -1,4 +1,4 @@
-"""Commands of admins about the skills that are installed in directories."""
+"""Commands of admins about the skills that they approve."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Annotated, Protocol, TypeVar
@@ -19,7 +19,12 @@ T = TypeVar("T")
 
 
 class Installed(Protocol):
-    """The installed skills: `component.sources.directories.source.SkillDirectories`."""
+    """Skills that admins approve: `component.sources.directories.source.SkillDirectories`, and
+    `component.sources.descriptions.descriptions.Descriptions`.
+    """
+
+    async def knows(self, name: str) -> bool:
+        """Whether a skill of this name is among them. Raises StorageError."""
 
     async def list(self) -> Sequence[InstalledSkill]:
         """Return the installed skills. Raises StorageError."""
@@ -73,7 +78,7 @@ class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 INSTALLED_SKILLS = Outline(
     name="installed-skills",
     title="Installed skills",
-    about="list the skills that are installed in directories, and whether they are offered",
+    about="list the skills that admins approve, and whether they are offered",
     params=NoParams,
     who="admin",
 )
@@ -111,10 +116,10 @@ class InstalledSkillCommands:
     """The commands about installed skills.
 
     Args:
-        installed: the skills.
+        installed: the skills; of two with one name, those that come first.
     """
 
-    def __init__(self, installed: Installed) -> None:
+    def __init__(self, installed: Sequence[Installed]) -> None:
         self._installed = installed
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -127,8 +132,15 @@ class InstalledSkillCommands:
             REJECT_SKILL.done_by(self._reject),
         )
 
+    async def _of(self, name: str) -> Installed:
+        """Return the skills among which one is; any for an unknown one, which they refuse."""
+        for one in self._installed:
+            if await one.knows(name):
+                return one
+        return self._installed[0]
+
     async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
-        found = await self._installed.list()
+        found = [skill for one in self._installed for skill in await one.list()]
         if not found:
             return CommandResult("No skills are installed.", ())
         lines = [
@@ -138,7 +150,7 @@ class InstalledSkillCommands:
         return CommandResult("\n".join(lines), found)
 
     async def _show(self, _asking: Asking, params: SkillParams) -> CommandResult:
-        found = await _done(self._installed.show(params.name))
+        found = await _done((await self._of(params.name)).show(params.name))
         return CommandResult(shown(found), found)
 
     async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
@@ -149,8 +161,9 @@ class InstalledSkillCommands:
                 f" {params.name} may do, and its digest.",
                 "digest",
             )
+        installed = await self._of(params.name)
         found = await _done(
-            self._installed.approve(
+            installed.approve(
                 params.name, _by(asking), digest=params.digest, trusted=params.trusted
             )
         )
@@ -158,11 +171,13 @@ class InstalledSkillCommands:
         return CommandResult(f"{found.name} is {offered}.\n{shown(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
-        found = await _done(self._installed.revoke(params.name, _by(asking)))
-        return CommandResult(f"{found.name} is not offered any more; its calls have ended.", found)
+        installed = await self._of(params.name)
+        found = await _done(installed.revoke(params.name, _by(asking)))
+        ended = "; its calls have ended" if found.directory else ""
+        return CommandResult(f"{found.name} is not offered any more{ended}.", found)
 
     async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
-        await _done(self._installed.reject(params.name, _by(asking)))
+        await _done((await self._of(params.name)).reject(params.name, _by(asking)))
         return CommandResult(f"{params.name} is deleted.", params)
 
 
@@ -185,14 +200,14 @@ def shown(skill: SkillSheet) -> str:
         + (f" - {skill.reason}" if skill.reason else "")
     ]
     lines += [skill.description.partition("\n")[0]] if skill.description else []
-    lines += [f"Runs {where}, from {skill.directory}"] if skill.kind else []
+    lines += [f"Runs {where}, from {skill.directory}"] if skill.kind and skill.directory else []
     lines += [f"Digest: {skill.digest}"] if skill.digest else []
     lines += [f"Approved: {skill.approved}"] if skill.approved else []
     lines += [f"Revoked: {skill.revoked}"] if skill.revoked else []
     lines += skill.proposed
     if skill.capabilities or skill.removed:
         lines.append("It may:")
-    else:
+    elif skill.directory:
         lines.append("It may use nothing outside itself.")
     lines += [f"  {'+' if one in skill.added else ' '} {one}" for one in skill.capabilities]
     lines += [f"  - {one}" for one in skill.removed]

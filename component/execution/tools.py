@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -22,10 +22,10 @@ from component.execution.joint_confirmation import (
     groups,
 )
 from component.execution.request import SkillRequest
-from component.execution.tainted_calls import decide, refusal
+from component.execution.tainted_calls import decide, refusal, with_descriptions
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
-from component.policy.flows import AgentLimits, Decision, Flows, covers, lacks
+from component.policy.flows import TRUSTED, AgentLimits, Decision, Flows, covers, lacks
 from component.policy.globs import pattern
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
@@ -34,6 +34,7 @@ from component.tasks.files import part_of, text_of
 from component.tasks.protocol import Asker, CallerContext, Tasks
 from component.tasks.skill_call import SkillCall
 from xep.binding.json_bounds import checked_json
+from xep.fluux_agent.errors import RemoteFailure
 from xep.fluux_agent.execute import Accepted, Output, Result
 from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
@@ -76,18 +77,24 @@ class ToolExecutor:
         self._confirmations = confirmations
         self._timeout_s = timeout_s
         self._described: dict[bytes, Tool] = {}
+        self._others: dict[str, dict[bytes, Skill]] = {}
+        """What each agent and its sub-agents were offered since the start and the operator has not
+        described, by digest. What is withdrawn stays: the model may have said what it should do.
+        """
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the skills that both the principal and the agent may use."""
         view = self._view(caller.request.principal)
-        mine = pattern(caller.skills)
+        wanted = pattern(caller.skills)
         found = [
             skill
             for name in view.names()
-            if mine.fullmatch(name) and (skill := view.get(name)) is not None
+            if wanted.fullmatch(name) and (skill := view.get(name)) is not None
         ]
-        granted = caller.capabilities
-        return [self._tool(each) for each in found if covers(granted, each.capabilities) is None]
+        mine = [one for one in found if covers(caller.capabilities, one.capabilities) is None]
+        others = self._others.setdefault(_family(caller), {})
+        others.update((one.digest, one) for one in mine if one.described_by not in (None, *TRUSTED))
+        return [self._tool(each) for each in mine]
 
     def together(self, caller: Caller, name: str) -> bool:
         """Whether the skill only reads, so that its place among others means nothing."""
@@ -115,6 +122,7 @@ class ToolExecutor:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         raw = msgspec.Raw(given.encode())
+        caller = self._labelled(caller, skill, raw)
         decision = self._decide(caller, skill, raw)
         if decision.reason:
             self._record(caller, "taint", decision.verdict, skill.name, decision.reason)
@@ -175,7 +183,7 @@ class ToolExecutor:
             raw = msgspec.Raw(checked_json(arguments))
         except ValueError:
             return None
-        decision = self._decide(caller, skill, raw)
+        decision = self._decide(self._labelled(caller, skill, raw), skill, raw)
         if decision.verdict == "refuse":
             return None
         return await self._confirmations.to_confirm(caller, call, skill, arguments, decision)
@@ -192,7 +200,14 @@ class ToolExecutor:
         if missing is not None:
             return _no(lacks(skill.name, missing))
         self._record(caller, "tool-call", "approved", skill.name, task=task)
+        caller = self._labelled(caller, skill, msgspec.Raw(arguments.encode()))
         return await self._run(caller, call.id, skill, arguments, "approved", ())
+
+    def _labelled(self, caller: Caller, skill: Skill, arguments: msgspec.Raw) -> Caller:
+        """Return the caller of a call, with the taints of the descriptions that it may follow."""
+        described = self._others.get(_family(caller), {})
+        view = self._view(caller.request.principal)
+        return with_descriptions(caller, skill, arguments, described.values(), view)
 
     def _decide(self, caller: Caller, skill: Skill, arguments: msgspec.Raw) -> Decision:
         return decide(self._flows, caller, skill, arguments, lambda tool: self._skill(caller, tool))
@@ -243,7 +258,7 @@ class ToolExecutor:
             answer = running if isinstance(running, ANSWERS) else await running
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill.name, error.condition)
-            return _no(_refusal(error))
+            return _no(_refusal(error), _taint(error.application, skill.taint))
         if isinstance(answer, Result):
             self._record(caller, "tool-call", "refused" if answer.is_error else "done", skill.name)
             return _result(answer, taints[-1])
@@ -373,8 +388,20 @@ def _session(caller: Caller, call_id: str) -> str:
     return f"{caller.turn} {caller.agent} {call_id}"
 
 
-def _no(sentence: str) -> ToolResult:
-    return ToolResult(sentence, is_error=True)
+def _no(sentence: str, taint: Taint | None = None) -> ToolResult:
+    return ToolResult(sentence, is_error=True, taint=taint)
+
+
+def _taint(conditions: Iterable[object], taint: Taint | None) -> Taint | None:
+    """Return the taint of an error, of a skill whose results have a taint: the other errors are
+    sentences of this service.
+    """
+    return taint if any(isinstance(one, RemoteFailure) for one in conditions) else None
+
+
+def _family(caller: Caller) -> str:
+    """Return the agent that a caller is, or whose sub-agent it is."""
+    return caller.agent.partition("/")[0]
 
 
 def _refusal(error: StanzaError) -> str:
@@ -411,6 +438,8 @@ def _ended(task: Task, taint: Taint | None) -> ToolResult:
         return _result(task.result, taint)
     if task.state == "cancelled":
         return _no("It was cancelled.")
-    texts = task.failure.texts if task.failure is not None else ()
-    why = texts[0].text if texts else ""
-    return _no(f"It did not happen: {why}" if why else "It failed.")
+    failure = task.failure
+    if failure is None or not failure.texts:
+        return _no("It failed.")
+    why = failure.texts[0].text
+    return _no(f"It did not happen: {why}", _taint(failure.conditions, taint))

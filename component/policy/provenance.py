@@ -27,6 +27,13 @@ _LINK: Final = re.compile(
     re.IGNORECASE,
 )
 _AFTER_LINK: Final = ".,;:!?)]}"
+_ADDRESS: Final = re.compile(r"[^\s<>\"'(),;:@]{1,64}@[\w-]+(?:\.[\w-]+)*")
+_HOST: Final = re.compile(
+    r"(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\])\.?(?:[:/?#]\S*)?",
+    re.IGNORECASE,
+)
+"""A text that is the name or the address of a host, with what may follow it in a URL."""
+_SHORTEST_ID: Final = 6
 
 
 class Texts:
@@ -171,6 +178,44 @@ def reserved(
         if (is_secret(name) and not all(map(written, texts_in(value))))
         or (links and not all(map(written, _links(value))))
     )
+
+
+def may_be_planted(
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    descriptions: Sequence[str],
+    written: Texts,
+) -> bool:
+    """Return whether the author of some descriptions of tools may have chosen where a call goes.
+
+    That is so if a value has a link, an address, a host or a secret (as in `reserved`) that is not
+    in the texts of the person and the operator, even if no description has it: a description can
+    tell a model how to compose one. It is also so if a value of at least six characters with a
+    digit, such as the number of an account, is in a description and not in these texts.
+
+    Args:
+        arguments: the arguments, as decoded from JSON.
+        schema: the JSON Schema of the arguments.
+        descriptions: the descriptions.
+        written: what the person and the operator have written.
+    """
+    if reserved(arguments, schema, [written], links=True):
+        return True
+    for text in texts_in(arguments):
+        places = _ADDRESS.findall(text)
+        if _HOST.fullmatch(text) or (_is_identifier(text) and _in_one(descriptions, text)):
+            places.append(text)
+        if not all(map(written.contain, places)):
+            return True
+    return False
+
+
+def _is_identifier(text: str) -> bool:
+    return len(text) >= _SHORTEST_ID and any(map(str.isdigit, text)) and len(text.split()) == 1
+
+
+def _in_one(texts: Sequence[str], value: str) -> bool:
+    return any(value in text for text in texts)
 
 
 def _links(value: Any) -> Iterator[str]:

@@ -46,6 +46,7 @@ KEPT: Final = {
     "recent_questions": "part of a task",
     "replay": "part of a task",
     "skill_approvals": "about skills, not about people",
+    "skill_descriptions": "about skills, not about people",
     "spending": "sums",
     "stopped": "whether the person wants no messages",
     "subscriptions": "contacts, which the person ends by unsubscribing",

@@ -1,7 +1,7 @@
 """Commands: for people in the chat, for clients as forms, and for operators on the command line."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -47,6 +47,7 @@ class OperationsSubsystem:
         agents: those who talk with people; None where no model is set up.
         more: the commands of other subsystems.
         offers: ad-hoc commands of other subsystems that have no other form.
+        warnings: returns what an admin has to decide, in sentences.
 
     Attributes:
         commands: the commands.
@@ -62,8 +63,10 @@ class OperationsSubsystem:
         agents: "AgentSubsystem | None",
         more: Sequence[AnyCommand] = (),
         offers: Sequence[Offers] = (),
+        warnings: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._more = more
+        self._warnings = warnings
         self._environment = environment
         self._stream = stream
         self._contacts = contacts
@@ -156,8 +159,11 @@ class OperationsSubsystem:
             backend=settings.backend,
             started=self._started,
             connected_since=self._stream.connected_since,
-            warnings=tuple(
-                missing_sentence(whose, count)
-                for whose, count in self._environment.memories.knowledge.mirror.held.items()
+            warnings=(
+                *(
+                    missing_sentence(whose, count)
+                    for whose, count in self._environment.memories.knowledge.mirror.held.items()
+                ),
+                *self._warnings(),
             ),
         )

@@ -106,6 +106,7 @@ class Service:
                 subsystems.watches.watcher.connected()
                 subsystems.notifications.notifier.connected()
                 subsystems.memory.connected()
+                subsystems.installed.connected()
                 self.established.set()
                 group.start_soon(_announce, environment, subsystems)
 

@@ -26,6 +26,14 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
         from component.sources.workers.source import WorkersSource  # noqa: PLC0415
 
         found += [WorkersSource(entry) for entry in environment.settings.workers]
+    descriptions = subsystems.installed.descriptions
+    if descriptions is not None:
+        from component.sources.descriptions.source import PinnedSource  # noqa: PLC0415
+
+        found = [
+            PinnedSource(one, descriptions) if one.name in descriptions.sources else one
+            for one in found
+        ]
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
 

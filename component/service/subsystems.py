@@ -39,7 +39,7 @@ class Subsystems:
         notifications: sends people the results of work that agents started by themselves.
         pubsub: the nodes of our addresses.
         memory: synchronises memories with the nodes of people.
-        installed: the skills that are installed in directories.
+        installed: the skills that admins approve.
         tasks: runs skills.
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
@@ -63,7 +63,9 @@ class Subsystems:
         )
         self.memory = MemorySubsystem(environment, self.stream, self.contacts, self.pubsub.service)
         self._messages: GuardedMessages | None = None
-        self.installed = InstalledSkillSubsystem(environment, self.messages)
+        self.installed = InstalledSkillSubsystem(
+            environment, self.messages, self.stream, self.contacts
+        )
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
         self.tasks = TaskSubsystem(
             environment, self.stream, self.contacts, self.pubsub, modules.provide
@@ -92,6 +94,7 @@ class Subsystems:
                 *self.installed.commands(),
             ),
             self.pubsub.offers(),
+            self.installed.warnings,
         )
         self.chat = ChatSubsystem(
             environment,

@@ -13,6 +13,13 @@ Taint = Annotated[
         " instructions in them may be followed."
     ),
 ]
+SourceTaint = Annotated[
+    Literal["person", "peer", "web", "file"],
+    Field(
+        description="Least trusted possible author of the texts in its results, and of its"
+        " descriptions of tools. person means that instructions in them may be followed."
+    ),
+]
 
 
 class Effects(Section):

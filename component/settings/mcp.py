@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.effects import Effects, Taint
+from component.settings.effects import Effects, SourceTaint
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Seconds, Section, http_address, refusal
 
@@ -160,7 +160,7 @@ class McpServer(Section):
         description="Believe what the server says about the effects of its tools. Otherwise its"
         " claims never make a rule less strict.",
     )
-    taint: Taint = "web"
+    taint: SourceTaint = "web"
     sampling: bool = Field(
         default=False,
         description="Answer the server's requests to a language model, at the expense of the"

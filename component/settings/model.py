@@ -260,6 +260,22 @@ class Settings(BaseModel):
         return (*self.skills.directories, *(() if proposed is None else (proposed,)))
 
     @property
+    def described_sources(self) -> tuple[str, ...]:
+        """The names of the sources whose skills somebody else describes, and whose descriptions
+        neither the settings pin nor a `taint` trusts.
+        """
+        trusted = (None, "person")
+        return (
+            *(f"mcp.{name}" for name, one in self.mcp.items() if one.taint not in trusted),
+            *(
+                f"openapi.{name}"
+                for name, one in self.openapi.items()
+                if one.taint not in trusted and not one.sha256
+            ),
+            *(f"workers.{one.queue}" for one in self.workers if one.taint not in trusted),
+        )
+
+    @property
     def later(self) -> tuple[str, ...]:
         """The keys in the file that this release does not support: `llm`, `skills.web_search`, …"""
         sections = tuple(name for name in LATER if getattr(self, name))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from component.settings.builtins import service_url
-from component.settings.effects import Effects, Taint
+from component.settings.effects import Effects, SourceTaint, Taint
 from component.settings.expressions import Expression, check
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Seconds, Section, refusal
@@ -223,7 +223,7 @@ class OpenApi(Section):
         description="Effects of the operations whose ids match, in place of those of their methods."
         " The first pattern that matches applies.",
     )
-    taint: Taint = "web"
+    taint: SourceTaint = "web"
     refresh_s: Seconds = Field(
         default=300,
         description="Seconds after which the description is read again. If it cannot be read, the"

@@ -130,6 +130,11 @@ class Skills(Section):
         " machine on which skills are written: `confined` limits them to the capabilities of their"
         " manifests, `trusted` runs those in Python inside the service.",
     )
+    hold_first_descriptions: bool = Field(
+        default=False,
+        description="Whether the first descriptions that an MCP server, an API or workers give of"
+        " their tools wait for an admin, as later changes do: `xmpp-agent skills list`.",
+    )
     credentials: dict[str, SkillCredential] = Field(
         default={},
         description="Credentials by the names that skills declare: `[skills.credentials.NAME]`.",

@@ -57,7 +57,7 @@ class WorkersEntry(Section):
         default=None,
         examples=["web"],
         description="Least trusted possible author of the texts in results, in place of what the"
-        " skills declare.",
+        " skills declare, and of their descriptions. Changed descriptions then wait for an admin.",
     )
     priority: Annotated[int, Field(ge=-1000, le=1000)] = Field(
         default=0,

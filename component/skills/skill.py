@@ -26,7 +26,9 @@ class Skill(SkillSpec):
     call's context if `wants_context`. `kind` is how that runs: `inline` at once on the event loop,
     `thread` in a worker thread, `async` as a coroutine function. A skill `at_once` runs inline and
     may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
-    are approved now; without it the skill is trusted, and has all that it declares.
+    are approved now; without it the skill is trusted, and has all that it declares. `described_by`
+    is the least trusted possible author of its name, texts and schemas, or None if that is the
+    operator; `claims` is what else that author says of it, in types of JSON.
     """
 
     inputs: Inputs
@@ -34,6 +36,8 @@ class Skill(SkillSpec):
     wants_context: bool
     invoke: Invoke = dataclasses.field(repr=False)
     granted: Callable[[], Sequence[str]] | None = dataclasses.field(default=None, repr=False)
+    described_by: Taint | None = None
+    claims: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:

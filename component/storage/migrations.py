@@ -760,6 +760,21 @@ MIGRATIONS: tuple[Step, ...] = (
         sqlite=("UPDATE pubsub_items SET bytes = length(CAST(payload AS BLOB))",),
         indexes=[Index("pubsub_items_bytes", "pubsub_items (service, node, bytes)")],
     ),
+    # 32: the descriptions of skills by others: which was approved, and which waits for an approval
+    Step(
+        """
+        CREATE TABLE skill_descriptions (
+            source TEXT {C} NOT NULL,
+            skill TEXT {C} NOT NULL,
+            approved TEXT NOT NULL,
+            approved_by TEXT NOT NULL,
+            approved_at BIGINT NOT NULL,
+            held TEXT NOT NULL,
+            PRIMARY KEY (source, skill)
+        ) {T}
+        """,
+        postgres=triggers.TELL_DESCRIPTIONS_POSTGRES,
+    ),
 )
 
 

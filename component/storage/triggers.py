@@ -112,3 +112,10 @@ TELL_SKILLS_POSTGRES: Final = (
     FOR EACH ROW EXECUTE FUNCTION tell_shared('skills', 'name')
     """,
 )
+
+TELL_DESCRIPTIONS_POSTGRES: Final = (
+    """
+    CREATE TRIGGER skill_descriptions_shared AFTER UPDATE ON skill_descriptions FOR EACH ROW
+    WHEN (OLD.approved <> NEW.approved) EXECUTE FUNCTION tell_shared('descriptions', 'source')
+    """,
+)

@@ -10,13 +10,17 @@ import anyio
 import msgspec
 import pytest
 from anyio import to_thread
+from pydantic import SecretStr
 
 from component.control.client import ask
 from component.control.messages import ControlAnswer, ControlRequest
 from component.service import Service
 from component.settings import Agent, Skills
+from component.settings.rest import OpenApi
 from component.settings.skills import SkillScheduleEntry
 from tests.component.sources.directories.world import install
+from tests.component.sources.openapi.documents import encoded, petstore
+from tests.component.sources.openapi.test_source import changed_list
 from tests.component.test_service import AGENT, Change, client, new_server, running, settings
 from tests.demo_server.peers import LIMIT
 from tests.servers.clients import Element, SlixClient
@@ -66,6 +70,12 @@ class World:
             lambda: self._romeo.iq(AGENT, execute(name, **params), "set")
         )
 
+    async def told(self) -> str:
+        """Return the next message to the admin."""
+        message = await self._juliet.anext_message()
+        assert message is not None
+        return message.findtext("{jabber:client}body") or ""
+
     async def schedules(self) -> list[str]:
         """Return the names of the schedules that skills bring."""
         found = await self.service._schedules().list(None)
@@ -73,7 +83,9 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(make: Change, path: Path, **skills: Any) -> AsyncIterator[World]:
+async def world_of(
+    make: Change, path: Path, openapi: dict[str, OpenApi] | None = None, **skills: Any
+) -> AsyncIterator[World]:
     root = path / "skills"
     root.mkdir(exist_ok=True)
     given = Skills(directories=(root,), **skills)
@@ -81,7 +93,7 @@ async def world_of(make: Change, path: Path, **skills: Any) -> AsyncIterator[Wor
     with anyio.fail_after(3 * LIMIT):
         async with (
             new_server() as server,
-            running(server, make, skills=given, agent=agent) as service,
+            running(server, make, skills=given, agent=agent, openapi=openapi or {}) as service,
             client(server, "juliet") as juliet,
             client(server, "romeo") as romeo,
         ):
@@ -122,6 +134,35 @@ async def test_an_admin_approves_by_a_form_and_revokes_by_the_control_socket(
         assert again.error is not None
         sheet = json.loads(bytes((await world.operate("show-skill", name="greet")).value))
         assert sheet["state"] == "revoked"
+
+
+async def test_admins_are_told_of_descriptions_that_wait_and_approve_them_by_a_form(
+    settings: Change, tmp_path: Path
+) -> None:
+    document = tmp_path / "pets.json"
+    document.write_bytes(encoded(petstore()))
+    shop = OpenApi(
+        document=document,
+        server="https://api.example.com",
+        operations=("listPets",),
+        credentials={"key": SecretStr("x")},
+        refresh_s=0.1,
+    )
+    async with world_of(settings, tmp_path, {"shop": shop}) as world:
+        sentence = "The source openapi.shop has new or changed descriptions"
+        document.write_bytes(encoded(changed_list()))  # juliet is there now
+        assert sentence in await world.told()
+        assert sentence in (await world.operate("status")).text
+        registry = world.service.catalog.registry
+        await eventually(lambda: registry.get("shop.listPets") is None)
+        sheet = json.loads(bytes((await world.operate("show-skill", name="shop.listPets")).value))
+        assert "/admin/pets" in sheet["source"]
+        kind, text = await world.submit(
+            "approve-skill", name="shop.listPets", digest=sheet["digest"]
+        )
+        assert kind == "info", text
+        await eventually(lambda: registry.get("shop.listPets"))
+        assert sentence not in (await world.operate("status")).text
 
 
 async def test_only_admins_can_approve(settings: Change, tmp_path: Path) -> None:

@@ -83,10 +83,10 @@ def sheet(found: Found | None, approval: Approval | None, problem: str = "") -> 
         capabilities=before.described if gone else now.described,
         added=() if gone else _without(now.described, before.described),
         removed=() if gone else _without(before.described, now.described),
-        approved="" if approval is None else _by(approval.approved_by, approval.approved_at),
+        approved="" if approval is None else at_by(approval.approved_by, approval.approved_at),
         revoked=""
         if approval is None or approval.revoked_at is None
-        else _by(approval.revoked_by or "", approval.revoked_at),
+        else at_by(approval.revoked_by or "", approval.revoked_at),
         proposed=()
         if content is None or found is None or found.proposal is None
         else found.proposal.sentences(content.digest),
@@ -125,5 +125,6 @@ def _without(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in these if each not in those)
 
 
-def _by(who: str, at: int) -> str:
+def at_by(who: str, at: int) -> str:
+    """Return when, in milliseconds since 1970, somebody did something, and who."""
     return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC by {who}"

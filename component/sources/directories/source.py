@@ -178,6 +178,11 @@ class SkillDirectories:
 
     # What admins do.
 
+    async def knows(self, name: str) -> bool:
+        """Whether a skill is installed, or approved and gone. Raises StorageError."""
+        await self.look()
+        return name in self._by_name() or name in self._approvals
+
     async def list(self) -> Sequence[InstalledSkill]:
         """Return the installed skills, and those that are approved and gone, by name.
 

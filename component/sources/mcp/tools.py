@@ -87,6 +87,8 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         durable=True,
         capabilities=capabilities,
         taint=entry.taint,
+        described_by=entry.taint,
+        claims={"annotations": dict(tool.annotations)},
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import anyio
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from component.settings.rest import OpenApi
 
 _log = structlog.get_logger("component.sources")
-_MOST_NAMES = 4
-"""The number of names that are remembered, in relation to the maximum number of operations."""
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 
@@ -52,10 +50,6 @@ class OpenApiSource:
         self.name = f"openapi.{name}"
         self._section = name
         self._settings = settings
-        self._forms: dict[str, bytes] = {}
-        """Hashes of the operations that were read last, with the URL of their server, by name."""
-        self._first: dict[str, tuple[Skill, bytes]] = {}
-        """The form in which each skill was offered first, by name."""
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the operations, and again when the document has changed.
@@ -83,33 +77,8 @@ class OpenApiSource:
                     " sha256 approves: read it, and change sha256."
                 )
             found = await to_thread.run_sync(self.skills, data)
-            offer([skill for each in found if (skill := self._as_approved(each)) is not None])
+            offer(found)
         return digest
-
-    def _as_approved(self, skill: Skill) -> Skill | None:
-        """Return what is offered under the name of a skill: the skill if it is new, and otherwise
-        the form in which it was offered first, even if it was removed meanwhile.
-
-        A server could make another operation of one that people and rules trust: one that has
-        changed keeps its old form until an admin approves the description, or starts the service.
-        """
-        if self._settings.sha256:
-            return skill
-        known = self._first.get(skill.name)
-        if known is None:
-            if len(self._first) >= _MOST_NAMES * self._settings.max_operations:
-                return None
-            known = self._first[skill.name] = (skill, self._forms[skill.name])
-        kept, form = known
-        if form == self._forms[skill.name]:
-            return kept
-        _log.warning(
-            "an operation has changed and keeps its old form until the service is started again:"
-            " set sha256 to approve descriptions",
-            source=self.name,
-            skill=skill.name,
-        )
-        return kept
 
     async def _read(self) -> bytes:
         most = self._settings.max_document_bytes
@@ -145,7 +114,6 @@ class OpenApiSource:
                 " offered: choose some by tags or operations, or raise max_operations."
             )
         skills: list[Skill] = []
-        self._forms.clear()
         for entry in chosen:
             try:
                 skills.append(self._skill(document, entry, base))
@@ -187,7 +155,7 @@ class OpenApiSource:
         annotations = effects_of(operation.method, said)
         prefix = self._section if settings.prefix is None else settings.prefix
         schema = operation.schema
-        skill = Skill(
+        return Skill(
             name=f"{prefix}.{operation.id}" if prefix else operation.id,
             title=operation.title,
             description=operation.description,
@@ -203,11 +171,10 @@ class OpenApiSource:
             timeout=whole_timeout(settings),
             capabilities=(network_capability(base),),
             taint=settings.taint,
+            described_by=settings.taint,
+            claims=_claims(operation, "" if settings.server else base),
             source=self.name,
         )
-        form = msgspec.json.encode((base, operation), order="deterministic")
-        self._forms[skill.name] = hashlib.sha256(form).digest()
-        return skill
 
     def _base(self, document: Document) -> str:
         """Return the base URL: that of the settings, or the first of the document if it is on the
@@ -234,6 +201,18 @@ class OpenApiSource:
         if own is None or target_of(own).origin != target_of(base).origin:
             raise Unusable("names another server than the API")
         return own
+
+
+def _claims(operation: Operation, server: str) -> dict[str, Any]:
+    """Return what a description says about the requests of an operation; `server` is the base URL
+    if it comes from the description.
+    """
+    said: dict[str, Any] = msgspec.to_builtins(operation)
+    for name in ("id", "title", "description", "tags", "definitions", "servers"):
+        del said[name]
+    for parameter in said["parameters"]:
+        del parameter["schema"]
+    return {**said, "server": server}
 
 
 def _url(server: object, base: str) -> str | None:

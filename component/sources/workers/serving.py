@@ -7,9 +7,10 @@ different versions. A call goes only to workers that have the version that was o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from component.skills.sources import Offer
 
 _log = structlog.get_logger("component.sources.workers")
+
+_IN_THE_SKILL: Final = frozenset(
+    ("name", "title", "description", "tags", "examples", "input_schema", "output_schema")
+)
 
 
 class Serving:
@@ -122,6 +127,8 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
     fields: dict[str, Any] = fields_of(offered)
     timeout_s: float = fields["timeout"]
     repeatable: bool = fields["annotations"].repeatable
+    said: dict[str, Any] = msgspec.json.decode(offered.description)
+    claims = {name: value for name, value in said.items() if name not in _IN_THE_SKILL}
     calls = WorkerCalls(
         entry,
         client,
@@ -142,6 +149,8 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
     }
     return Skill(
         **fields,
+        described_by=entry.taint,
+        claims=claims,
         source=f"the workers of the queue {entry.queue}",
         inputs=schema_inputs(fields["input_schema"]),
         kind="async",

@@ -57,6 +57,7 @@ async def test_only_a_model_that_has_read_strangers_needs_the_words(tmp_path: Pa
 async def test_earlier_messages_count_as_long_as_the_model_is_shown_them(tmp_path: Path) -> None:
     *_, third = await callers(tmp_path, "Mine is a.example.", "Buy it.")
     assert third.said == ("Mine is a.example.", "Buy it.")
+    assert third.written[-2:] == ("Mine is a.example.", "Buy it.")
 
 
 async def test_words_of_a_peer_are_not_the_persons(tmp_path: Path) -> None:
@@ -87,3 +88,5 @@ async def test_a_sub_agent_of_a_misled_agent_has_the_words_of_the_person_alone(
     *_, below = family.shop.callers
     assert "/" in below.agent
     assert below.said == ("Do it.",)
+    assert below.written[-1] == "Do it."
+    assert not any("evil.example" in text for text in below.written)

@@ -4,10 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from component.cli.exit_codes import ExitCode
+from component.sources.descriptions.content import content_of
+from component.sources.descriptions.rows import DescriptionRows
 from component.sources.directories.proposal import Proposal
 from component.sources.proposals.folder import ProposalFolder
+from component.storage import Storage
 from tests.component.cli.conftest import RunCommand
+from tests.component.sources.descriptions.world import SOURCE, described
 from tests.component.sources.directories.world import install
 from tests.component.sources.proposals.world import renamed
 
@@ -110,3 +116,40 @@ def test_without_proposals_the_directory_need_not_exist(command: RunCommand) -> 
     found = command("doctor", skills__proposals__enabled=True).output
     assert "cannot be read" not in found
     assert "0 skills are installed" in found
+
+
+def test_a_changed_description_is_listed_shown_and_approved_with_its_digest(
+    command: RunCommand,
+) -> None:
+    here = {"mcp__clock__command": ["no-such-server"]}
+
+    async def offer(*descriptions: str) -> None:
+        async with Storage.open(Path("data")) as storage:
+            for text in descriptions:
+                contents = {"greet": content_of(described("greet", text))}
+                await DescriptionRows(storage).offered(SOURCE, contents, hold_first=False)
+
+    def ask(*words: str) -> Any:
+        return command("skills", *words, **here)
+
+    anyio.run(offer, "Say hello.")
+    assert "new or changed descriptions" not in command("doctor", **here).output
+    anyio.run(offer, "Say bye.")
+    doctor = " ".join(command("doctor", **here).output.split())
+    assert f"The source {SOURCE} has new or changed descriptions" in doctor
+    (found,) = json.loads(ask("list", "--json", "greet").stdout)
+    assert (found["state"], found["kind"]) == ("changed", SOURCE)
+    shown = ask("show", "greet").stdout
+    assert "-  Say hello." in shown
+    assert "+  Say bye." in shown
+    assert "It may use nothing" not in shown
+    refused = ask("approve", "--yes", "greet")
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "digest of what you have read" in refused.stderr
+    digest = json.loads(ask("show", "--json", "greet").stdout)["digest"]
+    approved = ask("approve", "--yes", "--digest", digest[:12], "greet")
+    assert "greet is offered." in approved.stdout
+    assert "by operator" in approved.stdout
+    assert "greet is not offered any more." in ask("revoke", "greet").stdout
+    (found,) = json.loads(ask("list", "--json", "greet").stdout)
+    assert found["state"] == "waiting"

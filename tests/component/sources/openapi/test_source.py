@@ -15,8 +15,11 @@ from component.settings.rest import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
 from component.sources.openapi.source import OpenApiSource
+from component.storage import Storage
 from tests.component.builtins.calls import called, data_of
 from tests.component.builtins.web import Request, Response, as_json, serving
+from tests.component.sources.descriptions.world import ADMIN
+from tests.component.sources.descriptions.world import serving as pinned
 from tests.component.sources.openapi.documents import encoded, petstore
 from tests.waiting import eventually
 
@@ -215,33 +218,28 @@ def changed_list() -> dict[str, Any]:
     return document
 
 
-async def test_a_changed_operation_keeps_its_old_form(tmp_path: Path) -> None:
+@pytest.mark.ports
+async def test_a_changed_operation_waits_for_an_approval(storage: Storage, tmp_path: Path) -> None:
     path = tmp_path / "pets.json"
-    offers: list[dict[str, Skill]] = []
-
-    def offer(skills: Any) -> tuple[()]:
-        offers.append({each.name: each for each in skills})
-        return ()
-
-    async with serving(echo) as server, anyio.create_task_group() as group:
-        path.write_bytes(encoded(petstore()))
-        more: dict[str, Any] = {"document": path, "server": f"{server.url}/v1"}
-        source = OpenApiSource("shop", settings(refresh_s=0.01, **more))
-        await group.start(source.run, offer)
-        # It is gone for a while, and comes back in another form, with a new operation beside it.
-        path.write_bytes(encoded(petstore(paths={})))
-        await eventually(lambda: len(offers) == 2)
-        document = changed_list()
-        document["paths"]["/new"] = {"get": {"operationId": "fresh"}}
-        path.write_bytes(encoded(document))
-        await eventually(lambda: len(offers) == 3)
-        group.cancel_scope.cancel()
-        first, gone, last = offers
-        assert gone == {}
-        assert last["shop.listPets"] is first["shop.listPets"]
-        assert set(last) == {*first, "shop.fresh"}
-        found: dict[str, Any] = data_of(await called(last["shop.listPets"], {}))
-        assert found["path"] == "/v1/pets"
+    path.write_bytes(encoded(petstore()))
+    section = settings(document=path, server="https://api.example.com/v1")
+    async with pinned(storage, OpenApiSource("clock", section)) as world:
+        first = {one.name: one.description for one in world.registry}
+        assert {one.described_by for one in world.registry} == {"web"}
+    document = changed_list()
+    document["paths"]["/new"] = {"get": {"operationId": "fresh"}}
+    path.write_bytes(encoded(document))
+    async with pinned(storage, OpenApiSource("clock", section)) as world:
+        assert {one.name for one in world.registry} == set(first) - {
+            "clock.listPets",
+            "clock.createPet",
+        }
+        sheet = await world.descriptions.show("clock.listPets")
+        assert '+    "path": "/admin/pets"' in sheet.source
+        assert (await world.descriptions.show("clock.fresh")).state == "waiting"
+        await world.descriptions.approve("clock.listPets", ADMIN, digest=sheet.digest)
+        del first["clock.createPet"]
+        await world.until(*first.values())
 
 
 async def test_only_the_approved_description_is_used(tmp_path: Path) -> None:

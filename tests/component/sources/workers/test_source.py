@@ -85,7 +85,9 @@ async def test_the_settings_select_the_skills_and_their_taint(served: Served) ->
         assert running.registry.names() == ("shout", "who")
         skill = running.registry.get("shout")
         assert skill is not None
-        assert skill.taint == "web"
+        assert (skill.taint, skill.described_by) == ("web", "web")
+        assert "annotations" in skill.claims
+        assert "description" not in skill.claims
         assert text(await running.world.run("shout", params={"text": "hi"})) == "HI"
 
 
