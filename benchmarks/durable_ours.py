@@ -52,8 +52,9 @@ class Ear:
         self._stopped: dict[str, Task] = {}
         self._awaited: dict[str, anyio.Event] = {}
 
-    async def acknowledged(self) -> None:
-        """Return at once: servers of components acknowledge nothing."""
+    async def handled(self) -> bool:
+        """Return at once."""
+        return True
 
     def changed(self, notice: Notice) -> Delivery:
         task = notice.task

@@ -1,6 +1,7 @@
 """Waiting for what nobody tells."""
 
 import inspect
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,3 +25,12 @@ async def eventually(is_so: Callable[[], Awaitable[Any] | Any]) -> None:
             if await found if inspect.isawaitable(found) else found:
                 return
             await anyio.sleep(_PAUSE_S)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Look again and again until it is so, in a test without an event loop. Raises TimeoutError."""
+    over = time.monotonic() + LIMIT_S
+    while not is_so():
+        if time.monotonic() > over:
+            raise TimeoutError
+        time.sleep(_PAUSE_S)

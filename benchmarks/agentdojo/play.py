@@ -260,7 +260,8 @@ class Player:
 
     async def sent(self) -> None: ...
 
-    async def acknowledged(self) -> None: ...
+    async def handled(self) -> bool:
+        return True
 
     def changed(self, notice: Notice) -> Delivery | None:
         question = notice.question

@@ -28,7 +28,7 @@ class Voice(Protocol):
         """Whether a queued reply would be lost if this process ended now."""
 
     async def sent(self) -> None:
-        """Wait until all replies that are queued now would not be lost."""
+        """Wait until the server has handled all replies that are queued now."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,16 +63,17 @@ class ClientLink:
         if self._management is not None:
             self._management.id = None
 
-    async def acknowledged(self) -> None:
+    async def acknowledged(self) -> bool:
         """Wait until the server has acknowledged all that was sent so far (XEP-0198 §4), or it is
-        certain that it will not.
+        certain that it will not; return False without stream management.
         """
         management = self._management
         if management is None:
-            return
+            return False
         sent = management.sent_in_all
         while management is self._management and management.acknowledged_in_all < sent:
             await self._changed.wait()
+        return True
 
     def _change(self) -> None:
         self._changed.set()

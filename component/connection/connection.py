@@ -120,11 +120,14 @@ class Connection:
         self._scope.cancel()
         await self._over.wait()
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged everything sent so far, if the stream supports
-        that.
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything that was sent so far; return False if the
+        connection was lost before that, so that some of it may be lost.
         """
-        await self._link.acknowledged()
+        if await self._link.acknowledged():
+            return True
+        live = self._live
+        return live is not None and await live.handled()
 
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""

@@ -25,9 +25,9 @@ class Link(Protocol):
     def closed(self) -> None:
         """Note that the stream was closed properly: there is nothing to resume."""
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged everything sent so far, if the stream supports
-        that.
+    async def acknowledged(self) -> bool:
+        """Wait until the server has acknowledged everything sent so far, or what it has not is sent
+        again; return False if the stream has no acknowledgements.
         """
 
 
@@ -51,8 +51,9 @@ class ComponentLink:
     def closed(self) -> None:
         """Do nothing: a component's stream cannot be resumed."""
 
-    async def acknowledged(self) -> None:
-        """Return at once: XEP-0114 has no acknowledgements."""
+    async def acknowledged(self) -> bool:
+        """Return False: XEP-0114 has no acknowledgements."""
+        return False
 
 
 def link_for(options: ConnectionOptions) -> Link:

@@ -105,6 +105,9 @@ class LiveStream:
         self._send_failure: ConnectionFailed | None = None
         self._last_read = self._last_sent = anyio.current_time()
         self._probed_at: float | None = None
+        self._confirming = anyio.Lock()
+        self._confirmations = 0  # how often it was confirmed that the server has handled our output
+        self._changed = anyio.Event()  # a probe has returned, or the stream has ended
 
     async def run(self, first: Sequence[StreamEvent]) -> ConnectionFailed:
         """Serve the stream until it ends, starting with events that were already received.
@@ -145,6 +148,38 @@ class LiveStream:
         if self._outbox.over_bound:
             self._outbox.stop()
             self._end(failure.not_reading(self._options, 2 * self._outbox.limit_bytes))
+
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything that was written so far; return False if the
+        stream ended before that.
+
+        A server handles the stanzas of a stream in order, so a ping to ourselves comes back after
+        what was sent before it. Those who wait at the same time share one. A server that does not
+        send it back in time has handled it, as far as we can know.
+        """
+        wanted = self._confirmations + 1
+        if self._confirming.locked():
+            wanted += 1  # the ping under way may have been sent before
+        while self._confirmations < wanted:
+            async with self._confirming:
+                if self._confirmations < wanted:
+                    if not await self._round_trip():
+                        return False
+                    self._confirmations += 1
+        return True
+
+    async def _round_trip(self) -> bool:
+        first = self._probes.made + 1
+        for _ in range(REPEATS):
+            if self._failure is not None:
+                return False
+            self._outbox.put(self._probes.make())
+            with anyio.move_on_after(self._options.probe_timeout_s / REPEATS):
+                while self._failure is None and self._probes.returned < first:
+                    await self._changed.wait()
+            if self._probes.returned >= first:
+                return True
+        return self._failure is None
 
     def close(self) -> None:
         """Send what waits, close the stream, and let `run` end when the server has closed
@@ -211,6 +246,8 @@ class LiveStream:
                 for event in events
                 if isinstance(event, _STANZAS) and not self._probes.is_one(event)
             ]
+            if len(stanzas) < len(events):
+                self._change()
         else:
             stanzas = cast("Sequence[StanzaEvent]", events)
         if stanzas or self._waiting or self._session.pending:
@@ -241,8 +278,13 @@ class LiveStream:
                 self._transport.try_send(reply)
         self._end(ended_by(event, self._options, established=True))
 
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
     def _end(self, reason: ConnectionFailed) -> None:
         self._failure = self._failure or reason
+        self._change()
         self._scope.cancel()
 
     # -- writing ---------------------------------------------------------------------------------

@@ -37,22 +37,25 @@ class Probes:
     Attributes:
         address: as above.
         used: whether a probe was sent; until then nothing can return.
+        made: the number of probes so far.
+        returned: the highest number of a probe that has returned.
     """
 
     def __init__(self, address: str) -> None:
         self.used = False
         self.address = address
+        self.made = 0
+        self.returned = 0
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
         self._prefix = f"probe-{secrets.token_hex(8)}-"
-        self._count = 0
 
     def make(self) -> str:
         """Return the next probe, as XML."""
         self.used = True
-        self._count += 1
+        self.made += 1
         probe = IQ(
             type="get",
-            id=f"{self._prefix}{self._count}",
+            id=f"{self._prefix}{self.made}",
             from_=self.address,
             to=self.address,
             payload=Ping(),
@@ -62,7 +65,11 @@ class Probes:
     def is_one(self, event: StreamEvent) -> bool:
         """Return whether this is a returned probe, or the server's answer to one."""
         id_ = event.stanza.id if isinstance(event, StanzaReceived) else None
-        return id_ is not None and id_.startswith(self._prefix)
+        if id_ is None or not id_.startswith(self._prefix):
+            return False
+        with contextlib.suppress(ValueError):
+            self.returned = max(self.returned, int(id_.removeprefix(self._prefix)))
+        return True
 
 
 class Established(msgspec.Struct, frozen=True, kw_only=True):

@@ -129,11 +129,11 @@ class TaskNews:
             self._tell(notice, delivery)
         return delivery
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged everything written so far, if the stream supports
-        that.
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything written so far; return False if the
+        connection was lost before that.
         """
-        await self._messenger.acknowledged()
+        return await self._messenger.handled()
 
     def _hold(self, notice: Notice, delivery: Delivery) -> bool:
         """Keep an event of a task whose request has not been answered yet."""

@@ -60,8 +60,8 @@ class Notices:
         persons: distinguishes people from programs.
         agent_at: returns the agent at an address of the component.
         text: returns the notice of an agent, by its bare address.
-        acknowledged: waits until the server has acknowledged what was sent, if the stream supports
-            that.
+        handled: waits until the server has handled what was sent; returns False if the connection
+            was lost before that.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Notices:
         persons: Persons,
         agent_at: Callable[[JID], JID],
         text: Callable[[JID], str],
-        acknowledged: Callable[[], Awaitable[None]],
+        handled: Callable[[], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._persons = persons
         self._agent_at = agent_at
         self._text = text
-        self._acknowledged = acknowledged
+        self._handled = handled
         self._told: LRUCache[tuple[JID, JID], bool] = LRUCache(_MOST_REMEMBERED)
 
     async def due(self, message: InboundMessage) -> str | None:
@@ -112,9 +112,8 @@ class Notices:
         """
         agent, person = self._key(message)
         with anyio.move_on_after(_FLUSH_S):
-            if not await delivery.settled():
+            if not (await delivery.settled() and await self._handled()):
                 return
-            await self._acknowledged()
             try:
                 await self._store.sent(agent, person)
             except StorageError as error:

@@ -31,8 +31,8 @@ class _Said(msgspec.Struct):
 class Speech:
     """Implements `component.agent.protocol.Voice`, which documents its methods.
 
-    A reply that the outbox dropped is sent again when there is a stream. Until then it counts as
-    waiting.
+    A reply that the outbox dropped is sent again when there is a stream, and so is one that the
+    server may not have handled before the connection was lost. Until then it counts as waiting.
 
     Args:
         messenger: sends messages.
@@ -49,7 +49,7 @@ class Speech:
         self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
-        self._said: deque[_Said] = deque()  # replies that may not have been written
+        self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
         """Send an answer to the sender of the message (RFC 6121 §5.1), in its thread.
@@ -76,27 +76,32 @@ class Speech:
             self._messenger.send(msgspec.structs.replace(message, stored=False))
 
     def waits(self) -> bool:
-        """Return whether some replies have not reached the server."""
-        self._forget_sent()
+        """Return whether some replies may not have reached the server."""
         return bool(self._said)
 
     async def sent(self) -> None:
-        """Wait until the server has received all replies so far; dropped ones are sent again."""
-        for said in list(self._said):
-            while not await said.delivery.settled():
-                await self._messenger.ready()
-                self._send_dropped()
-        self._forget_sent()
-        await self._messenger.acknowledged()
+        """Wait until the server has handled all replies so far; lost ones are sent again, under
+        their ids.
+        """
+        said = list(self._said)
+        while True:
+            for one in said:
+                while not await one.delivery.settled():
+                    await self._messenger.ready()
+                    self._send_dropped()
+            if await self._messenger.handled():
+                break
+            await self._messenger.ready()
+            for one in said:
+                one.delivery = self._send(one.reply)
+        # Each caller has waited for the first ones.
+        while self._said and self._said[0] in said:
+            self._said.popleft()
 
     def _send_dropped(self) -> None:
         for said in self._said:
             if said.delivery.state == "dropped":
                 said.delivery = self._send(said.reply)
-
-    def _forget_sent(self) -> None:
-        while self._said and self._said[0].delivery.is_sent:
-            self._said.popleft()
 
     def _send(self, reply: Reply) -> Delivery:
         message = _message(reply.to, reply.id, "active")

@@ -27,6 +27,11 @@ class Output(Protocol):
         """Wait until there is a stream that accepts more."""
 
 
+async def _handled() -> bool:
+    await checkpoint()
+    return True
+
+
 class Messenger:
     """Sends messages.
 
@@ -34,8 +39,8 @@ class Messenger:
         output: queues stanzas.
         max_stanza_bytes: the largest stanza to send; a longer text becomes several messages.
         sent: remembers sent messages.
-        acknowledged: waits until the server has acknowledged everything written so far, if the
-            stream supports that (XEP-0198): then it survives the end of this process.
+        handled: waits until the server has handled everything written so far, which survives the
+            end of this process then; returns False if the connection was lost before that.
     """
 
     def __init__(
@@ -43,10 +48,10 @@ class Messenger:
         output: Output,
         max_stanza_bytes: int = 262_144,
         sent: SentMessages | None = None,
-        acknowledged: Callable[[], Awaitable[None]] = checkpoint,
+        handled: Callable[[], Awaitable[bool]] = _handled,
     ) -> None:
         self._output = output
-        self.acknowledged = acknowledged
+        self.handled = handled
         self._limit = max_stanza_bytes
         self.sent = SentMessages() if sent is None else sent
         self._listeners: list[Callable[[InboundMessage], None]] = []

@@ -288,8 +288,7 @@ class Notifier:
             deliveries.append(self._messenger.send(sent))
         with anyio.move_on_after(_WRITTEN_S):
             written = [await delivery.settled() for delivery in deliveries]
-            await self._messenger.acknowledged()
-            return all(written)
+            return all(written) and await self._messenger.handled()
         # Messages that were written cannot be withdrawn; they are sent again under their ids if
         # others of the batch could be.
         withdrawn = [delivery.withdraw() for delivery in deliveries]

@@ -89,5 +89,5 @@ class ChatSubsystem:
             self._contacts.persons,
             agent_at(self._environment.settings),
             text,
-            self._stream.acknowledged,
+            self._stream.handled,
         )

@@ -71,7 +71,7 @@ class StreamSubsystem:
         self.addresses = addresses(settings)
         self.outbox = Outbox(settings.limits.output_bytes)
         self.messenger = Messenger(
-            self.outbox, settings.server.max_stanza_bytes, acknowledged=self.acknowledged
+            self.outbox, settings.server.max_stanza_bytes, handled=self.handled
         )
         self.connected_since: datetime | None = None
         self.flush: Callable[[], None] = _nothing
@@ -123,14 +123,14 @@ class StreamSubsystem:
     def _flush(self) -> None:
         self.flush()  # looked up at each call, because `connect` replaces it
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged everything that was sent, if the stream supports
-        that (XEP-0198).
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything that was sent; return False if the
+        connection was lost before that.
         """
         if self._connection is None:
             await checkpoint()
-        else:
-            await self._connection.acknowledged()
+            return False
+        return await self._connection.handled()
 
     def send(self, presence: Presence) -> Delivery:
         """Send a presence, and return its delivery."""

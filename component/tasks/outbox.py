@@ -12,6 +12,7 @@ import structlog
 
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage.database import Database
+from component.storage.errors import StorageError
 from component.tasks.protocol import Listener
 from component.tasks.questions import question_with
 from component.tasks.request import notice_of
@@ -105,8 +106,15 @@ class EventSender:
             sent = dict(self._sent)
             for delivery in sent.values():
                 await delivery.settled()
-            await self._listener.acknowledged()
-            await self._write(sent, keep_trying=True)
+            if await self._listener.handled():
+                await self._write(sent, keep_trying=True)
+                continue
+            # The connection was lost, and some of it may be lost with it. There may be a new one.
+            self._forget(sent)
+            try:
+                await self.send_unsent()
+            except StorageError as error:
+                _log.warning("events are sent again at the next connect", reason=str(error))
 
     async def _ask_others(self) -> None:
         """Announce unsent events, in case another instance has a stream."""
@@ -130,6 +138,10 @@ class EventSender:
             await self._storage.write(
                 op, keep_trying=keep_trying, tasks=[one for one, _ in written]
             )
+        self._forget(sent)
+
+    def _forget(self, sent: Mapping[_Revision, Delivery]) -> None:
+        """Forget deliveries that are settled: events that are still marked are sent again."""
         for one, delivery in sent.items():
             if delivery.state != "queued" and self._sent.get(one) is delivery:
                 del self._sent[one]
@@ -143,12 +155,14 @@ class EventSender:
         sent = dict(self._sent)
         if self._for_others.is_set():
             await self._storage.write(lambda database: database.notify(UNSENT))
+        handled = False
         with anyio.move_on_after(_LAST_WORDS_S):
             for delivery in sent.values():
                 await delivery.settled()
-        with anyio.move_on_after(_LAST_WORDS_S) as waiting:
-            await self._listener.acknowledged()
-        if not waiting.cancelled_caught:
+        with anyio.move_on_after(_LAST_WORDS_S):
+            if await self._listener.handled():
+                handled = True
+        if handled:
             await self._write(sent, keep_trying=False)
 
     async def send_unsent(self) -> None:

@@ -225,9 +225,9 @@ class Listener(Protocol):
         later.
         """
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged everything written so far, if the stream supports
-        that.
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything written so far; return False if the
+        connection was lost before that.
         """
 
 

@@ -68,5 +68,5 @@ async def test_what_is_flushed_before_there_is_a_connection_waits() -> None:
     stream = stream_of(Monitoring())
     stream.outbox.put(MESSAGE.decode())
     stream.flush()
-    await stream.acknowledged()
+    assert not await stream.handled()
     assert stream.outbox.waiting_bytes == len(MESSAGE)

@@ -1,7 +1,6 @@
 """Memories in the account of their person, who allows the agent to publish there."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,7 +14,7 @@ from tests.servers.base import Server
 from tests.servers.clients import SlixClient
 from tests.servers.conftest import MakeAgent
 from tests.servers.talk import execute, login, output
-from tests.waiting import LIMIT_S
+from tests.waiting import until
 
 pytestmark = [pytest.mark.servers]
 
@@ -107,23 +106,23 @@ def test_memories_in_the_account_of_their_person(
         account.restart_agent()  # which compares everything at once, not a while later
         for key in ("tea", "hat", "pin"):
             account.remember(key, f"about {key}")
-        wait_until(lambda: len(account.texts()) == 4)
+        until(lambda: len(account.texts()) == 4)
         assert account.texts()["early"] == "before it was allowed"
         with login(prosody_server, "romeo") as romeo:
             stranger = Account(prosody_server, account.domain, romeo)
             with pytest.raises(IqError):
                 stranger.do("get_items")
         account.edit("mine", "written by Juliet")
-        wait_until(lambda: account.recall("mine") == "written by Juliet")
+        until(lambda: account.recall("mine") == "written by Juliet")
         account.do("retract", "tea", notify="1")
-        wait_until(lambda: account.recall("tea") == "")
+        until(lambda: account.recall("tea") == "")
         account.edit("hat", "edited by Juliet")
-        wait_until(lambda: account.recall("hat") == "edited by Juliet")
+        until(lambda: account.recall("hat") == "edited by Juliet")
         account.remember("hat", "changed by the agent")
-        wait_until(lambda: account.texts()["hat"] == "changed by the agent")
+        until(lambda: account.texts()["hat"] == "changed by the agent")
         if THOROUGH:
             account.do("retract", "pin")  # not announced: the next comparison finds it
-            wait_until(lambda: account.recall("pin") == "")
+            until(lambda: account.recall("pin") == "")
 
 
 def test_it_is_not_offered_where_people_could_not_correct_the_agent(
@@ -134,10 +133,3 @@ def test_it_is_not_offered_where_people_could_not_correct_the_agent(
         account.remember("tea", "about tea")
         assert account.recall("tea") == "about tea", "the files serve"
         assert account.texts() == {}
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)  # nobody tells the client

@@ -94,7 +94,8 @@ class Desk:
         filling = f"<x xmlns='urn:test'>{'x' * 65_000}</x>"
         for _ in range(count):
             self.outbox.put(
-                f"<iq type='result' id='f' from='{self.domain}' to='{nobody}'>{filling}</iq>"
+                f"<iq type='result' id='f' from='{self.domain}' to='{nobody}'>{filling}</iq>",
+                to=nobody,
             )
 
 

@@ -18,6 +18,7 @@ from tests.servers.chatting import asks as asks_in_chat
 from tests.servers.fixtures import PAIR
 from tests.servers.talk import execute, login, output, result
 from tests.servers.tasking import (
+from tests.waiting import until
     TASK,
     answer,
     asks,
@@ -72,14 +73,6 @@ def test_ejabberd_has_both(ejabberd_server: Server, tmp_path: Path, postgres_url
             given = answer(asked, task, params({"colour": "green"}))
             assert result(client.iq(agent_jid, given, "set")).get("id") == task
             assert "green" in completed(client, task)
-
-
-def until(test: Callable[[], bool]) -> None:
-    """Look again and again until it is so."""
-    end = time.monotonic() + TIMEOUT
-    while not test():
-        assert time.monotonic() < end, "it does not become so"
-        time.sleep(0.02)
 
 
 def operate(agent: AgentProcess, command: str, **params: object) -> str:

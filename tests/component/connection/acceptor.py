@@ -30,8 +30,18 @@ SECRET = "s3cr3t-of-the-test"
 E = TypeVar("E")
 
 
+def _is_probe(stanza: Incoming) -> bool:
+    return (stanza.id or "").startswith("probe-") and stanza.to == stanza.sender
+
+
 class Link:
-    """The server's end of one connection."""
+    """The server's end of one connection.
+
+    Attributes:
+        loops_back: whether pings of the component to itself are sent back, and not seen.
+    """
+
+    loops_back = True
 
     def __init__(self, sock: socket.socket, secret: str) -> None:
         self.stream = AcceptorStream()
@@ -102,6 +112,9 @@ class Link:
             self._events.extend(events)
         event = self._events.popleft()
         assert not isinstance(event, StreamFailed), event.error
+        if self.loops_back and isinstance(event, StanzaReceived) and _is_probe(event.stanza):
+            await self.send(event.stanza.forward())
+            return await self.event()
         return event
 
     async def expect(self, kind: type[E]) -> E:

@@ -60,7 +60,7 @@ async def test_a_session_that_is_resumed_is_no_new_one() -> None:
         await it.recorder.until(lambda: it.recorder.ups == 1)
         for number in range(100):
             it.outbox.put(message(str(number)))
-            await it.connection.acknowledged()
+            await it.connection.handled()
         await peer.until(lambda: len(peer.server.all[0].taken) == 100)
         assert len(peer.links) == 2
         assert (it.recorder.ups, it.recorder.downs) == (1, [])
@@ -98,7 +98,7 @@ async def test_acknowledged_waits_for_the_server() -> None:
         acknowledged = anyio.Event()
 
         async def wait() -> None:
-            await it.connection.acknowledged()
+            await it.connection.handled()
             acknowledged.set()
 
         async with anyio.create_task_group() as tasks:
@@ -131,7 +131,6 @@ async def test_a_server_that_acknowledges_nothing_stops_the_output(
 async def test_without_stream_management_what_the_kernel_took_is_gone() -> None:
     async with attached(Server(managed=False), [(1 << 30, 1200)]) as (peer, it):
         await it.recorder.until(lambda: it.recorder.ups == 1)
-        await it.connection.acknowledged()  # there is nothing to wait for
         for number in range(30):
             it.outbox.put(message(str(number)))
         await it.recorder.until(lambda: it.recorder.ups == 2)

@@ -3,13 +3,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.connection.live import _MOST_WAITING
-from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor
+from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.component.connection.running import iq, options_for, running
 from xep.ping import Ping
 from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped, StreamClosed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
+
+
+@pytest.fixture(autouse=True)
+def _probes_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Link, "loops_back", False)
 
 
 async def test_stanzas_go_both_ways() -> None:
@@ -329,6 +334,53 @@ async def test_a_probe_that_comes_back_keeps_the_stream_and_is_nobodys_business(
             assert it.recorder.ids() == ["other"]
             assert it.recorder.ups == 1
             assert len(ids) == 3
+
+
+async def test_what_was_sent_is_handled_when_a_probe_sent_after_it_comes_back() -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            link = await server.component()
+            await it.recorder.until(lambda: it.recorder.ups == 1)
+            found: list[bool] = []
+
+            async def wait() -> None:
+                found.append(await it.connection.handled())
+
+            async def loop_back() -> None:
+                assert (await link.stanza()).id == "answer"
+                while True:
+                    id_ = (await link.stanza()).id
+                    probes.append(id_)
+                    await link.send(f"<iq type='get' id='{id_}' from='{DOMAIN}' to='{DOMAIN}'/>")
+
+            probes: list[str | None] = []
+            it.outbox.put(iq("answer"))
+            async with anyio.create_task_group() as reading:
+                reading.start_soon(loop_back)
+                async with anyio.create_task_group() as group:
+                    for _ in range(10):
+                        group.start_soon(wait)
+                reading.cancel_scope.cancel()
+            assert found == [True] * 10
+            assert len(probes) <= 2, "those who wait at the same time share a probe"
+            assert it.recorder.events == []
+
+
+async def test_what_was_sent_may_be_lost_when_the_stream_ends_before_a_probe_comes_back() -> None:
+    with Acceptor() as server:
+        async with running(server) as it:
+            link = await server.component()
+            await it.recorder.until(lambda: it.recorder.ups == 1)
+            found: list[bool] = []
+
+            async def wait() -> None:
+                found.append(await it.connection.handled())
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                await link.stanza()
+                link.close()
+            assert found == [False]
 
 
 async def test_a_probe_that_was_dealt_to_another_instance_is_repeated() -> None:

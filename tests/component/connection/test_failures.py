@@ -19,6 +19,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 Act = Callable[[Link], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def _probes_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Link, "loops_back", False)
+
+
 @asynccontextmanager
 async def acting(server: Acceptor, act: Act) -> AsyncIterator[None]:
     async def serve() -> None:

@@ -79,9 +79,10 @@ class Talk:
             notices=notices,
         )
 
-    async def _flushed(self) -> None:
+    async def _flushed(self) -> bool:
         if not self.flushes:
             raise RuntimeError("the process was killed")
+        return True
 
     async def hears(
         self, *bodies: str, from_: str = JULIET, to: str = AGENT, inner: str = ""

@@ -107,6 +107,21 @@ async def test_what_was_dropped_is_said_again_when_there_is_room() -> None:
         assert not out.speech.waits()
 
 
+@pytest.mark.anyio
+async def test_what_may_be_lost_with_the_connection_is_said_again_under_its_id() -> None:
+    out, losses = Out(), [False, True]
+
+    async def handled() -> bool:
+        return losses.pop(0)
+
+    out.speech = Speech(Messenger(out.output, handled=handled), lambda: True)
+    out.speech.say(Reply(id="t1.answer", to=address(), text="Hi"))
+    assert out.speech.waits()
+    await out.speech.sent()
+    assert [message.get("id") for message in out.sent] == ["t1.answer", "t1.answer"]
+    assert not out.speech.waits()
+
+
 def test_who_shows_it_is_shown_who_is_writing() -> None:
     out = Out()
     out.speech.composing(address(), True)

@@ -22,6 +22,7 @@ from component.handlers.agent_errors import AgentErrors
 from component.handlers.confirm import ConfirmHandler
 from component.handlers.execute import ExecuteHandler
 from component.handlers.tasks import TasksHandler
+from component.messages.delivery import Delivery
 from component.router.router import Router, RouterOptions
 from component.skills import Context, Registry, Skill, skill
 from component.storage.database import Database, Rows, Value
@@ -86,8 +87,8 @@ class Output(ListOutput):
         super().__init__()
         self.heard = anyio.Event()
 
-    def put(self, xml: str) -> None:
-        super().put(xml)
+    def put(self, xml: str, delivery: Delivery | None = None, to: str = "") -> None:
+        super().put(xml, delivery, to)
         self.heard.set()
 
 

@@ -352,6 +352,18 @@ async def test_work_that_does_not_end_goes_on_at_the_next_start(
 # Telling.
 
 
+async def test_what_may_be_lost_with_the_connection_is_told_again(open_storage: Open) -> None:
+    ear = Ear()
+    ear.losses = 2
+    async with living(open_storage, three_steps([]), ear=ear) as world:
+        done = await world.task("three")
+        await world.reaches(done, "completed")
+        await eventually(functools.partial(all_told, world))
+        assert [one.task.state for one in ear.notices if one.task.id == done][-3:] == [
+            "completed"
+        ] * 3
+
+
 async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) -> None:
     log: list[str] = []
     ear = Ear()

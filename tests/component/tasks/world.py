@@ -36,18 +36,25 @@ _ids = itertools.count()
 
 
 class Ear:
-    """A listener that keeps what it hears, and can be deaf."""
+    """A listener that keeps what it hears, and can be deaf.
+
+    Attributes:
+        losses: how often the connection is lost before the server has handled what was sent.
+    """
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
         self.deaf = False
+        self.losses = 0
         self.holds = False
         self.deliveries: list[Delivery] = []
         """Of the notices that were heard while it `holds` them."""
         self._heard = anyio.Event()
 
-    async def acknowledged(self) -> None:
-        """Servers of components acknowledge nothing."""
+    async def handled(self) -> bool:
+        """Return whether the connection still exists."""
+        self.losses -= 1
+        return self.losses < 0
 
     def changed(self, notice: Notice) -> Delivery | None:
         if self.deaf:

@@ -126,7 +126,8 @@ async def test_nothing_runs_twice_when_workers_are_killed(
             assert found == f"paid {number}", what
             assert (begun[what], ended[what]) == (1, 1), what
     repeated = sum(count - 1 for what, count in begun.items() if what.startswith("store"))
-    assert unknown, "no worker was killed while it ran a call that must not run twice"
+    # Of a few kills on a busy machine, none may hit such a call.
+    assert unknown or not THOROUGH, "no worker was killed while it ran a call with effects"
     print(f"{CALLS} calls, {KILLS} kills: {unknown} unknown, {repeated} repeated")
 
 
