@@ -1,7 +1,5 @@
 """Two services on one PostgreSQL, as the guides have it: both on ejabberd, by turns on Prosody."""
 
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,13 +10,12 @@ from component.control.client import ask
 from component.control.messages import ControlRequest
 from tests.component.models.endpoint import in_thread
 from tests.component.sources.directories.world import install
-from tests.servers.agent_process import TIMEOUT, AgentProcess
+from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import asks as asks_in_chat
 from tests.servers.fixtures import PAIR
 from tests.servers.talk import execute, login, output, result
 from tests.servers.tasking import (
-from tests.waiting import until
     TASK,
     answer,
     asks,
@@ -28,6 +25,7 @@ from tests.waiting import until
     event,
     params,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.servers]
 
