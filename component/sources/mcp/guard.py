@@ -31,6 +31,8 @@ from component.sources.mcp.texts import line
 
 _log = structlog.get_logger("component.sources.mcp")
 
+MOST_DEPTH: Final = 200
+"""The depth of JSON that the decoder of the protocol accepts."""
 CLOSED: Final = "the connection was closed"
 _RATE: Final = 200.0
 _BURST: Final = 1000.0

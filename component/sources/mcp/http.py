@@ -1,13 +1,15 @@
 """The HTTP client for MCP servers over streamable HTTP (MCP 2025-11-25, Transports).
 
-The SDK's transport bounds the size of events, but not that of other responses, which this client
-does. The transport follows no redirect to another origin.
+The SDK's transport bounds the size of events, but neither that of other responses nor the number of
+JSON values, which this client does before anything is decoded. The transport follows no redirect to
+another origin.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import httpx2
@@ -15,11 +17,16 @@ import msgspec
 from mcp.client.streamable_http import streamable_http_client
 
 from component.sources.mcp.errors import reason_of
+from component.sources.mcp.guard import MOST_DEPTH
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json
 
 if TYPE_CHECKING:
     from component.sources.mcp.guard import Streams
 
 _CONNECT_S: Final = 15.0
+_END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
+_DATA: Final = re.compile(rb"^data:([^\n]*)", re.MULTILINE)
+_NOT_MARKS: Final = bytes(set(range(256)) - set(b"[{,"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -87,29 +94,87 @@ class _Bounded(httpx2.AsyncBaseTransport):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         kind = response.headers.get("content-type", "").lower()
         if response.headers.pop("content-encoding", "identity").lower() != "identity":
-            response.stream = _BoundedBody(response.stream, 0, "the response is compressed")
-        elif not kind.startswith("text/event-stream"):
+            response.stream = _Body(response.stream, 0, "the response is compressed")
+        elif kind.startswith("text/event-stream"):
+            response.stream = _Events(response.stream, self._longest, self._failed)
+        else:
             why = f"the response has more than {self._longest} bytes"
-            response.stream = _BoundedBody(response.stream, self._longest, why)
+            response.stream = _Body(response.stream, self._longest, why)
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _BoundedBody(httpx2.AsyncByteStream):
+class _Body(httpx2.AsyncByteStream):
+    """A whole response, which is passed on when it is complete and within the limits."""
+
     def __init__(self, inner: httpx2.AsyncByteStream, longest: int, why: str) -> None:
         self._inner = inner
         self._longest = longest
         self._why = why
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        seen = 0
+        body = bytearray()
         async for chunk in self._inner:
-            seen += len(chunk)
-            if seen > self._longest:
+            body += chunk
+            if len(body) > self._longest:
                 raise httpx2.StreamError(self._why)
-            yield chunk
+        _check(bytes(body))
+        yield bytes(body)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """Server-sent events, each of which is passed on when it is complete and within the limits."""
+
+    def __init__(
+        self, inner: httpx2.AsyncByteStream, longest: int, failed: Callable[[str, bool], None]
+    ) -> None:
+        self._inner = inner
+        self._longest = longest
+        self._failed = failed
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async with aclosing(self._checked()) as events:
+                async for event in events:
+                    yield event
+        except httpx2.StreamError as error:
+            self._failed(str(error), False)
+            raise
+
+    async def _checked(self) -> AsyncGenerator[bytes]:
+        rest = bytearray()
+        async for chunk in self._inner:
+            begin = max(0, len(rest) - 3)
+            rest += chunk
+            while (end := _END_OF_EVENT.search(rest, begin)) is not None:
+                event = bytes(rest[: end.end()])
+                del rest[: end.end()]
+                begin = 0
+                _check(event)
+                yield event
+            if len(rest) > self._longest:
+                raise httpx2.StreamError(f"an event has more than {self._longest} bytes")
+        if rest:
+            _check(bytes(rest))
+            yield bytes(rest)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _check(text: bytes) -> None:
+    """Raise StreamError if a body or an event has more JSON values than the SDK is to decode."""
+    if len(text.translate(None, _NOT_MARKS)) < MOST_VALUES_OUTSIDE:
+        return
+    # Some of these characters may be in texts, if it is JSON.
+    data = b"\n".join(_DATA.findall(text.replace(b"\r", b"\n"))) or text
+    try:
+        checked_json(data, MOST_VALUES_OUTSIDE, MOST_DEPTH)
+    except ValueError as error:
+        most = f"{MOST_VALUES_OUTSIDE} values"
+        raise httpx2.StreamError(f"the server sent a message of more than {most}") from error

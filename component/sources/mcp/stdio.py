@@ -27,6 +27,7 @@ from mcp_types import jsonrpc_message_adapter
 from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Profile
 from component.sources.mcp.errors import ServerFailed
+from component.sources.mcp.guard import MOST_DEPTH
 from component.sources.mcp.texts import line
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
@@ -42,7 +43,6 @@ _GRACE_S: Final = 2.0
 _CHUNK: Final = 65_536
 _ERROR_LINES: Final = 20
 _LONGEST_LINE: Final = 300
-_MOST_DEPTH: Final = 200  # what the decoder of the protocol accepts
 _MOST_GARBAGE: Final = 200
 """Number of lines in a row that are not messages, after which the connection is closed."""
 
@@ -178,7 +178,7 @@ class _Child:
         if not text.strip():
             return None
         try:
-            checked_json(text, MOST_VALUES_OUTSIDE, _MOST_DEPTH)
+            checked_json(text, MOST_VALUES_OUTSIDE, MOST_DEPTH)
             message = SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
         except TooManyValuesError:
             most = f"{MOST_VALUES_OUTSIDE} values"

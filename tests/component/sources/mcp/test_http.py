@@ -23,6 +23,7 @@ from component.skills.sources import SkillSources
 from component.sources.mcp.source import McpSource
 from tests.component.sources.mcp.serving import serving
 from tests.waiting import eventually
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE
 
 pytestmark = [
     pytest.mark.anyio,
@@ -137,6 +138,46 @@ async def test_a_response_that_hides_its_size() -> None:
         async with serving(web=McpServer(url=url)) as served:
             with pytest.raises(SkillUnavailable, match="compressed"):
                 await served.text("web.echo")
+
+
+def events(handler: BaseHTTPRequestHandler, *texts: str) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/event-stream")
+    handler.end_headers()
+    for text in texts:
+        handler.wfile.write(text.encode())
+
+
+def many_values(asked: Any, count: int) -> str:
+    result = {"content": [], "structuredContent": {"x": [[] for _ in range(count)]}}
+    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+
+@pytest.mark.parametrize("line_end", ["", "\n", "\r\n", "\r"])
+async def test_a_response_of_many_values_is_not_decoded(line_end: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        text = many_values(asked, MOST_VALUES_OUTSIDE)
+        if line_end:
+            events(handler, f"event: message{line_end}data: {text}{line_end}{line_end}")
+        else:
+            respond(handler, text)
+
+    with endpoint(answer) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable, match="more than 100000 values"):
+                await served.text("web.echo")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+async def test_events_are_passed_on_however_they_are_cut(line_end: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        text = echo(asked, "a,b," * MOST_VALUES_OUTSIDE)
+        event = f"event: message{line_end}data: {text}{line_end}{line_end}"
+        events(handler, f": a comment{line_end}{line_end}", event[:-2], event[-2:-1], event[-1:])
+
+    with endpoint(answer) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            assert (await served.text("web.echo")).startswith("a,b,a,b,")
 
 
 async def test_a_redirect_to_another_place_is_not_followed() -> None:
