@@ -727,6 +727,23 @@ async def test_if_one_change_is_invalid_none_is_made_and_all_are_returned(
         ]
 
 
+@pytest.mark.parametrize(
+    ("model", "may"), [("publishers", set()), ("subscribers", {BOB}), ("open", {BOB, CAROL})]
+)
+async def test_the_publish_model_decides_who_publishes(
+    running: Running, model: str, may: set[str]
+) -> None:
+    async with running() as party:
+        await party.create("n", access_model="open", publish_model=model)
+        await party.subscribe("n", BOB)
+        for who in (BOB, CAROL):
+            reply = await party.publish("n", item(), who=who)
+            if who in may:
+                assert reply.get("type") == "result"
+            else:
+                assert condition(reply) == "forbidden"
+
+
 # -- nothing unrequested ------------------------------------------------------------------------
 
 

@@ -201,6 +201,33 @@ async def test_nothing_listens() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_name_that_cannot_be_resolved() -> None:
+    """No server had anything of the request, so it may be made again."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        raise OSError("Name or service not known")
+
+    with pytest.raises(HttpFailed, match="cannot be resolved") as failed:
+        await HttpGate(PUBLIC, resolve=resolve).send(HttpRequest("https://a.example/"))
+    assert not failed.value.begun
+
+
+def test_the_default_port_is_that_of_the_scheme() -> None:
+    for scheme, port in (("http", 80), ("https", 443)):
+        access = Access("a.example", scheme)
+        permitted = [
+            url
+            for url in (
+                f"{scheme}://a.example/",
+                f"{scheme}://a.example:{port}/",
+                f"{scheme}://a.example:{port + 1}/",
+            )
+            if access.permits(target_of(url))
+        ]
+        assert permitted == [f"{scheme}://a.example/", f"{scheme}://a.example:{port}/"]
+
+
+@pytest.mark.anyio
 async def test_certificates_are_verified_for_the_name() -> None:
     """The connection goes to an address, and the certificate must be that of the name."""
     authority = trustme.CA()
