@@ -71,24 +71,25 @@ class _Sending:
         self.entry = entry
         self.moment = moment
         self.payloads: tuple[Payload, ...] = ()
-        self.size = 0
+        self.size = ENVELOPE_BYTES
         self.to: deque[str] = deque()
         self.after: str | None = None
         self.online: list[tuple[str, str]] | None = []
         if isinstance(entry, Direct):
             self.payloads, self.type = entry.payloads, entry.type
+            self.size += sum(len(encode(each, NAMESPACE)) for each in self.payloads)
             self.to.append(entry.to)
         else:
             self.type = entry.config.notification_type
             event = event_of(entry) if entry.notifies else None
             if event is not None:
                 self.payloads = (event,)
+                self.size += sum(len(each.payload) for each in entry.items)
                 if entry.kind == "deleted":
                     self.to.extend(entry.subscribers)
                 else:
                     self.after = ""
                 self.online = None
-        self.size = ENVELOPE_BYTES + sum(len(encode(each, NAMESPACE)) for each in self.payloads)
 
     @property
     def is_over(self) -> bool:
