@@ -8,7 +8,7 @@ import msgspec
 
 from component.budget.protocol import Payer
 from component.messages.inbound import Conversation
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.proactive.work import Trigger, Work, title_of
 from component.skills.context import Context
 from component.skills.declare import skill
@@ -58,13 +58,17 @@ def turn_of(trigger: Trigger) -> str:
 
 
 def goal_of(trigger: Trigger, work: Work) -> Goal:
-    """The parameters of the task for work that has a goal."""
+    """The parameters of the task for work that has a goal.
+
+    A goal that a model has written has the label of what that model had read, although the person
+    has confirmed its text.
+    """
     return Goal(
         turn=turn_of(trigger),
         text=_prompt(trigger, work.goal or ""),
         source=trigger.source,
         name=trigger.name,
-        taint=trigger.taint,
+        taint=worst((trigger.taint, *work.taints)),
         payer=work.payer,
         budget_usd=None if work.budget_usd is None else float(work.budget_usd),
     )

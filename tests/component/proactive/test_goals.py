@@ -14,6 +14,7 @@ from component.budget.protocol import Payer
 from component.memory.lines import Said
 from component.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
+from component.policy.taint import Taint
 from component.proactive.goals import goal_of, turn_of
 from component.proactive.work import Trigger, Work
 from tests.component.agent.world import AGENT, ROMEO, World, message, says, shopping
@@ -222,6 +223,18 @@ def test_the_agent_is_told_what_started_it_and_what_happened() -> None:
     assert "'news'" in first
     assert rest[0] == "Sum it up."
     assert '"Rain"' in found.text
+
+
+@pytest.mark.parametrize(
+    ("of_trigger", "of_work", "found"),
+    [(None, (), None), (None, ("person", "web"), "web"), ("file", ("peer",), "peer")],
+)
+def test_a_goal_has_the_label_of_what_its_author_had_read(
+    of_trigger: Taint | None, of_work: tuple[Taint, ...], found: Taint | None
+) -> None:
+    trigger = Trigger(source="schedule", name="s", key="1", taint=of_trigger)
+    work = Work(agent="assistant", principal=ROMEO, goal="Sum it up.", taints=of_work)
+    assert goal_of(trigger, work).taint == found
 
 
 def test_each_trigger_has_a_turn_of_its_own() -> None:
