@@ -114,6 +114,7 @@ class Tap(Proxy):
         self.came = self.requests = self.connections = self.lost = 0
         self.wrong: list[str] = []
         self.left: list[bytes] = []
+        self._own: set[Key] = set()  # requests of the component to itself
         self._open: dict[Key, list[tuple[float, bytes]]] = {}
         self._last: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._frames: dict[Pair, dict[bool, Frames]] = {}
@@ -167,13 +168,16 @@ class Tap(Proxy):
                 self._open.clear()  # an answer on another stream is none
 
     def _to_component(self, name: bytes, given: dict[str, str], data: bytes) -> None:
+        key = given.get("id"), given.get("from"), given.get("to")
+        if key in self._own:
+            self._own.discard(key)
+            return
         self.came += 1
         self._last.append(data)
         type_ = given.get("type")
         if name.rpartition(b":")[2] == b"iq" and type_ not in {"result", "error"}:
             required = type_ in {"get", "set"} and len(start_tag(data)) <= LARGEST
             self.requests += required
-            key = given.get("id"), given.get("from"), given.get("to")
             # What is no request may be refused, once (RFC 6120 §8.2.3). A start tag that is larger
             # than a stanza may be is never read to its end.
             at = time.monotonic() if required else math.inf
@@ -182,7 +186,11 @@ class Tap(Proxy):
             waiting.sort()
 
     def _from_component(self, name: bytes, given: dict[str, str], data: bytes) -> None:
-        if name != b"iq" or given.get("type") not in {"result", "error"}:
+        if name != b"iq":
+            return
+        if given.get("type") not in {"result", "error"}:
+            if given.get("from") == given.get("to"):
+                self._own.add((given.get("id"), given.get("from"), given.get("to")))
             return
         key = given.get("id"), given.get("to"), given.get("from")
         found = re.search(rb"<([\w-]+) xmlns=['\"]urn:ietf:params:xml:ns:xmpp-stanzas", data)

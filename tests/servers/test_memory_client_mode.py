@@ -11,7 +11,8 @@ from tests.servers.client_account import ACCOUNT, FULL, at, client_toml, server
 from tests.servers.clients import SlixClient
 from tests.servers.conftest import MakeAgent
 from tests.servers.talk import execute, login, output
-from tests.servers.test_memory_accounts import MEMORY, RECONCILE_S, Account, wait_until
+from tests.servers.test_memory_accounts import MEMORY, RECONCILE_S, Account
+from tests.waiting import until
 
 __all__ = ["server"]  # pytest finds fixtures by their names in here
 
@@ -55,9 +56,9 @@ def test_the_person_reads_corrects_and_deletes(server: Server, agent: Any) -> No
         with pytest.raises(IqError):
             Shared(server, romeo).do("get_items")
         owner.edit("mine", "written by Juliet")
-        wait_until(lambda: owner.recall("mine") == "written by Juliet")
+        until(lambda: owner.recall("mine") == "written by Juliet")
         owner.do("retract", "mine")  # nobody is told: it is found when everything is compared
         owner.edit("tea", "edited by Juliet")
-        wait_until(lambda: owner.recall("tea") == "edited by Juliet")
-        wait_until(lambda: owner.recall("mine") == "")
+        until(lambda: owner.recall("tea") == "edited by Juliet")
+        until(lambda: owner.recall("mine") == "")
         assert output(romeo.iq(FULL, execute("conformance.recall", key="tea"), "set")) == ""

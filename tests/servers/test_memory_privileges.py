@@ -8,7 +8,8 @@ from tests.servers.chatting import heard, say
 from tests.servers.conftest import MakeAgent
 from tests.servers.fixtures import GRANTED
 from tests.servers.talk import login
-from tests.servers.test_memory_accounts import MEMORY, Account, remembering, wait_until
+from tests.servers.test_memory_accounts import MEMORY, Account, remembering
+from tests.waiting import until
 
 pytestmark = [pytest.mark.servers]
 
@@ -33,18 +34,18 @@ def test_with_consent_the_agent_keeps_memories_in_the_account(
         with pytest.raises(IqError):
             account.texts()
         command(account, "/memory-home allow", "I keep what I remember")
-        wait_until(lambda: exists(account) and "early" in account.texts())
+        until(lambda: exists(account) and "early" in account.texts())
         account.remember("tea", "about tea")
-        wait_until(lambda: account.texts().keys() == {"early", "tea"})
+        until(lambda: account.texts().keys() == {"early", "tea"})
         assert config(account) == ("whitelist", "max")
         with pytest.raises(IqError):
             Account(server, account.domain, romeo).do("get_items")
         account.edit("tea", "edited by Juliet")
-        wait_until(lambda: account.recall("tea") == "edited by Juliet")
+        until(lambda: account.recall("tea") == "edited by Juliet")
         account.remember("tea", "changed by the agent")
-        wait_until(lambda: "changed by the agent" in account.texts()["tea"])
+        until(lambda: "changed by the agent" in account.texts()["tea"])
         account.edit("mine", "written by Juliet")
-        wait_until(lambda: account.recall("mine") == "written by Juliet")
+        until(lambda: account.recall("mine") == "written by Juliet")
         command(account, "/memory-home stop", "any more")
         account.remember("late", "after it was stopped")
         assert account.recall("late") == "after it was stopped"
