@@ -376,11 +376,15 @@ class Outbox:
             line.kept = sum(entry.is_spared for entry in line.entries)
             if not line.entries:
                 del self._lines[line.to]
-        self._heap = [each for each in self._heap if each[2].entries]
-        heapify(self._heap)
+        self._remove_empty_lines()
         self._withdrawn = sum(not entry.data for entry in self._batch)
         waiting = len(self._arrived) + sum(len(line.entries) for line in self._lines.values())
         self._count = len(self._batch) + waiting
+
+    def _remove_empty_lines(self) -> None:
+        """Remove lines from the heap that were emptied other than by sending."""
+        self._heap = [each for each in self._heap if each[2].entries]
+        heapify(self._heap)
 
     # -- what is dropped -------------------------------------------------------------------------
 
@@ -408,8 +412,7 @@ class Outbox:
             self._drop_or_spare(line)
             heapreplace(longest, (-_droppable(line), self._place(), line))
         if len(self._heap) > 2 * len(self._lines):
-            self._heap = [each for each in self._heap if each[2].entries]
-            heapify(self._heap)
+            self._remove_empty_lines()
 
     def _drop_or_spare(self, line: _Line) -> None:
         """Drop the oldest entry of a line that may be dropped, or spare it."""

@@ -23,11 +23,11 @@ from component.connection.srv import LookupFailedError, NotOfferedError, look_up
 _log = structlog.get_logger("component.connection")
 
 _RECORD: Final = 16384
+"""The maximum content of one TLS record (RFC 8446 §5.1)."""
 _UNSENT_BYTES: Final = 65536
 """Bytes that the kernel buffers before they are sent; 4 MiB by default. Their order cannot be
 changed any more, so the outbox cannot share the stream fairly while there are many.
 """
-"""The maximum content of one TLS record (RFC 8446 §5.1)."""
 
 
 class Transport:

@@ -157,9 +157,7 @@ class Knowledge:
         """
         whose = _private(scope, agent, principal)
         try:
-            place = self._writable(
-                self._sharing.place(scope, agent, principal), scope, agent, principal
-            )
+            place = self._writable(scope, agent, principal)
             if whose is not None:
                 await self.mirror.before_use(whose)
                 await self.mirror.before_change(whose, memo.key)
@@ -244,9 +242,7 @@ class Knowledge:
         """
         whose = _private(scope, agent, principal)
         try:
-            place = self._writable(
-                self._sharing.deletable(scope, agent, principal), scope, agent, principal
-            )
+            place = self._writable(scope, agent, principal, deletes=True)
             if whose is not None:
                 await self.mirror.before_use(whose)
                 await self.mirror.before_change(whose, key)
@@ -315,7 +311,9 @@ class Knowledge:
 
     # Rights.
 
-    def _writable(self, place: Place | None, scope: str, agent: str, principal: JID) -> Place:
+    def _writable(self, scope: str, agent: str, principal: JID, *, deletes: bool = False) -> Place:
+        find = self._sharing.deletable if deletes else self._sharing.place
+        place = find(scope, agent, principal)
         if place is None:
             names = ", ".join(self.scopes(agent, principal))
             raise KnowledgeError(f"There is no scope {scope!r} here. There are: {names}.")

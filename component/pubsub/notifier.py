@@ -100,7 +100,7 @@ class _Sending:
 class Notifier:
     """Sends notifications of changes to subscribers and interested clients.
 
-    Nobody is sent what they do not want: whoever has stopped the agent's messages gets none.
+    Contacts that have stopped the agent's messages get no notifications.
 
     Args:
         storage: has the subscriptions.

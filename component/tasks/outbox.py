@@ -160,8 +160,7 @@ class EventSender:
             for delivery in sent.values():
                 await delivery.settled()
         with anyio.move_on_after(_LAST_WORDS_S):
-            if await self._listener.handled():
-                handled = True
+            handled = await self._listener.handled()
         if handled:
             await self._write(sent, keep_trying=False)
 

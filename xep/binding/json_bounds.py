@@ -62,17 +62,28 @@ def checked_json(
         raise ValueError(_TOO_DEEP.format(most_depth)) from error
     except ValueError as error:
         raise ValueError(f"expected JSON: {error}") from error
-    # Each value follows a comma, or is the first in an array, an object or the text. So commas and
-    # opening brackets give an upper bound for the number of values: some may be inside strings.
-    marks = text.translate(None, _NOT_MARKS)
+    marks = _marks(text)
     if len(marks) >= most_values or len(marks) - marks.count(b",") > most_depth:
         _check_bounds(_without_strings(text, most_values), most_values, most_depth)
     return msgspec.Raw(text)
 
 
+def may_have_values(text: bytes, number: int) -> bool:
+    """Return whether a text may be JSON of this number of values or more."""
+    return len(_marks(text)) >= number
+
+
+def _marks(text: bytes) -> bytes:
+    """Return the commas and opening brackets of a text. Each value follows a comma, or is the first
+    in an array, an object or the text, so these give an upper bound for the number of values: some
+    may be inside strings.
+    """
+    return text.translate(None, _NOT_MARKS)
+
+
 def _check_bounds(text: bytes, most_values: int, most_depth: int) -> None:
     empty = text.count(b"[]") + text.count(b"{}")
-    if len(text.translate(None, _NOT_MARKS)) - empty >= most_values:
+    if len(_marks(text)) - empty >= most_values:
         raise TooManyValuesError(_TOO_MANY.format(most_values))
     steps = text.translate(_STEPS, _NOT_BRACKETS)
     if max(accumulate(each - 1 for each in steps), default=0) > most_depth:
@@ -94,7 +105,7 @@ def _without_strings(text: bytes, most_values: int) -> bytes:
         inside ^= (len(parts) - 1) & 1
         found.append(outside)
         # At most every second value is an empty array, whose bracket is no mark of another value.
-        marks += len(outside.translate(None, _NOT_MARKS))
+        marks += len(_marks(outside))
         if marks > 2 * most_values:
             raise TooManyValuesError(_TOO_MANY.format(most_values))
     return b"".join(found)

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from component.sources.mcp.errors import reason_of
 from component.sources.mcp.guard import MOST_DEPTH
-from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json, may_have_values
 
 if TYPE_CHECKING:
     from component.sources.mcp.guard import Streams
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 15.0
 _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
 _DATA: Final = re.compile(rb"^data:([^\n]*)", re.MULTILINE)
-_NOT_MARKS: Final = bytes(set(range(256)) - set(b"[{,"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -169,9 +168,8 @@ class _Events(httpx2.AsyncByteStream):
 
 def _check(text: bytes) -> None:
     """Raise StreamError if a body or an event has more JSON values than the SDK is to decode."""
-    if len(text.translate(None, _NOT_MARKS)) < MOST_VALUES_OUTSIDE:
+    if not may_have_values(text, MOST_VALUES_OUTSIDE):
         return
-    # Some of these characters may be in texts, if it is JSON.
     data = b"\n".join(_DATA.findall(text.replace(b"\r", b"\n"))) or text
     try:
         checked_json(data, MOST_VALUES_OUTSIDE, MOST_DEPTH)

@@ -4,7 +4,7 @@ from structlog.testing import capture_logs
 
 from component.connection.live import _MOST_WAITING
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
-from tests.component.connection.running import iq, options_for, running
+from tests.component.connection.running import Running, iq, options_for, running
 from xep.ping import Ping
 from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped, StreamClosed
@@ -336,15 +336,16 @@ async def test_a_probe_that_comes_back_keeps_the_stream_and_is_nobodys_business(
             assert len(ids) == 3
 
 
+async def _append_handled(it: Running, found: list[bool]) -> None:
+    found.append(await it.connection.handled())
+
+
 async def test_what_was_sent_is_handled_when_a_probe_sent_after_it_comes_back() -> None:
     with Acceptor() as server:
         async with running(server) as it:
             link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             found: list[bool] = []
-
-            async def wait() -> None:
-                found.append(await it.connection.handled())
 
             async def loop_back() -> None:
                 assert (await link.stanza()).id == "answer"
@@ -359,7 +360,7 @@ async def test_what_was_sent_is_handled_when_a_probe_sent_after_it_comes_back() 
                 reading.start_soon(loop_back)
                 async with anyio.create_task_group() as group:
                     for _ in range(10):
-                        group.start_soon(wait)
+                        group.start_soon(_append_handled, it, found)
                 reading.cancel_scope.cancel()
             assert found == [True] * 10
             assert len(probes) <= 2, "those who wait at the same time share a probe"
@@ -372,12 +373,8 @@ async def test_what_was_sent_may_be_lost_when_the_stream_ends_before_a_probe_com
             link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             found: list[bool] = []
-
-            async def wait() -> None:
-                found.append(await it.connection.handled())
-
             async with anyio.create_task_group() as group:
-                group.start_soon(wait)
+                group.start_soon(_append_handled, it, found)
                 await link.stanza()
                 link.close()
             assert found == [False]

@@ -512,7 +512,7 @@ async def test_a_link_that_nobody_has_written_is_refused_when_a_stranger_describ
         assert named == ToolResult("the page https://www.a.example/", taint="web")
         words = await desk.call("look.up", "0.d", caller, words="the time in Oslo")
         assert words == ToolResult("about the time in Oslo", taint="web")
-        # What a sub-agent is told to do was written by the model that read the description.
+        # The model that read the description has written the task of the sub-agent.
         child = a_caller(agent="assistant/helper-1", skills=("fetch",))
         assert [tool.name for tool in desk.tools.offered(child)] == ["fetch"]
         below = await desk.call("fetch", "0.e", child, url=evil)
