@@ -99,7 +99,7 @@ async def test_nothing_runs_twice_when_workers_are_killed(
     def open_storage() -> AbstractAsyncContextManager[Storage]:
         return Storage.open(tmp_path / "data")
 
-    with workers(tmp_path, postgres_url, *WORKERS) as running:
+    with workers(tmp_path, postgres_url, *WORKERS, lost_after_s=3.0) as running:
         async with (
             serving(open_storage, postgres_url, "pay", "store", limits=LIMITS) as served,
             anyio.create_task_group() as group,

@@ -48,7 +48,7 @@ async def test_without_a_worker_calls_fail_at_once_and_it_comes_back(
     tmp_path: Path, postgres_url: str
 ) -> None:
     # A worker that is stopped says so: nobody is counted as lost.
-    with workers(tmp_path, postgres_url, drain_s=1, lost_after_s=600) as (program,):
+    with workers(tmp_path, postgres_url, drain_s=1) as (program,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
         ) as running:
@@ -83,14 +83,12 @@ async def test_another_version_is_offered_when_all_workers_have_it(
         'def shout(text: str, sign: str = "!") -> str:\n    """Shout."""\n'
         "    return text.upper() + sign\n"
     )
-    with workers(tmp_path, postgres_url, "old", lost_after_s=600) as (old,):
+    with workers(tmp_path, postgres_url, "old") as (old,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
         ) as running:
             with (
-                workers(tmp_path, postgres_url, "new", modules=[str(newer)], lost_after_s=600) as (
-                    _,
-                ),
+                workers(tmp_path, postgres_url, "new", modules=[str(newer)]) as (_,),
                 capture_logs() as logs,
             ):
                 await eventually(lambda: [one for one in logs if "different versions" in str(one)])
@@ -122,7 +120,7 @@ async def test_calls_go_on_when_the_database_is_back(
     url = server.new_database()
     told = tmp_path / "told"
     # However long it takes to connect again: nobody is counted as lost.
-    with workers(tmp_path, url, lost_after_s=600) as (program,):
+    with workers(tmp_path, url) as (program,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), url, "pay", "pay_when_told"
         ) as running:
