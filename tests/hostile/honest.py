@@ -26,6 +26,7 @@ class Honest:
         self._client = client
         self._agent = agent
         self._lock = threading.Lock()
+        self._talking = threading.Lock()  # two messages that wait get one answer
         self._trouble: list[str] = []
         self._over = threading.Event()
 
@@ -58,8 +59,9 @@ class Honest:
         assert reply.get("type") == "result", f"execute: {condition(reply)}"
         assert output(reply) == f"hello {number}", output(reply)
         if number % _TALKS == 0:
-            say(self._client, f"assistant@{self._agent}", f"say {number}.")
-            self._client.messages.take(lambda message: f"say {number}." in body(message))
+            with self._talking:
+                say(self._client, f"assistant@{self._agent}", f"say {number}.")
+                self._client.messages.take(lambda message: f"say {number}." in body(message))
 
     def _run(self) -> None:
         for number in count():

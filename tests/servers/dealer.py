@@ -261,11 +261,12 @@ class Dealer:
             if waiting := link.waiting.pop(id_, None):
                 waiting.set_result(iq)
             return
-        link.send(
-            f"<iq type='error' id={quoteattr(id_)} from={quoteattr(iq.get('to', ''))}"
-            f" to={quoteattr(iq.get('from', ''))}><error type='cancel'><service-unavailable"
-            " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
-        )
+        with contextlib.suppress(Gone):  # it may have been killed since
+            link.send(
+                f"<iq type='error' id={quoteattr(id_)} from={quoteattr(iq.get('to', ''))}"
+                f" to={quoteattr(iq.get('from', ''))}><error type='cancel'><service-unavailable"
+                " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+            )
 
     def _take_message(self, message: Element) -> None:
         told = message.find("{*}task")
