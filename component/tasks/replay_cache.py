@@ -17,6 +17,8 @@ from xep.fluux_agent.execute import Accepted, Result
 
 _MOST_ENTRIES: Final = 10_000
 _MOST_BYTES: Final = 16 * 1024 * 1024
+_EXPIRED_AT_ONCE: Final = 2
+"""More than one, so that the expired ones become fewer at any rate of requests."""
 _ENTRY_BYTES: Final = 512
 """The approximate size of an entry without its texts."""
 
@@ -74,6 +76,7 @@ class Flight:
 
 _Entry: TypeAlias = tuple[str, RecordedAnswer, float, int]
 """The digest of the request, its answer, the time until which it is valid, and its size."""
+_Entries: TypeAlias = "FIFOCache[Hashable, _Entry]"
 
 
 def _size_of(_key: object, entry: _Entry) -> int:
@@ -83,8 +86,9 @@ def _size_of(_key: object, entry: _Entry) -> int:
 class ReplayCache:
     """Recent answers, limited in number and bytes, and the requests in progress.
 
-    The oldest answers are dropped first. Expiry is checked on access, because the library's caches
-    with a time to live use a clock that stops while the machine is suspended.
+    Answers to named and unnamed requests have half of the room each. In either half, the oldest are
+    dropped first, and each new answer drops up to two that have expired. (The library's caches with
+    a time to live use a clock that stops while the machine is suspended.)
 
     Args:
         window_s: seconds for which the answer to a named request is cached, as advertised.
@@ -102,39 +106,41 @@ class ReplayCache:
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._window_s = window_s
-        self._most_bytes = size
+        self._most_bytes = size // 2
         self._least = size // entries
         """The minimum size of each entry, so that the limit on bytes also limits their number."""
         self._clock = clock
-        self._entries: FIFOCache[Hashable, _Entry] = FIFOCache(size, getsizeof=_size_of)
-        # The library's types do not say that `get` returns None for a missing key.
-        self._find: Callable[[Hashable], _Entry | None] = self._entries.get
+        self._named: _Entries = FIFOCache(self._most_bytes, getsizeof=_size_of)
+        self._unnamed: _Entries = FIFOCache(self._most_bytes, getsizeof=_size_of)
         self._flights: dict[Hashable, Flight] = {}
 
     def __len__(self) -> int:
         """Return how many answers are kept."""
-        return len(self._entries)
+        return len(self._named) + len(self._unnamed)
 
     def get(self, key: RequestKey) -> Result | Accepted | None:
         """Return the answer to a repetition, if it is in memory.
 
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
-        entry = self._find(key.id)
+        entries = self._named if key.named else self._unnamed
+        # The library's types do not say that `get` returns None for a missing key.
+        entry: _Entry | None = entries.get(key.id)
         if entry is None:
             if self._flights:
                 self.flight(key)
             return None
         digest, answer, until, _ = entry
         if until <= self._clock():
-            del self._entries[key.id]
+            del entries[key.id]
             return None
         check_same_content(digest, key.digest)
         return return_or_raise(answer)
 
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
-        return self.flight(key) is not None or key.id in self._entries
+        entries = self._named if key.named else self._unnamed
+        return self.flight(key) is not None or key.id in entries
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.
@@ -147,8 +153,12 @@ class ReplayCache:
         size = _ENTRY_BYTES + key.size + size_of(answer)
         if size > self._most_bytes or left_s <= 0:
             return
-        until = self._clock() + left_s
-        self._entries[key.id] = key.digest, answer, until, max(size, self._least)
+        now = self._clock()
+        entries = self._named if key.named else self._unnamed
+        for _ in range(_EXPIRED_AT_ONCE):
+            if entries and entries[entries.first()][2] <= now:
+                entries.popitem()
+        entries[key.id] = key.digest, answer, now + left_s, max(size, self._least)
 
     def flight(self, key: RequestKey) -> Flight | None:
         """Return the same request, if it is in progress. Raises StanzaError: `conflict`."""

@@ -40,7 +40,7 @@ class Clock:
 
 
 def test_it_is_bounded_in_number() -> None:
-    cache = ReplayCache(REPLAY_S, entries=3, size=2**20)
+    cache = ReplayCache(REPLAY_S, entries=6, size=2**20)
     for name in "abcd":
         cache.put(named(name), result(name))
     assert len(cache) == 3
@@ -49,7 +49,7 @@ def test_it_is_bounded_in_number() -> None:
 
 
 def test_it_is_bounded_in_bytes_and_what_is_too_big_alone_pushes_nothing_out() -> None:
-    cache = ReplayCache(REPLAY_S, entries=3, size=20_000)
+    cache = ReplayCache(REPLAY_S, entries=6, size=40_000)
     cache.put(named("a"), result("a"))
     cache.put(named("bigger"), result("x" * 20_000))
     assert cache.get(named("bigger")) is None
@@ -59,7 +59,7 @@ def test_it_is_bounded_in_bytes_and_what_is_too_big_alone_pushes_nothing_out() -
 
 
 def test_the_content_in_a_key_counts() -> None:
-    cache = ReplayCache(REPLAY_S, entries=100, size=50_000)
+    cache = ReplayCache(REPLAY_S, entries=200, size=100_000)
     for number in range(20):
         text = "x" * 8_000
         execute = Execute(skill="echo", params=(Param(name="text", text=text),))
@@ -69,7 +69,7 @@ def test_the_content_in_a_key_counts() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6000)), max_size=30))
 def test_it_never_has_more_than_its_bounds(puts: list[tuple[str, int]]) -> None:
-    cache = ReplayCache(REPLAY_S, entries=3, size=10_000)
+    cache = ReplayCache(REPLAY_S, entries=6, size=20_000)
     for key, size in puts:
         if cache.get(named(key)) is None:
             cache.put(named(key), result("x" * size))
@@ -92,6 +92,20 @@ def test_a_name_is_recognised_for_the_replay_window_and_an_id_for_a_minute() -> 
     assert cache.get(named("n")) == result("n")
     clock.now = REPLAY_S
     assert cache.get(named("n")) is None
+
+
+def test_what_has_expired_leaves_memory_before_the_cache_is_full() -> None:
+    clock = Clock()
+    cache = ReplayCache(REPLAY_S, clock=clock)
+    cache.put(named("n"), result("n"))
+    for number in range(100):
+        cache.put(unnamed(f"old-{number}"), result("u"))
+    clock.now = 60.0
+    for number in range(60):
+        cache.put(unnamed(f"new-{number}"), result("u"))
+    assert len(cache) == 61
+    assert cache.get(named("n")) == result("n")
+    assert cache.get(unnamed("new-0")) == result("u")
 
 
 def test_the_minute_begins_with_the_request_and_not_with_its_answer() -> None:
