@@ -7,6 +7,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ import msgspec
 from component.audit.files import DIRECTORY, end_of, files_in, lines_backwards
 from component.audit.heads import Head, own_head
 from component.audit.journal import Journal, failing, sync_directory
-from component.audit.lines import Link, Sealed, read_line
+from component.audit.lines import Line, Link, Sealed, read_line
 from component.audit.protocol import AuditEvent
 from component.private import make_directory, open_private
 
@@ -24,6 +25,8 @@ CHAIN_FILE: Final = "chain"
 _CHAIN: Final = re.compile(r"[0-9a-f]{16}")
 _LOOKED_AT: Final = 20_000
 """Maximum number of lines read backwards to find the one that the database knows."""
+_LAG: Final = timedelta(minutes=1)
+"""The database is told about the last line once a second."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -53,10 +56,14 @@ def open_record(
             _write_chain(directory, chain)
         path, last, size, repairs = _mend(directory)
         link = Link() if last is None else Link(last.line.seq, last.hash)
-        broken = None if head is None else _broken(path, link, head.link)
+        known = None if head is None else _known(directory, head.link.seq)
+        broken = None if head is None else _broken(link, head.link, known)
+        newer = None if last is None else _newer(last.line, head, known)
     news = [*repairs]
     if broken is not None:
         news.append(AuditEvent(kind="record", outcome="broken", detail=broken))
+    if newer is not None:
+        news.append(AuditEvent(kind="record", outcome="newer", detail=newer))
     if head is not None and head.link.seq > link.seq:
         # Numbers are not reused, so the gap remains visible.
         link, path = head.link, None
@@ -133,31 +140,56 @@ def _set_aside(path: Path, rest: bytes, size: int, last: Sealed | None) -> Audit
     )
 
 
-def _broken(path: Path | None, link: Link, known: Link) -> str | None:
+def _known(directory: Path, seq: int) -> Sealed | None:
+    """The line with this number, or one before it; the first line if there is none."""
+    first: Sealed | None = None
+    for path in reversed(files_in(directory)):
+        with path.open("rb") as file:
+            first = read_line(file.readline().rstrip(b"\n")) or first
+        if first is None or first.line.seq > seq:
+            continue
+        for raw in itertools.islice(lines_backwards(path), _LOOKED_AT):
+            sealed = read_line(raw)
+            if sealed is not None and sealed.line.seq <= seq:
+                return sealed
+        break
+    return first
+
+
+def _broken(link: Link, head: Link, known: Sealed | None) -> str | None:
     """What is wrong with the end of the log, if it differs from what the database knows."""
-    if known.seq > link.seq:
+    if head.seq > link.seq:
         return (
-            f"Lines {link.seq + 1} to {known.seq} were on disk and are missing. The chain continues"
-            f" after line {known.seq}."
+            f"Lines {link.seq + 1} to {head.seq} were on disk and are missing. The chain continues"
+            f" after line {head.seq}."
         )
-    if path is None or not known.seq:
-        return None
-    for raw in itertools.islice(lines_backwards(path), _LOOKED_AT):
-        sealed = read_line(raw)
-        if sealed is not None and sealed.line.seq <= known.seq:
-            if sealed.line.seq == known.seq and sealed.hash != known.hash:
-                return f"Line {known.seq} differs from the one that was on disk."
-            return None
+    if known is not None and known.line.seq == head.seq and known.hash != head.hash:
+        return f"Line {head.seq} differs from the one that was on disk."
     return None
+
+
+def _newer(last: Line, head: Head | None, known: Sealed | None) -> str | None:
+    """What to do if the log records decisions that the database does not have."""
+    if head is None or known is None:
+        return (
+            f"The last line is of {last.time}, but the database does not know the audit log: it is"
+            " a new one, or another one. Approvals, consents and subscriptions that the log"
+            " records are not in it."
+        )
+    since = known.line.time
+    if datetime.fromisoformat(last.time) - datetime.fromisoformat(since) < _LAG:
+        return None
+    return (
+        f"The last line is of {last.time}, but the database is of {since}: it may be from a"
+        " backup. What was approved, revoked, allowed or stopped since then is not in it. See"
+        f" `xmpp-agent audit query --since {since}`, and repeat what is still to hold."
+    )
 
 
 def _said(version: str, last: Sealed | None, head: Head | None) -> str:
     said = [f"release {version}"]
     if last is None:
         said.append("nothing was recorded before" if head is None else "no file was found")
-    else:
-        if (last.line.kind, last.line.outcome) != ("record", "closed"):
-            said.append("the previous run did not shut down cleanly")
-        if head is None:
-            said.append("the database did not know the audit log")
+    elif (last.line.kind, last.line.outcome) != ("record", "closed"):
+        said.append("the previous run did not shut down cleanly")
     return "; ".join(said)

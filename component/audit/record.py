@@ -136,8 +136,10 @@ class Audit:
             open_record, storage.directory, heads, options.max_file_bytes, options.version
         )
         for event in opened.news:
-            if event.outcome != "opened":
-                _log.warning(f"the audit log was {event.outcome}", reason=event.detail)
+            if event.outcome == "repaired":
+                _log.warning("the audit log was repaired", reason=event.detail)
+            elif event.outcome != "opened":
+                _log.warning("the audit log and the database differ", reason=event.detail)
         audit = cls(opened, storage, options)
         try:
             yield audit

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ _MOST_DEPTH: Final = 16
 _LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "target", "tests"))
 """Directories that are not part of a skill, and neither is what begins with a dot."""
 _CHUNK: Final = 1_048_576
+_KEPT_S: Final = 7 * 86_400.0
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -129,10 +131,20 @@ class ContentStore:
         """Return the directory of a copy."""
         return self._directory / digest
 
-    def keep_only(self, digests: frozenset[str]) -> None:
-        """Delete all other copies, and what an interrupted copy has left. Blocks."""
-        for name in self.names() - digests:
-            shutil.rmtree(self._directory / name, ignore_errors=True)
+    def clean(self, needed: frozenset[str], dropped: frozenset[str]) -> None:
+        """Delete the copies that are `dropped`, and all that were not `needed` for a week. Blocks.
+
+        A database that does not know a copy is not a reason to delete it at once: it may be new, or
+        an old one from a backup, and the right one follows.
+        """
+        now = time.time()
+        for name in self.names():
+            path = self._directory / name
+            with suppress(OSError):
+                if name in needed:
+                    os.utime(path, (now, now))
+                elif name in dropped or path.stat().st_mtime < now - _KEPT_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _walk(directory: Path, *, opened: bool = False) -> Iterator[tuple[str, int, os.stat_result]]:

@@ -108,6 +108,8 @@ class SkillDirectories:
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
         self._retired: WeakSet[Version] = WeakSet()
+        self._needed: frozenset[str] = frozenset()
+        """Digests of the copies that are needed."""
         """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._problems: dict[str, str] = {}
         """Why approved skills are not offered, by name."""
@@ -399,13 +401,17 @@ class SkillDirectories:
         return approval is not None and approval.counts
 
     async def _delete_copies(self) -> None:
-        """Delete the copies that neither an approval nor a call needs, as far as it is known now.
+        """Delete the copies that an approval or a call has needed until now.
 
         They are those of this data directory, which no other instance uses.
         """
-        needed = {one.digest for one in self._approvals.values() if one.counts}
-        needed.update(version.approval.digest for version in self._retired)
-        await anyio.to_thread.run_sync(self._store.keep_only, frozenset(needed))
+        before = self._needed
+        self._needed = frozenset(
+            [one.digest for one in self._approvals.values() if one.counts]
+            + [version.approval.digest for version in self._retired]
+        )
+        dropped = before - self._needed
+        await anyio.to_thread.run_sync(self._store.clean, self._needed, dropped)
 
     async def _ensure_copy(self, approval: Approval, found: Found | None) -> None:
         """Raise SkillLoadError if the approved content is nowhere."""

@@ -1,12 +1,14 @@
 """The record of a running service: on disk soon, never lost in silence, never broken by a crash."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -186,6 +188,41 @@ async def test_a_tail_that_is_cut_off_between_lives_is_found_by_the_database(
     assert [each.what for each in found.findings] == ["removed", "noticed"]
     assert "Lines 4 to 7 were on disk and are missing" in found.findings[1].sentence
     assert verify(tmp_path / "audit", after=found.findings[1].seq).whole
+
+
+async def test_a_database_from_a_backup_lacks_what_was_decided_since(tmp_path: Path) -> None:
+    database, backup = tmp_path / "agent.db", tmp_path / "backup.db"
+    times = [datetime(2026, 3, 1, 12, 0, tzinfo=UTC)]
+    clock = "component.audit.record.time_ns"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, lambda: int(times[0].timestamp()) * 10**9)
+        async with running(tmp_path) as audit:
+            audit.record(event("before"))
+        shutil.copy(database, backup)
+        for days in (1, 2):
+            times[0] += timedelta(days=days)
+            async with running(tmp_path) as audit:
+                audit.record(event("after"))
+        assert not [line for line in lines(tmp_path) if line.outcome == "newer"]
+        shutil.copy(backup, database)
+        async with running(tmp_path):
+            pass
+    (newer,) = [line.detail for line in lines(tmp_path) if line.outcome == "newer"]
+    assert "The last line is of 2026-03-04T12:00:00.000Z" in newer
+    assert "audit query --since 2026-03-01T12:00:00.000Z" in newer
+    async with running(tmp_path):
+        pass
+    assert [line.detail for line in lines(tmp_path) if line.outcome == "newer"] == [newer]
+
+
+async def test_a_database_that_does_not_know_the_log_lacks_its_decisions(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    (tmp_path / "agent.db").unlink()
+    async with running(tmp_path):
+        pass
+    (newer,) = [line.detail for line in lines(tmp_path) if line.outcome == "newer"]
+    assert "the database does not know the audit log" in newer
 
 
 async def test_a_record_that_was_removed_whole_is_found(tmp_path: Path) -> None:

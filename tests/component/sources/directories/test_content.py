@@ -127,8 +127,20 @@ def test_a_copy_is_complete_private_and_verified(tmp_path: Path) -> None:
     assert not store.has(found.digest)
     store.add(directory)  # it is replaced
     assert store.has(found.digest)
-    store.keep_only(frozenset())
-    assert store.names() == frozenset()
+
+
+def test_a_copy_that_is_not_needed_is_kept_for_a_week(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path / "store")
+    digests = {store.add(install(tmp_path, word=word)).digest for word in ("one", "two", "three")}
+    first, second, third = sorted(digests)
+    for digest in (first, second):
+        os.utime(store.path(digest), (0, 0))
+    store.clean(frozenset((first,)), frozenset())
+    assert store.names() == {first, third}
+    store.clean(frozenset(), frozenset())
+    assert store.names() == {first, third}
+    store.clean(frozenset((third,)), frozenset((first,)))
+    assert store.names() == {third}
 
 
 FILES = st.dictionaries(

@@ -1,5 +1,6 @@
 """Skills of directories: inert until approved, unchanged until approved again, gone if revoked."""
 
+import os
 from pathlib import Path
 
 import anyio
@@ -217,11 +218,36 @@ async def test_a_start_deletes_what_an_earlier_run_has_left(
     install(root)
     async with opened(storage, root, tmp_path) as world:
         sheet = await world.directories.approve("greet", ADMIN, trusted=True)
-    (tmp_path / "approved-skills" / ("0" * 64)).mkdir()
-    (tmp_path / "approved-skills" / "new-left" / "content").mkdir(parents=True)
+    for left in ("0" * 64, "new-left"):
+        directory = tmp_path / "approved-skills" / left
+        directory.mkdir()
+        os.utime(directory, (0, 0))
     async with opened(storage, root, tmp_path) as world:
         await world.directories.look()
         assert copies(tmp_path) == {sheet.digest}
+        assert await world.says() == "Hello Romeo"
+
+
+async def test_a_new_database_deletes_nothing_that_the_next_one_needs(tmp_path: Path) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    async with (
+        Storage.open(tmp_path / "first") as storage,
+        opened(storage, root, tmp_path) as world,
+    ):
+        await world.directories.approve("greet", ADMIN, trusted=True)
+    install(root, word="Bye")
+    async with (
+        Storage.open(tmp_path / "second") as storage,
+        opened(storage, root, tmp_path) as world,
+    ):
+        await world.directories.look()
+        assert world.registry.get("greet") is None
+    async with (
+        Storage.open(tmp_path / "first") as storage,
+        opened(storage, root, tmp_path) as world,
+    ):
+        await world.directories.look()
         assert await world.says() == "Hello Romeo"
 
 
