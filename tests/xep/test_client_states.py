@@ -3,7 +3,7 @@
 from xep.client_states import CLIENT, State
 
 
-def test_each_state_can_be_reached_and_left() -> None:
+def test_each_state_of_a_client_stream_can_be_reached_and_left() -> None:
     reached, waiting = {State.NEW}, [State.NEW]
     while waiting:
         for state in CLIENT[waiting.pop()].values():

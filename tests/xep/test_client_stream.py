@@ -65,7 +65,7 @@ def ready(server: Server | None = None) -> tuple[ClientStream, Connection]:
 
 @given(data=st.data(), tls=st.booleans(), managed=st.booleans())
 @examples(10)
-def test_it_logs_in_however_the_bytes_are_cut(
+def test_a_client_stream_logs_in_however_the_bytes_are_cut(
     data: st.DataObject, tls: bool, managed: bool
 ) -> None:
     def cuts(text: bytes) -> list[bytes]:
@@ -121,7 +121,7 @@ def test_what_is_skipped_is_counted_too() -> None:
     assert stream.management.received == 1
 
 
-def test_a_wrong_password_is_not_authorized() -> None:
+def test_a_client_stream_reports_a_wrong_password_as_not_authorized() -> None:
     events, bound = open_(client(password="guess"), Server().connect())
     assert bound is None
     assert events[-1] == LoginFailed("sasl", "not-authorized")

@@ -6,7 +6,9 @@ from xep.component_states import ACCEPTOR, COMPONENT, State, Step
 
 
 @pytest.mark.parametrize("table", [COMPONENT, ACCEPTOR])
-def test_each_state_can_be_reached_and_left(table: dict[State, dict[Step, State]]) -> None:
+def test_each_state_of_a_component_stream_can_be_reached_and_left(
+    table: dict[State, dict[Step, State]],
+) -> None:
     reached, waiting = {State.NEW}, [State.NEW]
     while waiting:
         for state in table[waiting.pop()].values():

@@ -90,7 +90,7 @@ def test_stanzas_right_behind_the_handshake_are_delivered() -> None:
     assert isinstance(stanza, StanzaReceived)
 
 
-def test_a_wrong_secret() -> None:
+def test_a_wrong_secret_ends_a_component_stream_as_not_authorized() -> None:
     component, acceptor = ComponentStream(DOMAIN, "guess"), AcceptorStream()
     acceptor.receive(component.open())
     component.receive(acceptor.open("1", SECRET))

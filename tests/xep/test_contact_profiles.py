@@ -112,7 +112,7 @@ PRINTED: list[tuple[str, Payload]] = [
 
 
 @pytest.mark.parametrize(("xml", "payload"), PRINTED)
-def test_as_printed(xml: str, payload: Payload) -> None:
+def test_examples_of_vcard_and_avatar_xeps_are_read_and_written(xml: str, payload: Payload) -> None:
     assert decode(type(payload), ET.fromstring(xml), strict=True) == payload
     assert encode(payload) == xml
 

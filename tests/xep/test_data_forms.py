@@ -43,7 +43,7 @@ def test_any_field_reads_or_is_refused(kind: Any, data: st.DataObject) -> None:
         found.read(kind)
 
 
-def test_nothing_chosen() -> None:
+def test_a_field_without_a_value_reads_as_none() -> None:
     assert field("x").read(int) is None
     assert Field(var="x", values=("",)).read(int) is None
     assert Field(var="x", values=("",)).read(str) == ""
@@ -70,7 +70,7 @@ def test_lines_become_values() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), datetime(2026, 1, 1)])  # noqa: DTZ001 - refused
-def test_what_has_no_text_is_refused(value: Any) -> None:
+def test_a_form_field_refuses_nan_and_a_time_without_a_zone(value: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         field("x", value)
 
@@ -80,7 +80,7 @@ def test_a_value_of_no_known_type_is_refused() -> None:
         field("x", 1j)  # type: ignore[arg-type]
 
 
-def test_the_form_type() -> None:
+def test_the_form_type_is_the_value_of_its_field() -> None:
     assert Form(type="form", fields=(form_type_field("jabber:bot"),)).form_type == "jabber:bot"
     assert Form(type="form").form_type is None
     assert Form(type="form", fields=(Field(var="FORM_TYPE"),)).form_type is None
@@ -137,6 +137,6 @@ def test_a_field_of_an_unknown_type_is_kept() -> None:
         decode(Form, ET.fromstring("<x xmlns='jabber:x:data' type='error'/>"))
 
 
-def test_when_is_a_value() -> None:
+def test_a_time_and_a_boolean_become_values_of_a_field() -> None:
     assert field("at", datetime(2026, 2, 8, 19, tzinfo=UTC)).values == ("2026-02-08T19:00:00Z",)
     assert field("yes", value=True).values == ("true",)

@@ -73,7 +73,7 @@ def test_rfc_7622_invalid(text: str) -> None:
         ("a@[2001:DB8::1]/x", "a@[2001:db8::1]/x"),
     ],
 )
-def test_mapping(text: str, canonical: str) -> None:
+def test_a_jid_is_mapped_to_its_canonical_text(text: str, canonical: str) -> None:
     assert str(JID.parse(text)) == canonical
 
 
@@ -111,7 +111,7 @@ def test_mapping(text: str, canonical: str) -> None:
         "אa1@b",  # the Bidi Rule (RFC 5893) does not let a right-to-left string hold `a`
     ],
 )
-def test_refused(text: str) -> None:
+def test_an_invalid_jid_is_refused_with_a_printable_sentence(text: str) -> None:
     with pytest.raises(JIDError) as caught:
         JID.parse(text)
     message = str(caught.value)
@@ -150,7 +150,7 @@ def test_huge_texts_are_refused_unread(part: str, unit: str) -> None:
         JID.parse(part.format(unit * 1_000_000))
 
 
-def test_views() -> None:
+def test_a_jid_gives_its_bare_its_domain_and_its_full_jid() -> None:
     full = JID.parse("a@b/c")
     assert not full.is_bare
     assert full.bare == JID("a", "b", None)
@@ -164,7 +164,7 @@ def test_views() -> None:
         full.with_resource("")
 
 
-def test_immutable() -> None:
+def test_a_jid_is_immutable() -> None:
     with pytest.raises(AttributeError):
         JID.parse("a@b").local = "c"  # type: ignore[misc]
 

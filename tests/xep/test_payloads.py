@@ -42,7 +42,9 @@ def test_what_is_sent_is_read_again_whatever_is_added_to_it(
 @every_payload
 @budget
 @given(data=st.data())
-def test_any_tree_decodes_or_is_refused(cls: type[Payload], data: st.DataObject) -> None:
+def test_any_tree_decodes_to_each_payload_or_is_refused(
+    cls: type[Payload], data: st.DataObject
+) -> None:
     element = data.draw(elements(cls))
     try:
         decoded = decode(cls, element)

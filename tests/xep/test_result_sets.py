@@ -94,7 +94,9 @@ def test_a_page_is_never_bigger_than_the_limit_or_what_was_asked_for(
         (ResultSet(index=9), []),
     ],
 )
-def test_pages(request_: ResultSet | None, found: list[str]) -> None:
+def test_a_page_holds_the_entries_that_were_asked_for(
+    request_: ResultSet | None, found: list[str]
+) -> None:
     assert page(KEYS, request_, 3) == found
 
 
@@ -107,7 +109,9 @@ def test_pages(request_: ResultSet | None, found: list[str]) -> None:
         (ResultSet(index=1, before=""), "<index/> cannot stand beside"),
     ],
 )
-def test_refused(request_: ResultSet, reason: str) -> None:
+def test_an_invalid_page_request_is_refused_with_the_reason(
+    request_: ResultSet, reason: str
+) -> None:
     with pytest.raises(ContentError, match=reason):
         page_bounds(KEYS, request_, 3)
 

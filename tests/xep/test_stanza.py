@@ -33,7 +33,9 @@ def text(address: Any) -> str | None:
     addresses,
     st.none() | payloads(Execute),
 )
-def test_iq(kind: Any, id_: str, to: Any, from_: Any, payload: Execute | None) -> None:
+def test_an_iq_is_read_as_it_was_written(
+    kind: Any, id_: str, to: Any, from_: Any, payload: Execute | None
+) -> None:
     iq = IQ(type=kind, id=id_, to=to, from_=from_, payload=payload)
     found = arrive(iq.encode())
     assert (found.kind, found.type, found.id) == ("iq", kind, id_)
@@ -52,7 +54,7 @@ def test_iq(kind: Any, id_: str, to: Any, from_: Any, payload: Execute | None) -
     st.none() | xml_text,
     st.lists(payloads(Delay) | payloads(Execute), max_size=2),
 )
-def test_message(
+def test_a_message_is_read_as_it_was_written(
     kind: Any,
     id_: str | None,
     lang: str | None,
@@ -88,7 +90,9 @@ def test_message(
     st.sampled_from([None, "away", "chat", "dnd", "xa"]),
     st.none() | xml_text,
 )
-def test_presence(to: Any, kind: Any, show: Any, status: str | None) -> None:
+def test_a_presence_is_read_as_it_was_written(
+    to: Any, kind: Any, show: Any, status: str | None
+) -> None:
     presence = Presence(to=to, from_="a.test", type=kind, show=show, status=status)
     found = arrive(presence.encode())
     assert (found.kind, found.type) == ("presence", kind or "available")
@@ -96,7 +100,7 @@ def test_presence(to: Any, kind: Any, show: Any, status: str | None) -> None:
     assert (found.text_of("show"), found.text_of("status")) == (show, status)
 
 
-def test_error_stanzas() -> None:
+def test_error_stanzas_are_read_as_they_were_written() -> None:
     error = StanzaError("item-not-found", "no")
     for stanza in (
         IQ(type="error", id="1", to="a.test", from_="b.test", error=error, payload=Ping()),

@@ -81,7 +81,7 @@ def test_there_are_no_other_conditions() -> None:
     LANGUAGES,
     st.none() | xml_text,
 )
-def test_round_trip(
+def test_a_stanza_error_is_read_as_it_was_written(
     condition: Condition,
     text: str,
     kind: ErrorType,

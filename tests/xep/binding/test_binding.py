@@ -118,14 +118,18 @@ def read(cls: type[Any], xml: str, *, strict: bool = True) -> Any:
 
 @both
 @given(data=st.data())
-def test_round_trip(cls: type[Payload], data: st.DataObject) -> None:
+def test_an_encoded_object_decodes_to_the_same_object(
+    cls: type[Payload], data: st.DataObject
+) -> None:
     sent = data.draw(payloads(cls, 1))
     assert decode(cls, ET.fromstring(encode(sent)), strict=True) == sent
 
 
 @both
 @given(data=st.data())
-def test_any_tree_decodes_or_is_refused(cls: type[Payload], data: st.DataObject) -> None:
+def test_any_tree_decodes_to_a_declared_class_or_is_refused(
+    cls: type[Payload], data: st.DataObject
+) -> None:
     try:
         decoded = decode(cls, data.draw(elements(cls)))
     except ContentError:
@@ -188,13 +192,13 @@ def test_a_bad_attribute_is_named(attributes: str, reason: str) -> None:
         ("<leaf/><name/>", "attribute 'id' is missing"),
     ],
 )
-def test_cardinality(children: str, reason: str) -> None:
+def test_missing_and_repeated_children_are_refused(children: str, reason: str) -> None:
     with pytest.raises(ContentError) as refused:
         read(Holder, f"<holder xmlns='urn:test'>{children}</holder>")
     assert refused.value.reason == reason
 
 
-def test_at_most() -> None:
+def test_children_above_their_maximum_number_are_refused() -> None:
     four = "<leaf xmlns='urn:test:elsewhere'/>" * 4
     with pytest.raises(ContentError, match="at most 3 <leaf/>"):
         read(Everything, f"<everything xmlns='urn:test' text-field=''>{four}</everything>")
@@ -291,7 +295,7 @@ def test_what_the_wire_cannot_carry_is_refused_when_encoding(spoilt: Payload) ->
         (Everything(text_field="", json=msgspec.Raw('"\uffff"'.encode())), "\\uffff"),
     ],
 )
-def test_what_xml_cannot_carry_is_replaced_in_text_and_escaped_in_json(
+def test_encoding_replaces_or_escapes_characters_that_xml_forbids(
     spoilt: Payload, written: str
 ) -> None:
     assert written in encode(spoilt)

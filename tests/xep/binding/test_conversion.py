@@ -33,7 +33,7 @@ def encode(kind: Any, value: Any) -> str:
 
 @by_type
 @given(data=st.data())
-def test_round_trip(kind: Any, data: st.DataObject) -> None:
+def test_an_encoded_value_decodes_to_the_same_value(kind: Any, data: st.DataObject) -> None:
     value = data.draw(SCALARS[kind])
     assert decode(kind, encode(kind, value)) == value
 
@@ -79,7 +79,7 @@ def test_any_text_is_read_or_refused_with_a_reason(kind: Any, text: str) -> None
         (datetime, "2024-02-29T00:00:00-00:00", datetime(2024, 2, 29, tzinfo=UTC)),
     ],
 )
-def test_accepted(kind: Any, text: str, value: Any) -> None:
+def test_valid_texts_decode_to_their_values(kind: Any, text: str, value: Any) -> None:
     assert decode(kind, text) == value
 
 
@@ -133,7 +133,7 @@ def test_accepted(kind: Any, text: str, value: Any) -> None:
         (msgspec.Raw, "[" * 100_000),
     ],
 )
-def test_refused(kind: Any, text: str) -> None:
+def test_invalid_texts_are_refused_with_a_reason(kind: Any, text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|JID|part"):
         decode(kind, text)
 
@@ -157,7 +157,7 @@ def test_refused(kind: Any, text: str) -> None:
         (datetime, datetime(33, 4, 3, 1, 2, 3, 4, UTC), "0033-04-03T01:02:03.000004Z"),
     ],
 )
-def test_written(kind: Any, value: Any, text: str) -> None:
+def test_values_encode_to_their_canonical_texts(kind: Any, value: Any, text: str) -> None:
     assert encode(kind, value) == text
 
 
@@ -175,7 +175,7 @@ def test_written(kind: Any, value: Any, text: str) -> None:
         (datetime, datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))),
     ],
 )
-def test_what_has_no_text_is_refused(kind: Any, value: Any) -> None:
+def test_values_without_a_text_form_cannot_be_encoded(kind: Any, value: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         encode(kind, value)
 

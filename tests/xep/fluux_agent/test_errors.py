@@ -73,7 +73,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("error", "condition", "kind", "application"), TABLE)
-def test_the_table(error: StanzaError, condition: str, kind: str, application: object) -> None:
+def test_each_error_is_read_with_its_condition_and_type(
+    error: StanzaError, condition: str, kind: str, application: object
+) -> None:
     xml = f"<iq xmlns='{NAMESPACE}'>{error.encode()}</iq>"
     received = StanzaError.of(ET.fromstring(xml)[0], errors.CONDITIONS)
     assert (received.condition, received.type) == (condition, kind)

@@ -64,5 +64,5 @@ def test_confirmation_request() -> None:
     )
 
 
-def test_the_namespace() -> None:
+def test_the_namespace_is_urn_fluux_agent_0() -> None:
     assert AGENT == "urn:fluux:agent:0"

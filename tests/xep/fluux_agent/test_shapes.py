@@ -152,7 +152,7 @@ SHAPES: list[tuple[str, Payload]] = [
 
 
 @pytest.mark.parametrize(("xml", "payload"), SHAPES)
-def test_written_exactly_so(xml: str, payload: Payload) -> None:
+def test_skill_and_execute_payloads_are_written_as_specified(xml: str, payload: Payload) -> None:
     assert encode(payload) == xml
     assert decode(type(payload), ET.fromstring(xml), strict=True) == payload
 

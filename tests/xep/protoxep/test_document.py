@@ -49,11 +49,13 @@ def by_the_dtd_of_the_xsf(folder: Path) -> None:
 @pytest.mark.parametrize(
     "judge", [by_our_grammar, by_the_dtd_of_the_xsf] if CHECKOUT else [by_our_grammar]
 )
-def test_it_is_a_document_of_its_kind(judge: Callable[[Path], None], tmp_path: Path) -> None:
+def test_the_specification_is_a_valid_document(
+    judge: Callable[[Path], None], tmp_path: Path
+) -> None:
     judge(tmp_path)
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_of_the_specification_has_a_target() -> None:
     root = document()
     anchors = [one.get("anchor") for one in root.iter() if one.get("anchor")]
     assert len(anchors) == len(set(anchors))

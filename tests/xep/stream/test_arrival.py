@@ -7,7 +7,7 @@ from tests.xep.stream.streams import VALID, join, parse
 
 
 @pytest.mark.parametrize("elements", VALID.values(), ids=VALID)
-def test_valid_streams(elements: list[bytes]) -> None:
+def test_valid_streams_are_read_however_they_are_cut(elements: list[bytes]) -> None:
     found = parse([join(elements)])
     assert [event[2] for event in found if isinstance(event, tuple)] == [
         len(element) for element in elements

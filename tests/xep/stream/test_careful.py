@@ -65,7 +65,7 @@ def test_a_content_namespace_beside_a_brace_is_canonical() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\0", b"\xff", b"<a:b/>", b"<a b='' b=''/>", b"&", b"<1/>"])
-def test_what_was_skipped_is_known_from_its_start_tag(content: bytes) -> None:
+def test_a_skipped_malformed_stanza_is_known_by_its_start_tag(content: bytes) -> None:
     stanza = HEAD + content + b"</iq>"
     skipped, *_ = _between(stanza)  # type: ignore[misc]
     assert skipped == StanzaSkipped(None, len(stanza), "{jabber:client}iq", *KNOWN)

@@ -40,7 +40,7 @@ def _skipped(stanza: bytes, limits: StreamLimits = SMALL) -> StanzaSkipped:
         ("depth", b"<a>" * 6 + b"</a>" * 6 + b"x" * 400),
     ],
 )
-def test_what_was_skipped_is_known_from_its_start_tag(limit: str, content: bytes) -> None:
+def test_a_stanza_skipped_for_a_limit_is_known_by_its_start_tag(limit: str, content: bytes) -> None:
     stanza = START + content + b"</iq>"
     expected = StanzaSkipped(
         limit, len(stanza), "{jabber:client}iq", "set", "<1>", "a'\u00e9@b", "c"
