@@ -37,31 +37,33 @@ def said(found: Settings) -> dict[str, tuple[str, str]]:
     return {check.name: (check.verdict, check.text) for check in check_webhooks(found)}
 
 
-def test_nothing_is_said_unless_they_are_on() -> None:
+def test_doctor_does_not_check_webhooks_that_are_off() -> None:
     assert said(settings([], None)) == {}
 
 
-def test_all_is_well(free_port: int) -> None:
+def test_doctor_reports_usable_webhooks_as_ok(free_port: int) -> None:
     assert said(settings([HOOK], free_port))["webhooks"][0] == "ok"
 
 
-def test_the_address_is_taken() -> None:
+def test_doctor_reports_a_webhook_port_that_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         verdict, text = said(settings([HOOK], taken.getsockname()[1]))["webhooks"]
     assert verdict == "failed"
     assert "Set host and port" in text
 
 
-def test_strangers_reach_it(free_port: int) -> None:
+def test_doctor_warns_of_a_public_webhook_address_without_tls(free_port: int) -> None:
     verdict, text = said(settings([HOOK], free_port, host="0.0.0.0"))["webhooks"]
     assert (verdict, "no TLS" in text) == ("warning", True)
 
 
-def test_nothing_is_declared(free_port: int) -> None:
+def test_doctor_warns_of_a_webhook_port_without_webhooks(free_port: int) -> None:
     assert said(settings([], free_port))["webhooks"][0] == "warning"
 
 
-def test_the_extra_is_missing(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_webhooks_without_the_extra(
+    free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "hypercorn", None)
     verdict, text = said(settings([HOOK], free_port))["webhooks"]
     assert (verdict, "pip install" in text) == ("failed", True)
@@ -75,7 +77,7 @@ def test_the_extra_is_missing(free_port: int, monkeypatch: pytest.MonkeyPatch) -
         (HOOK, {"policy": Policy(rules=(Rule(skills=("echo",), allowed_jids=()),))}, "may not use"),
     ],
 )
-def test_work_that_cannot_start(
+def test_doctor_reports_a_webhook_whose_skill_cannot_be_run(
     free_port: int, hook: dict[str, Any], more: dict[str, Any], word: str
 ) -> None:
     agent = Agent(allowed_domains=("example.com",))

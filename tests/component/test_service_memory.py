@@ -79,7 +79,9 @@ async def asked(storage: Storage, who: JID, agent: str = "assistant") -> str:
     return id_
 
 
-async def test_one_that_ended_goes_with_its_memories(tmp_path: Path, storage: Storage) -> None:
+async def test_a_sub_agent_that_ended_is_removed_with_its_memories(
+    tmp_path: Path, storage: Storage
+) -> None:
     async with kept(tmp_path) as world:
         await world.fill()
         assert await world.indexed() == ["_sub/helper-3f9a21bc/ann@example.com"]
@@ -111,7 +113,9 @@ async def test_one_whose_turn_is_not_over_stays_over_restarts(
         assert not world.folder.exists()
 
 
-async def test_one_is_kept_for_some_days(tmp_path: Path, storage: Storage) -> None:
+async def test_a_sub_agent_that_ended_is_kept_for_the_configured_days(
+    tmp_path: Path, storage: Storage
+) -> None:
     async with kept(tmp_path, days=3) as world:
         await world.fill()
         last = max(path.stat().st_mtime for path in world.folder.rglob("*.jsonl"))
@@ -121,7 +125,9 @@ async def test_one_is_kept_for_some_days(tmp_path: Path, storage: Storage) -> No
         assert not world.folder.exists()
 
 
-async def test_it_is_done_by_itself_again_and_again(tmp_path: Path, storage: Storage) -> None:
+async def test_sub_agents_that_ended_are_removed_at_intervals(
+    tmp_path: Path, storage: Storage
+) -> None:
     async with kept(tmp_path) as world, anyio.create_task_group() as group:
         group.start_soon(partial(tidy, every_s=0), world.memories, storage, "here")
         for _ in range(2):
@@ -132,7 +138,9 @@ async def test_it_is_done_by_itself_again_and_again(tmp_path: Path, storage: Sto
         group.cancel_scope.cancel()
 
 
-async def test_a_clock_that_jumps_removes_nothing(tmp_path: Path, storage: Storage) -> None:
+async def test_a_clock_that_jumps_ahead_removes_no_memory_of_a_sub_agent(
+    tmp_path: Path, storage: Storage
+) -> None:
     async with kept(tmp_path) as world, anyio.create_task_group() as group:
         await world.fill()
         rounds = 0

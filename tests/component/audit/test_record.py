@@ -75,7 +75,7 @@ async def test_what_was_recorded_is_on_disk_once_settled(tmp_path: Path) -> None
     assert (await verdict(tmp_path)).whole
 
 
-async def test_it_is_private(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_audit_log(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     assert (tmp_path / "audit").stat().st_mode & 0o777 == 0o700
@@ -147,7 +147,7 @@ async def test_what_is_too_old_is_removed_and_that_is_recorded(
     assert "removed by keep_days" in found.notes[0]
 
 
-async def test_a_clock_that_jumps_removes_nothing(
+async def test_a_clock_that_jumps_ahead_removes_no_file_of_the_audit_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, day = time.time_ns(), 86_400 * 10**9

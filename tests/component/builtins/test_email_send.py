@@ -176,7 +176,7 @@ async def test_a_certificate_of_nobody_is_refused() -> None:
     assert box.mails == []
 
 
-def test_its_effects_and_its_settings() -> None:
+def test_email_send_declares_its_effects_and_checks_its_settings() -> None:
     skill = mailing(Mailbox(port=25))
     assert skill.annotations.destructive
     assert skill.annotations.open_world

@@ -103,7 +103,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     assert (outside / "secret").read_text() == "secret"
 
 
-def test_limits(tmp_path: Path) -> None:
+def test_a_folder_refuses_files_beyond_its_limits(tmp_path: Path) -> None:
     use = folder(tmp_path / "root")
     with pytest.raises(FolderError, match="would have 51 bytes"):
         use.write("a", b"x" * 51, append=False)
@@ -151,7 +151,7 @@ def test_no_path_leads_out(
     assert sorted(each.name for each in top.iterdir()) == ["in", "outside"]
 
 
-def test_effects() -> None:
+def test_the_file_skills_declare_their_effects() -> None:
     marks = {name: each.annotations for name, each in skills(Path("x")).items()}
     assert not any(each.open_world for each in marks.values())
     assert [name for name, each in marks.items() if each.read_only] == ["file_list", "file_read"]

@@ -103,7 +103,7 @@ async def test_failures_are_told_and_writing_is_not_repeated() -> None:
             assert len(server.requests) == requests
 
 
-def test_effects() -> None:
+def test_the_github_skills_declare_their_effects() -> None:
     marks = {name: each.annotations for name, each in skills("https://api.github.com").items()}
     reading = {"github_issues", "github_pull_requests"}
     assert {name for name, each in marks.items() if each.read_only} == reading

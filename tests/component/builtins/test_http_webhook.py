@@ -64,7 +64,7 @@ async def test_a_failure_is_told_and_not_repeated() -> None:
         assert len(server.requests) == 1
 
 
-def test_its_effects_and_its_settings() -> None:
+def test_http_webhook_declares_its_effects_and_checks_its_settings() -> None:
     skill = webhook("https://hooks.example.com/x?token=geheim")
     assert skill.annotations.destructive
     assert not skill.annotations.read_only

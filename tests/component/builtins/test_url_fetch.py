@@ -163,7 +163,7 @@ async def test_no_cookie_and_no_credential_is_sent() -> None:
     assert text_of(result) == f"{server.url}/in\n\nin"
 
 
-def test_it_declares_its_effects_truthfully() -> None:
+def test_url_fetch_declares_its_effects() -> None:
     skill = fetching()
     assert skill.annotations.read_only
     assert skill.annotations.open_world

@@ -94,7 +94,7 @@ def searxng(request: Request) -> Response:
     )
 
 
-async def test_tavily() -> None:
+async def test_tavily_is_asked_and_its_results_are_listed() -> None:
     async with serving(tavily) as server:
         skill = web_search_skill(settings("tavily", server.url))
         asked = {"query": "xmpp server", "results": 2, "period": "week", "sites": ["prosody.im"]}
@@ -112,7 +112,7 @@ async def test_tavily() -> None:
     }
 
 
-async def test_perplexity() -> None:
+async def test_perplexity_is_asked_and_its_results_are_listed() -> None:
     async with serving(perplexity) as server:
         skill = web_search_skill(settings("perplexity", server.url))
         result = await called(skill, {"query": "xmpp", "period": "day", "sites": ["prosody.im"]})
@@ -128,7 +128,7 @@ async def test_perplexity() -> None:
     assert (body["search_recency_filter"], body["search_domain_filter"]) == ("day", ["prosody.im"])
 
 
-async def test_searxng() -> None:
+async def test_searxng_is_asked_and_its_results_are_listed() -> None:
     async with serving(searxng) as server:
         skill = web_search_skill(settings("searxng", server.url))
         asked = {"query": "a & b", "period": "month", "sites": ["prosody.im"]}
@@ -169,7 +169,7 @@ def test_what_is_needed_is_told() -> None:
         WebSearch(provider="searxng")
 
 
-def test_it_declares_its_effects_truthfully() -> None:
+def test_web_search_declares_its_effects() -> None:
     skill = web_search_skill(WebSearch(provider="tavily", api_key=KEY))  # type: ignore[arg-type]
     assert skill.annotations.read_only
     assert skill.annotations.open_world

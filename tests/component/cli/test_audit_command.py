@@ -129,7 +129,7 @@ def test_query_finds_in_both_orders_and_as_json(recorded: Path) -> None:
     assert len(run(recorded, "query", "--since", "1h").stdout.splitlines()) == 6
 
 
-def test_a_time_that_is_none_is_refused(recorded: Path) -> None:
+def test_audit_query_on_the_command_line_refuses_an_invalid_time(recorded: Path) -> None:
     result = run(recorded, "query", "--since", "soon")
     assert result.exit_code == 2
     assert "'soon' is not a valid time: write 2026-03-01" in result.stderr

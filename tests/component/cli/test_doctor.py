@@ -40,7 +40,7 @@ def the_one_that_failed(result: Result) -> tuple[str, str]:
     return name, text
 
 
-def test_all_is_well(command: RunCommand, embedded: Embedded) -> None:
+def test_doctor_reports_every_check_as_ok(command: RunCommand, embedded: Embedded) -> None:
     result = command("doctor", "--json")
     assert result.exit_code == ExitCode.OK, result.output
     assert result.stderr == ""
@@ -51,7 +51,7 @@ def test_all_is_well(command: RunCommand, embedded: Embedded) -> None:
     assert found["connection"][1] == (f"127.0.0.1:{embedded.port} accepted agent.localhost")
 
 
-def test_for_people(command: RunCommand) -> None:
+def test_doctor_prints_one_line_per_check_for_people(command: RunCommand) -> None:
     result = command("doctor", "--config", "agent.toml")
     assert result.exit_code == ExitCode.OK, result.output
     lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
@@ -61,7 +61,9 @@ def test_for_people(command: RunCommand) -> None:
 
 
 @pytest.mark.thorough
-def test_in_a_process_of_its_own(embedded: Embedded, tmp_path: Path) -> None:
+def test_doctor_in_its_own_process_fails_without_showing_the_secret(
+    embedded: Embedded, tmp_path: Path
+) -> None:
     (tmp_path / "agent.toml").write_text(embedded.agent_toml())
     secret = "another one"
     done = subprocess.run(
@@ -81,14 +83,14 @@ def test_in_a_process_of_its_own(embedded: Embedded, tmp_path: Path) -> None:
 # Each thing that can be wrong, one at a time.
 
 
-def test_no_file(command: RunCommand) -> None:
+def test_doctor_refuses_a_missing_configuration_file(command: RunCommand) -> None:
     result = command("doctor", "--config", "nosuch.toml")
     assert result.exit_code == ExitCode.CONFIG
     assert result.stdout == ""
     assert result.stderr.startswith("error: nosuch.toml: does not exist; `xmpp-agent init`")
 
 
-def test_a_file_with_mistakes(command: RunCommand) -> None:
+def test_doctor_names_each_mistake_in_the_configuration_file(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(path.read_text() + 'prot = 1\n[agent]\nallowed_jids = "all"\n')
     result = command("doctor")
@@ -100,7 +102,7 @@ def test_a_file_with_mistakes(command: RunCommand) -> None:
     assert wrong.startswith("error: agent.toml, line 8: agent.allowed_jids must be a list")
 
 
-def test_an_entry_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
+def test_doctor_reports_an_allowed_address_with_a_resource(command: RunCommand) -> None:
     result = command("doctor", "--json", agent__allowed_jids=["juliet@localhost/phone"])
     name, text = the_one_that_failed(result)
     assert name == "policy"
@@ -109,7 +111,7 @@ def test_an_entry_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
     assert list(checks(result)) == ALL
 
 
-def test_an_avatar_that_cannot_be_used(command: RunCommand) -> None:
+def test_doctor_reports_an_avatar_of_another_image_type(command: RunCommand) -> None:
     Path("avatar.png").write_bytes(b"GIF89a")
     name, text = the_one_that_failed(command("doctor", "--json", agent__avatar="avatar.png"))
     assert name == "avatar"
@@ -118,7 +120,7 @@ def test_an_avatar_that_cannot_be_used(command: RunCommand) -> None:
     )
 
 
-def test_a_policy_that_lets_nobody_in(command: RunCommand) -> None:
+def test_doctor_warns_that_the_policy_admits_nobody(command: RunCommand) -> None:
     for setting in ("agent__allowed_jids", "agent__allowed_domains"):
         result = command("doctor", "--json", **{setting: []})
         assert result.exit_code == ExitCode.OK
@@ -128,7 +130,7 @@ def test_a_policy_that_lets_nobody_in(command: RunCommand) -> None:
         )
 
 
-def test_an_account_whose_domain_is_not_allowed(command: RunCommand) -> None:
+def test_doctor_warns_of_an_account_whose_domain_is_not_allowed(command: RunCommand) -> None:
     jids = ["juliet@localhost", "romeo@elsewhere.example"]
     verdict, text = checks(command("doctor", "--json", agent__allowed_jids=jids))["policy"]
     assert verdict == "warning"
@@ -145,27 +147,27 @@ def test_an_account_whose_domain_is_not_allowed(command: RunCommand) -> None:
     assert found["policy"][0] == "ok", found["policy"]
 
 
-def test_a_module_that_is_not_there(command: RunCommand) -> None:
+def test_doctor_reports_a_missing_skill_module(command: RunCommand) -> None:
     name, text = the_one_that_failed(command("doctor", "--json", skills__modules=["nosuch_skills"]))
     assert name == "skills"
     assert text.startswith("There is no module nosuch_skills: install it")
 
 
-def test_a_module_that_breaks(command: RunCommand) -> None:
+def test_doctor_reports_a_skill_module_that_cannot_be_loaded(command: RunCommand) -> None:
     Path("own.py").write_text("1 / 0\n")
     name, text = the_one_that_failed(command("doctor", "--json", skills__modules=["./own.py"]))
     assert name == "skills"
     assert text.endswith("own.py cannot be loaded: ZeroDivisionError: division by zero")
 
 
-def test_storage_that_is_no_directory(command: RunCommand) -> None:
+def test_doctor_reports_a_file_in_place_of_the_data_directory(command: RunCommand) -> None:
     Path("data").write_text("")
     name, text = the_one_that_failed(command("doctor", "--json"))
     assert name == "storage"
     assert "there is a file where a directory should be" in text
 
 
-def test_files_that_others_can_read(command: RunCommand) -> None:
+def test_doctor_reports_and_repairs_files_that_others_can_read(command: RunCommand) -> None:
     data = Path("data")
     data.mkdir(mode=0o700)
     (data / "old").write_text("x")
@@ -179,7 +181,7 @@ def test_files_that_others_can_read(command: RunCommand) -> None:
     assert "permissions" not in checks(command("doctor", "--json"))
 
 
-def test_a_record_that_cannot_be_written(command: RunCommand) -> None:
+def test_doctor_reports_an_audit_log_that_cannot_be_written(command: RunCommand) -> None:
     Path("data").mkdir()
     Path("data/audit").write_text("")
     name, text = the_one_that_failed(command("doctor", "--json"))
@@ -192,7 +194,7 @@ def test_a_record_that_cannot_be_written(command: RunCommand) -> None:
     assert found["storage"] == "ok"
 
 
-def test_nobody_listens(command: RunCommand) -> None:
+def test_doctor_reports_a_refused_connection(command: RunCommand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     result = command("doctor", "--json", server__port=port)
@@ -202,20 +204,20 @@ def test_nobody_listens(command: RunCommand) -> None:
     assert list(checks(result)) == ALL[: ALL.index("probe")]
 
 
-def test_a_wrong_secret(command: RunCommand) -> None:
+def test_doctor_reports_a_wrong_secret(command: RunCommand) -> None:
     name, text = the_one_that_failed(command("doctor", "--json", secret="some other secret"))
     assert name == "connection"
     assert "refused the handshake for agent.localhost: the component's secret differs" in text
 
 
-def test_a_domain_that_the_server_does_not_know(command: RunCommand) -> None:
+def test_doctor_reports_a_domain_that_the_server_does_not_know(command: RunCommand) -> None:
     result = command("doctor", "--json", server__component_domain="nosuch.localhost")
     name, text = the_one_that_failed(result)
     assert name == "connection"
     assert "has no component nosuch.localhost: add it" in text
 
 
-def test_a_service_that_runs_keeps_its_stream(
+def test_doctor_does_not_disconnect_a_running_service(
     command: RunCommand, embedded: Embedded, tmp_path: Path
 ) -> None:
     with AgentProcess(embedded, tmp_path / "service") as service:
@@ -238,7 +240,7 @@ def test_a_service_that_runs_keeps_its_stream(
         assert len(service.log("connected")) == 1
 
 
-def test_what_a_later_release_will_read(command: RunCommand) -> None:
+def test_doctor_warns_of_settings_that_this_release_ignores(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(path.read_text() + '[[rooms]]\npassword = "the key of the room"\n')
     result = command("doctor", "--json")
@@ -253,7 +255,7 @@ def test_what_a_later_release_will_read(command: RunCommand) -> None:
 # What agents remember, who they are, and what watches them.
 
 
-def test_memory_that_is_no_directory(command: RunCommand) -> None:
+def test_doctor_reports_a_file_in_place_of_the_memory_directory(command: RunCommand) -> None:
     Path("notes").write_text("")
     name, text = the_one_that_failed(command("doctor", "--json", memory__path="notes"))
     assert name == "memory"
@@ -278,7 +280,7 @@ def scopes(writers: str) -> str:
     )
 
 
-def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
+def test_doctor_reports_a_scope_writer_with_an_invalid_address(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(path.read_text() + scopes('["a b@@c"]'))
     name, text = the_one_that_failed(command("doctor", "--json"))
@@ -286,7 +288,7 @@ def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
     assert text.startswith("memory.scopes.kitchen.writers: 'a b@@c': It is not an address")
 
 
-def test_a_writer_who_sees_nothing(command: RunCommand) -> None:
+def test_doctor_warns_of_a_scope_writer_who_is_not_a_member(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(path.read_text() + scopes('["ann@localhost", "bob@localhost"]'))
     result = command("doctor", "--json")
@@ -297,12 +299,14 @@ def test_a_writer_who_sees_nothing(command: RunCommand) -> None:
     assert "ann@" not in text
 
 
-def test_vectors_that_can_be_made(command: RunCommand) -> None:
+def test_doctor_reports_local_vectors_as_ok(command: RunCommand) -> None:
     result = command("doctor", "--json", memory__vectors="local")
     assert checks(result)["memory"][0] == "ok"
 
 
-def test_vectors_without_the_extra(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_warns_of_vectors_without_the_extra(
+    command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embedding, "_version", lambda package: "")
     result = command("doctor", "--json", memory__vectors="local")
     assert result.exit_code == ExitCode.OK
@@ -311,7 +315,7 @@ def test_vectors_without_the_extra(command: RunCommand, monkeypatch: pytest.Monk
     assert "Install xmpp-agent-component[vectors]" in text
 
 
-def test_vectors_whose_model_does_not_start(
+def test_doctor_warns_of_vectors_whose_model_does_not_start(
     command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = Path("worker.py").absolute()
@@ -324,7 +328,7 @@ def test_vectors_whose_model_does_not_start(
     assert "The model of the extra `vectors` does not start" in text
 
 
-def test_a_budget_in_which_no_call_fits(command: RunCommand) -> None:
+def test_doctor_warns_of_a_budget_too_small_for_any_call(command: RunCommand) -> None:
     llm = {"llm__provider": "local", "llm__max_tokens_per_request": 500}
     found = checks(command("doctor", "--json", **llm, budgets__per_principal__tokens=500))
     verdict, text = found["budgets"]
@@ -335,7 +339,7 @@ def test_a_budget_in_which_no_call_fits(command: RunCommand) -> None:
     )
 
 
-def test_personas_that_are_not_there(command: RunCommand) -> None:
+def test_doctor_warns_of_a_default_persona_that_cannot_be_used(command: RunCommand) -> None:
     model = {"llm__provider": "local", "personas__default": "coding-mentor"}
     found = checks(command("doctor", "--json", **model))
     assert found["personas"][0] == "warning"
@@ -350,7 +354,7 @@ def test_personas_that_are_not_there(command: RunCommand) -> None:
     assert "is no id" in checks(command("doctor", "--json", **model))["personas"][1]
 
 
-def test_a_persona_that_nobody_can_choose(command: RunCommand) -> None:
+def test_doctor_warns_of_any_persona_that_cannot_be_used(command: RunCommand) -> None:
     folder = Path("data/memory/personas/mentor")
     folder.mkdir(parents=True)
     (folder / "persona.toml").write_text("[persona]\nid = 'mentr'\n")
@@ -360,7 +364,7 @@ def test_a_persona_that_nobody_can_choose(command: RunCommand) -> None:
     assert "Name them alike." in text
 
 
-def test_sharing_of_personas_that_nobody_may_make(command: RunCommand) -> None:
+def test_doctor_warns_of_sharing_personas_that_nobody_may_make(command: RunCommand) -> None:
     model = {"llm__provider": "local", "personas__allow_sharing": "true"}
     verdict, text = checks(command("doctor", "--json", **model))["personas"]
     assert (verdict, "has no effect while" in text) == ("warning", True)
@@ -368,7 +372,7 @@ def test_sharing_of_personas_that_nobody_may_make(command: RunCommand) -> None:
     assert "personas" not in checks(command("doctor", "--json", **model))
 
 
-def test_agents_that_lack_something(command: RunCommand) -> None:
+def test_doctor_warns_of_agents_without_a_model_or_a_skill(command: RunCommand) -> None:
     path = Path("agent.toml")
     entry = '[[agents]]\nname = "clerk"\nskills = ["time", "memory_*", "{}"]\n'
     path.write_text(path.read_text() + entry.format("echo"))
@@ -383,7 +387,7 @@ def test_agents_that_lack_something(command: RunCommand) -> None:
     assert text.startswith("'tiem*' in the skills of clerk matches no skill")
 
 
-def test_a_price_that_is_not_known_matters_to_budgets_in_dollars(
+def test_doctor_warns_of_a_budget_in_dollars_without_a_known_price(
     command: RunCommand,
 ) -> None:
     path = Path("agent.toml")
@@ -402,7 +406,7 @@ def test_a_price_that_is_not_known_matters_to_budgets_in_dollars(
     assert "budgets" not in checks(command("doctor", "--json"))
 
 
-def test_a_port_for_the_figures_that_is_in_use(command: RunCommand) -> None:
+def test_doctor_reports_a_metrics_port_that_is_in_use(command: RunCommand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         name, text = the_one_that_failed(command("doctor", "--json", metrics__listen=address))
@@ -423,18 +427,18 @@ def of_model(command: RunCommand, endpoint: Endpoint, **options: object) -> tupl
     return found["model"]
 
 
-def test_a_service_without_a_model(command: RunCommand) -> None:
+def test_doctor_says_that_no_model_is_configured(command: RunCommand) -> None:
     verdict, text = checks(command("doctor", "--json"))["model"]
     assert (verdict, text) == ("ok", "no language model is configured: agents only answer commands")
 
 
-def test_the_small_model_is_there(command: RunCommand) -> None:
+def test_doctor_reports_the_bundled_model_as_ok(command: RunCommand) -> None:
     verdict, text = checks(command("doctor", "--json", llm__provider="local"))["model"]
     assert verdict == "ok"
     assert text == "SmolLM2-135M-Instruct is there, with a context of 8,192 tokens"
 
 
-def test_a_file_that_is_no_model(command: RunCommand, tmp_path: Path) -> None:
+def test_doctor_reports_a_model_file_of_another_format(command: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_text("not really")
     result = command("doctor", "--json", llm__provider="local", llm__model=str(path))
@@ -445,7 +449,9 @@ def test_a_file_that_is_no_model(command: RunCommand, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_a_provider_that_has_the_model(command: RunCommand, backend: str) -> None:
+def test_doctor_reports_a_provider_that_lists_the_model_as_ok(
+    command: RunCommand, backend: str
+) -> None:
     with in_thread() as endpoint:
         endpoint.models = ["other", "tiny"]
         found = of_model(command, endpoint, backend=backend)
@@ -454,7 +460,7 @@ def test_a_provider_that_has_the_model(command: RunCommand, backend: str) -> Non
         assert of_model(command, endpoint)[0] == "ok"
 
 
-def test_a_provider_that_has_another_model(command: RunCommand) -> None:
+def test_doctor_warns_of_a_provider_that_does_not_list_the_model(command: RunCommand) -> None:
     with in_thread() as endpoint:
         endpoint.models = ["other"]
         verdict, text = of_model(command, endpoint)
@@ -462,13 +468,13 @@ def test_a_provider_that_has_another_model(command: RunCommand) -> None:
         assert text == f"{endpoint.url} answers, and does not list tiny: is llm.model right?"
 
 
-def test_a_provider_that_does_not_list_its_models(command: RunCommand) -> None:
+def test_doctor_accepts_a_provider_that_does_not_list_its_models(command: RunCommand) -> None:
     with in_thread() as endpoint:
         verdict, text = of_model(command, endpoint)
         assert (verdict, text) == ("ok", f"{endpoint.url} answers, and does not tell its models")
 
 
-def test_a_key_that_is_wrong(command: RunCommand) -> None:
+def test_doctor_reports_a_key_that_the_provider_rejects(command: RunCommand) -> None:
     with in_thread() as endpoint:
         endpoint.models, endpoint.key = ["tiny"], "right"
         assert of_model(command, endpoint, llm__api_key="right")[0] == "ok"
@@ -477,14 +483,14 @@ def test_a_key_that_is_wrong(command: RunCommand) -> None:
         assert text == f"{endpoint.url} does not accept the key: correct llm.api_key"
 
 
-def test_a_key_that_is_missing(command: RunCommand) -> None:
+def test_doctor_reports_a_missing_key(command: RunCommand) -> None:
     result = command("doctor", "--json", llm__provider="openai", llm__model="gpt-4.1-mini")
     name, text = the_one_that_failed(result)
     assert name == "model"
     assert text.startswith("llm.api_key is missing, which openai needs")
 
 
-def test_a_provider_that_is_not_there(command: RunCommand) -> None:
+def test_doctor_reports_a_provider_that_cannot_be_reached(command: RunCommand) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and not listening
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -496,7 +502,7 @@ def test_a_provider_that_is_not_there(command: RunCommand) -> None:
     assert text == f"{url} cannot be reached: does it run, and is llm.base_url right?"
 
 
-def test_each_model_of_the_settings_is_looked_at(command: RunCommand) -> None:
+def test_doctor_checks_each_model_of_the_settings(command: RunCommand) -> None:
     with in_thread() as endpoint:
         endpoint.models = ["tiny"]
         tier = {"provider": "openai", "model": "large", "base_url": endpoint.url}

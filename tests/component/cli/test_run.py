@@ -25,7 +25,7 @@ async def loop() -> str:
 @pytest.mark.parametrize(
     ("backend", "number"), [("trio", signal.SIGTERM), ("asyncio", signal.SIGINT)]
 )
-def test_it_serves_until_it_is_told_to_stop(
+def test_run_serves_until_a_signal_stops_it(
     embedded: Embedded, tmp_path: Path, backend: str, number: signal.Signals
 ) -> None:
     (tmp_path / "own.py").write_text(LOOP_SKILL)
@@ -44,14 +44,14 @@ def test_it_serves_until_it_is_told_to_stop(
         assert [entry["event"] for entry in service.log()] == ["connected", "stopping"]
 
 
-def test_uvloop_is_for_asyncio_alone() -> None:
+def test_uvloop_is_used_with_asyncio_only() -> None:
     """trio refuses an option that it does not know."""
     assert event_loop("trio") == {}
     there = importlib.util.find_spec("uvloop") is not None
     assert event_loop("asyncio") == {"use_uvloop": there}
 
 
-def test_it_warns_of_what_is_left_unread_and_of_agents_that_cannot_talk(
+def test_run_warns_of_ignored_settings_and_of_agents_without_a_model(
     embedded: Embedded, tmp_path: Path
 ) -> None:
     later = '[[rooms]]\npassword = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
@@ -75,13 +75,13 @@ def refusal(command: RunCommand, *arguments: str, **settings: object) -> tuple[i
     return result.exit_code, result.stderr.splitlines()
 
 
-def test_no_file(command: RunCommand) -> None:
+def test_run_refuses_a_missing_configuration_file(command: RunCommand) -> None:
     code, (line,) = refusal(command, "--config", "nosuch.toml")
     assert code == ExitCode.CONFIG
     assert line.startswith("error: nosuch.toml: does not exist; `xmpp-agent init` creates")
 
 
-def test_mistakes_in_the_file_and_in_the_environment(command: RunCommand) -> None:
+def test_run_names_each_mistake_in_the_file_and_the_environment(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(path.read_text() + "hots = 1\n")
     code, lines = refusal(command, server__port="many")
@@ -92,7 +92,7 @@ def test_mistakes_in_the_file_and_in_the_environment(command: RunCommand) -> Non
     ]
 
 
-def test_entries_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
+def test_run_names_each_invalid_entry_of_the_policy(command: RunCommand) -> None:
     code, lines = refusal(
         command,
         agent__allowed_jids=["juliet@localhost/phone", "a@b@c/d"],
@@ -105,25 +105,25 @@ def test_entries_that_the_policy_cannot_keep_to(command: RunCommand) -> None:
     assert phone.endswith("Write 'juliet@localhost'.")
 
 
-def test_admins_who_are_no_accounts(command: RunCommand) -> None:
+def test_run_refuses_a_pattern_among_the_admins(command: RunCommand) -> None:
     code, (line,) = refusal(command, agent__admins=["*"])
     assert code == ExitCode.CONFIG
     assert line == "error: agent.admins: '*': Name each admin in full."
 
 
-def test_an_avatar_that_is_not_there(command: RunCommand) -> None:
+def test_run_refuses_a_missing_avatar(command: RunCommand) -> None:
     code, (line,) = refusal(command, agent__avatar="none.png")
     assert code == ExitCode.CONFIG
     assert line == "error: agent.avatar: none.png cannot be read: No such file or directory."
 
 
-def test_a_module_that_is_not_there(command: RunCommand) -> None:
+def test_run_refuses_a_missing_skill_module(command: RunCommand) -> None:
     code, (line,) = refusal(command, skills__modules=["nosuch_skills"])
     assert code == ExitCode.CONFIG
     assert line.startswith("error: There is no module nosuch_skills: install it")
 
 
-def test_two_skills_of_one_name(command: RunCommand) -> None:
+def test_run_refuses_two_skills_of_the_same_name(command: RunCommand) -> None:
     Path("own.py").write_text(
         "from component.skills import skill\n\n@skill(inline=True)\n"
         'def echo(text: str) -> str:\n    """Say it again."""\n    return text\n'
@@ -133,7 +133,7 @@ def test_two_skills_of_one_name(command: RunCommand) -> None:
     assert "echo" in line
 
 
-def test_storage_that_is_no_directory(command: RunCommand) -> None:
+def test_run_refuses_a_file_in_place_of_the_data_directory(command: RunCommand) -> None:
     Path("data").write_text("")
     code, (line,) = refusal(command)
     assert code == ExitCode.FAILURE
@@ -144,7 +144,7 @@ def test_storage_that_is_no_directory(command: RunCommand) -> None:
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_a_model_without_its_key(command: RunCommand, backend: str) -> None:
+def test_run_refuses_a_model_without_its_key(command: RunCommand, backend: str) -> None:
     model = {"llm__provider": "anthropic", "llm__model": "claude-opus-5"}
     code, (line,) = refusal(command, backend=backend, **model)
     assert code == ExitCode.CONFIG
@@ -152,14 +152,14 @@ def test_a_model_without_its_key(command: RunCommand, backend: str) -> None:
     assert '"${ANTHROPIC_API_KEY}"' in line
 
 
-def test_a_local_model_without_its_file(command: RunCommand) -> None:
+def test_run_refuses_a_local_model_without_its_file(command: RunCommand) -> None:
     model = {"llm__provider": "local", "llm__model": "nosuch.gguf"}
     code, (line,) = refusal(command, **model)
     assert code == ExitCode.CONFIG
     assert line == "error: llm: the model nosuch.gguf cannot be opened: No such file or directory"
 
 
-def test_members_of_a_scope_who_are_no_addresses(command: RunCommand) -> None:
+def test_run_names_each_scope_member_with_an_invalid_address(command: RunCommand) -> None:
     path = Path("agent.toml")
     path.write_text(
         path.read_text() + '[[memory.scopes]]\nname = "kitchen"\nmembers = ["a b@@c", "d/e@f"]\n'

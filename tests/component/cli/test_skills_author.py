@@ -152,7 +152,7 @@ def test_a_skill_of_a_file() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_json() -> None:
+def test_skills_call_prints_its_outputs_as_json() -> None:
     found = json.loads(skills("call", "--json", "menu.py:dinner").stdout)
     assert [one["text"] for one in found["outputs"]] == ["soup", "[1]"]
     assert not found["isError"]

@@ -14,7 +14,7 @@ def names(command: RunCommand, *arguments: str, **settings: object) -> list[str]
     return [skill["name"] for skill in json.loads(result.stdout)]
 
 
-def test_the_table(command: RunCommand) -> None:
+def test_skills_list_prints_a_table_of_skills(command: RunCommand) -> None:
     result = command("skills", "list", conformance__enabled=True)
     assert result.exit_code == ExitCode.OK
     header, *rows = result.stdout.splitlines()
@@ -68,7 +68,7 @@ def test_json_holds_the_schemas(command: RunCommand) -> None:
     }
 
 
-def test_for_one_address(command: RunCommand) -> None:
+def test_skills_list_for_an_address_shows_only_its_skills(command: RunCommand) -> None:
     settings = {"conformance__enabled": True, "policy__rules": RULE}
     every = names(command, **settings)
     romeo = names(command, "--for", "romeo@localhost", **settings)

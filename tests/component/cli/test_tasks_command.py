@@ -107,7 +107,7 @@ def test_list_and_its_filters(tasks: RunCommand) -> None:
     assert listed(tasks, "--state", "cancelling") == []
 
 
-def test_the_table(tasks: RunCommand) -> None:
+def test_tasks_list_prints_a_table_of_tasks(tasks: RunCommand) -> None:
     result = tasks("list")
     header, *rows = result.stdout.splitlines()
     assert header.split() == ["Id", "Skill", "State", "Principal", "Created", "Updated"]
@@ -120,7 +120,7 @@ def test_the_table(tasks: RunCommand) -> None:
     assert tasks("list", "--state", "running").stdout == "There are no tasks that are running.\n"
 
 
-def test_show(tasks: RunCommand) -> None:
+def test_tasks_show_prints_a_task_with_its_outputs(tasks: RunCommand) -> None:
     result = tasks("show", "t-2")
     fields = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line[0] != " ")
     assert fields["State"].strip() == "completed"
@@ -147,7 +147,7 @@ def test_an_unknown_task(tasks: RunCommand, words: tuple[str, ...]) -> None:
     assert result.stderr == "error: There is no such task here.\n"
 
 
-def test_what_cannot_be_done_is_said(tasks: RunCommand) -> None:
+def test_tasks_retry_refuses_a_completed_task(tasks: RunCommand) -> None:
     result = tasks("retry", "t-2")
     assert result.exit_code == ExitCode.FAILURE
     assert result.stderr.startswith("error: Task t-2 is completed")
@@ -225,7 +225,9 @@ def test_seconds_are_shown_as_people_say_them(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_with_the_service_itself(embedded: Embedded, tmp_path: Path, command: RunCommand) -> None:
+def test_commands_reach_a_running_service_through_its_socket(
+    embedded: Embedded, tmp_path: Path, command: RunCommand
+) -> None:
     """Pause, resume, status and tasks go through the socket of a service in its own process."""
     with AgentProcess(embedded, tmp_path) as service, embedded.login() as juliet:
         service.connected()

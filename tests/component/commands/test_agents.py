@@ -79,7 +79,7 @@ async def run(name: str, asking: Asking, agents: Any = None, /, **params: str) -
     return await command.run(asking, command.read(params.items()))
 
 
-async def test_the_list() -> None:
+async def test_the_list_shows_each_agent_with_its_state() -> None:
     answer = await run("agents", OPERATOR)
     assert answer.text == "assistant: active\nold: killed - Was good."
 

@@ -64,7 +64,7 @@ async def test_the_last_lines_the_latest_last(tmp_path: Path) -> None:
     ]
 
 
-async def test_it_is_verified(tmp_path: Path) -> None:
+async def test_audit_verify_reports_a_log_that_is_complete_and_unchanged(tmp_path: Path) -> None:
     answer = await asked(tmp_path, "verify")
     assert isinstance(answer.value, Verdict)
     assert answer.value.whole
@@ -73,7 +73,7 @@ async def test_it_is_verified(tmp_path: Path) -> None:
     )
 
 
-async def test_what_is_wrong_is_told(tmp_path: Path) -> None:
+async def test_audit_verify_names_the_line_that_was_changed(tmp_path: Path) -> None:
     await asked(tmp_path, "")
     file = next((tmp_path / "audit").glob("*.jsonl"))
     file.write_bytes(file.read_bytes().replace(b"skill7", b"skillX"))
@@ -82,12 +82,12 @@ async def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     assert f"{file.name}:9 (line 9)" in answer.text
 
 
-async def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_the_audit_command_refuses_an_invalid_time(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="'soon' is not a valid time"):
         await asked(tmp_path, "since=soon")
 
 
-def test_kinds_that_are_none_are_refused() -> None:
+def test_the_audit_command_refuses_an_unknown_kind() -> None:
     with pytest.raises(CommandError, match="kind"):
         AUDIT.read([("kind", "gossip")])
     assert AUDIT.read([]) == AuditParams()

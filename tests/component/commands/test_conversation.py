@@ -121,13 +121,13 @@ async def test_a_new_conversation(name: str) -> None:
     assert rooms.asked == [("new", "researcher", ALICE), ("new", "assistant", ALICE)]
 
 
-async def test_stop() -> None:
+async def test_stop_ends_the_work_of_the_agent_for_its_person() -> None:
     rooms = Rooms()
     assert (await says(rooms, "stop")).text == "I have stopped."
     assert rooms.asked == [("stop", "researcher", ALICE)]
 
 
-async def test_forget() -> None:
+async def test_forget_says_what_was_deleted() -> None:
     rooms = Rooms()
     answer = await says(rooms, "forget")
     assert answer.text == "Deleted what I knew about you: 1 message, 2 memories."
@@ -147,7 +147,7 @@ async def test_operators_forget_a_person() -> None:
             await says(rooms, f"forget-person {wrong}", asking=OPERATOR)
 
 
-async def test_how_it_is() -> None:
+async def test_status_describes_the_agent_and_the_conversation() -> None:
     rooms = Rooms()
     answer = await says(rooms, "status")
     assert isinstance(answer.value, About)

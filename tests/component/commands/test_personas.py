@@ -183,7 +183,7 @@ async def test_an_answer_that_is_too_long_is_asked_for_again(chat: Chat) -> None
     assert (await chat.answers("y", "z"))[1] == "buddy is created. Send /persona buddy to use it."
 
 
-async def test_the_way_out(chat: Chat) -> None:
+async def test_cancel_ends_the_creation_of_a_persona(chat: Chat) -> None:
     await chat.says("create buddy")
     await chat.answers("A tutor.")
     assert await chat.says("cancel") == "Cancelled."

@@ -107,7 +107,9 @@ async def test_the_turn_is_the_persons_and_the_operator_is_named() -> None:
         ("principal:Bob@a.example/phone", Payer("principal", "bob@a.example")),
     ],
 )
-async def test_the_budget_that_is_named_pays(budget: str, payer: Payer | None) -> None:
+async def test_tell_agent_passes_on_the_budget_that_is_named(
+    budget: str, payer: Payer | None
+) -> None:
     desk = Desk()
     await desk.run(budget=budget)
     assert desk.taken[0].payer == payer
@@ -116,7 +118,7 @@ async def test_the_budget_that_is_named_pays(budget: str, payer: Payer | None) -
 @pytest.mark.parametrize(
     "budget", ["agent:nobody", "agent:", "reader", "principal:bob@b.example", "principal:@", "day"]
 )
-async def test_a_budget_that_there_is_not_is_told_with_those_that_there_are(budget: str) -> None:
+async def test_tell_agent_lists_the_budgets_when_the_named_one_is_unknown(budget: str) -> None:
     desk = Desk()
     with pytest.raises(CommandError, match="there are: total, agent:assistant, agent:reader") as no:
         await desk.run(budget=budget)
@@ -138,7 +140,9 @@ async def test_a_budget_that_there_is_not_is_told_with_those_that_there_are(budg
         ({"text": ""}, "text", "text"),
     ],
 )
-async def test_what_cannot_be_done_is_said(params: dict[str, str], reason: str, param: str) -> None:
+async def test_tell_agent_refuses_with_the_reason_and_the_parameter(
+    params: dict[str, str], reason: str, param: str
+) -> None:
     desk = Desk()
     with pytest.raises(CommandError, match=reason) as caught:
         await desk.run(**params)
@@ -146,14 +150,14 @@ async def test_what_cannot_be_done_is_said(params: dict[str, str], reason: str, 
     assert desk.taken == []
 
 
-async def test_who_wants_no_messages_gets_none() -> None:
+async def test_tell_agent_refuses_a_recipient_who_stopped_messages() -> None:
     desk = Desk()
     desk.stopped = True
     with pytest.raises(CommandError, match="has stopped messages from assistant"):
         await desk.run()
 
 
-async def test_a_full_queue_and_a_pause_are_told() -> None:
+async def test_tell_agent_refuses_while_the_queue_is_full_or_paused() -> None:
     desk = Desk()
     desk.full = True
     with pytest.raises(CommandError, match="has 100 requests waiting"):
@@ -174,7 +178,7 @@ async def test_a_full_queue_and_a_pause_are_told() -> None:
         (None, "It has not ended after 0 s"),
     ],
 )
-async def test_with_wait_it_is_told_what_came_of_it(outcome: Outcome | None, said: str) -> None:
+async def test_tell_agent_with_wait_reports_the_outcome(outcome: Outcome | None, said: str) -> None:
     desk = Desk()
     desk.outcome = outcome
     answer = await desk.run(wait="true")
@@ -183,7 +187,7 @@ async def test_with_wait_it_is_told_what_came_of_it(outcome: Outcome | None, sai
     assert answer.value.outcome == ("running" if outcome is None else outcome.kind)
 
 
-def test_it_is_there_for_admins_only_by_slash_as_well() -> None:
+def test_only_admins_have_the_command_tell_agent_by_slash() -> None:
     desk = Desk()
     somebody = desk.commands.asking(JID.parse("juliet@a.example"))
     assert desk.commands.get("tell-agent", somebody) is None

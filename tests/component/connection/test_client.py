@@ -23,7 +23,7 @@ def message(id_: str, size: int = 0) -> str:
     return f"<message id='{id_}' to='a@b.c'><body>{'x' * size}</body></message>"
 
 
-async def test_it_logs_in_and_stanzas_go_both_ways() -> None:
+async def test_a_client_connection_logs_in_and_carries_stanzas_both_ways() -> None:
     async with attached(Server()) as (peer, it):
         await it.recorder.until(lambda: it.recorder.ups == 1)
         it.outbox.put(message("one"))
@@ -150,7 +150,9 @@ async def test_a_wrong_password_is_a_sentence() -> None:
         assert PASSWORD not in str(caught.value)
 
 
-async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_mode_without_its_extra_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(client_login, "find_spec", lambda _name: None)
     async with attached(Server()) as (peer, _):
         options = ConnectionOptions(

@@ -81,7 +81,7 @@ STATES = [connecting, opening, proving, live, stuck, backing_off]
 
 @pytest.mark.parametrize("polite", [True, False])
 @pytest.mark.parametrize("reach", STATES)
-async def test_it_can_be_ended_in_every_state(
+async def test_a_connection_can_be_ended_in_every_state(
     reach: Reach, polite: bool, full_backlog: socket.socket
 ) -> None:
     changes: dict[str, Any] = {"reconnect_min_s": 1000.0, "limit_bytes": 64 << 20}
@@ -169,7 +169,7 @@ async def test_closed_before_it_runs_it_does_not_connect() -> None:
             assert it.recorder.ups == 0
 
 
-async def test_closing_twice_is_fine() -> None:
+async def test_a_connection_can_be_closed_twice() -> None:
     with Acceptor() as server:
         async with running(server) as it:
             link: Link = await server.component()

@@ -48,7 +48,7 @@ async def says_nothing(link: Link) -> None:
     await anyio.sleep_forever()
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port_fails_as_a_refused_connection() -> None:
     with Acceptor() as server:
         server.deafen()
         with pytest.raises(ConnectionFailed, match="refuses connections: start the XMPP") as caught:
@@ -58,14 +58,14 @@ async def test_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "not..a.name"])
-async def test_the_name_has_no_address(host: str) -> None:
+async def test_a_host_without_an_address_fails_as_unresolved(host: str) -> None:
     with Acceptor() as server:
         with pytest.raises(ConnectionFailed, match="does not resolve") as caught:
             await probe_once(options_for(server, host=host))
         assert caught.value.code == "unresolved"
 
 
-async def test_packets_are_swallowed() -> None:
+async def test_dropped_packets_fail_as_a_timeout() -> None:
     # A full backlog drops what would open a connection, like a firewall.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         fillers = []
@@ -110,7 +110,9 @@ REFUSALS: dict[Condition, tuple[str, str]] = {
 
 @pytest.mark.parametrize("condition", REFUSALS)
 @pytest.mark.parametrize("after_proof", [False, True])
-async def test_the_server_refuses(condition: Condition, after_proof: bool) -> None:
+async def test_each_refusal_of_the_server_has_its_code_and_sentence(
+    condition: Condition, after_proof: bool
+) -> None:
     async def refuse(link: Link) -> None:
         await link.event()
         if after_proof:

@@ -192,7 +192,9 @@ async def test_the_kernel_buffers_little_that_it_has_not_sent(
             link.close()
 
 
-async def test_the_end_reads_as_empty(authority: trustme.CA, ca_file: str, version: str) -> None:
+async def test_the_end_of_a_transport_reads_as_empty_bytes(
+    authority: trustme.CA, ca_file: str, version: str
+) -> None:
     with listening(authority, version) as server:
         transport, link = await both_ends(server, ca_file, version)
         with closing(transport):
@@ -318,7 +320,9 @@ async def test_a_ca_file_that_is_not_there() -> None:
         await connect(options_for(server, tls=TLS(ca_file="/nowhere/ca.pem")))
 
 
-async def test_closing_twice_is_fine(authority: trustme.CA, ca_file: str, version: str) -> None:
+async def test_a_transport_can_be_closed_twice(
+    authority: trustme.CA, ca_file: str, version: str
+) -> None:
     with listening(authority, version) as server:
         transport, link = await both_ends(server, ca_file, version)
         transport.close()

@@ -382,7 +382,7 @@ async def test_what_takes_too_long_is_ended() -> None:
     assert found.is_error
 
 
-async def test_given_up() -> None:
+async def test_a_waiting_call_that_is_given_up_is_cancelled() -> None:
     desk = Desk(erase)
     async with desk.world.running():
         waiting = await desk.call("erase", target="x")

@@ -61,7 +61,7 @@ async def test_a_database_that_refuses_is_told_as_such(world: World) -> None:
 # -- by a selected action ------------------------------------------------------------------------
 
 
-async def test_a_button(world: World) -> None:
+async def test_a_button_approves_or_denies_its_question(world: World) -> None:
     world.confirm("t1")
     world.confirm("t2")
     assert await world.press("approve:c-t1") == "Approved."

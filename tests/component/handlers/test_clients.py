@@ -56,7 +56,7 @@ async def test_a_question_is_answered_in_a_word(asked: World, shape: Shape, word
 
 
 @of("reply", "reaction", "reaction in a reply")
-async def test_it_is_answered_by_a_reply_or_a_reaction(asked: World, shape: Shape) -> None:
+async def test_a_question_is_answered_by_a_reply_or_a_reaction(asked: World, shape: Shape) -> None:
     """The one that is meant, though a second one is open."""
     asked.confirm("t2")
     assert (await answers(asked, shape) or "").startswith("Approved.")
@@ -71,7 +71,7 @@ def quoting(shape: Shape, question: str) -> str:
 
 
 @of("quotation")
-async def test_it_is_answered_below_a_quotation(asked: World, shape: Shape) -> None:
+async def test_a_question_is_answered_below_a_quotation(asked: World, shape: Shape) -> None:
     quoted = quoting(shape, "May I run report?")
     assert (await answers(asked, shape._replace(xml=quoted)) or "").startswith("Approved.")
     assert asked.state(TASK) != "input-required"
@@ -125,7 +125,9 @@ async def test_what_cannot_be_read_is_answered_with_how_to_go_on(
 
 
 @of("nothing said", "received", "displayed", "keys of OMEMO", "encrypted state")
-async def test_what_says_nothing_is_not_answered(asked: World, shape: Shape) -> None:
+async def test_a_message_without_words_does_not_answer_a_question(
+    asked: World, shape: Shape
+) -> None:
     before = len(asked.sent)
     assert await answers(asked, shape) is None
     assert asked.sent[before:] == []

@@ -266,7 +266,7 @@ def names_of(answer: disco.ItemsQuery) -> list[str]:
 
 
 @given(size=st.none() | st.integers(1, 200))
-def test_following_the_pages_gives_every_skill_once(size: int | None) -> None:
+def test_following_the_disco_pages_gives_every_skill_once(size: int | None) -> None:
     forwards: list[str] = []
     while True:
         answer = items(_WORLD, page=ResultSet(max=size, after=forwards[-1] if forwards else None))
@@ -294,7 +294,7 @@ def test_a_page_can_be_asked_for_by_its_place(index: int, size: int | None) -> N
     assert page_of(answer).count == len(_NAMES)
 
 
-def test_a_page_of_none_is_the_count() -> None:
+def test_a_disco_page_of_size_0_holds_only_the_count() -> None:
     answer = items(_WORLD, page=ResultSet(max=0))
     assert answer.items == ()
     assert page_of(answer) == ResultSet(count=len(_NAMES))
@@ -304,7 +304,7 @@ def test_a_page_of_none_is_the_count() -> None:
     "page", [ResultSet(max=-1), ResultSet(index=-1), ResultSet(index=1, after="s001")]
 )
 @pytest.mark.parametrize("node", [None, SKILLS])
-def test_a_page_that_cannot_be_is_a_bad_request(page: ResultSet, node: str | None) -> None:
+def test_an_invalid_disco_page_is_a_bad_request(page: ResultSet, node: str | None) -> None:
     error = error_of(_WORLD.ask(disco.ItemsQuery(node=node, page=page), to=DOMAIN))
     assert (error.condition, error.application) == ("bad-request", (Malformed(),))
 

@@ -174,7 +174,7 @@ async def test_admins_have_more_commands() -> None:
     assert await answered(world, "/greet nobody") == "There is nobody."
 
 
-async def test_for_anybody_else_they_are_not_there() -> None:
+async def test_commands_of_admins_are_hidden_from_everybody_else() -> None:
     world = with_admins()
     assert "greet" not in await answered(world, "/help", from_=BOB)
     assert "There is no command" in await answered(world, "/help greet", from_=BOB)
@@ -203,7 +203,7 @@ async def test_who_says_so_hears_nothing_more_until_it_is_taken_back() -> None:
 # -- the hint ------------------------------------------------------------------------------------
 
 
-async def test_one_hint_an_hour_for_each() -> None:
+async def test_each_person_gets_the_hint_once_an_hour() -> None:
     now = [0.0]
     world = World(clock=lambda: now[0])
     assert "/help" in await answered(world, "hello")
@@ -257,7 +257,7 @@ async def test_the_answer_comes_from_where_it_was_asked_and_as_it_was_asked(
     assert sent.findtext("{jabber:client}body") == "pong"
 
 
-async def test_without_a_thread_there_is_none() -> None:
+async def test_a_message_without_a_thread_is_answered_without_one() -> None:
     (answer,) = await said(World(), "/ping")
     assert answer.thread is None
 
@@ -286,7 +286,7 @@ async def test_of_several_bodies_the_one_in_the_language_of_the_message_counts()
 
 
 @pytest.mark.parametrize("body", [None, "", " \n\t"])
-async def test_what_says_nothing_is_not_answered(body: str | None) -> None:
+async def test_a_message_without_text_is_not_answered(body: str | None) -> None:
     more = "<composing xmlns='http://jabber.org/protocol/chatstates'/>"
     assert await said(World(), body, more=more) == []
 

@@ -226,7 +226,7 @@ def test_following_the_pages_gives_every_skill_once(
     assert found == [f"s{n:03}" for n in range(len(sizes))]
 
 
-def test_a_page_of_none_is_the_count() -> None:
+def test_a_skills_page_of_size_0_holds_only_the_count() -> None:
     answer = query(World([made("a"), made("b")]), page=ResultSet(max=0))
     assert (answer.skills, answer.page) == ((), ResultSet(count=2))
 
@@ -235,5 +235,5 @@ def test_a_page_that_cannot_be_is_a_bad_request() -> None:
     assert condition(World().ask(SkillsQuery(page=ResultSet(max=-1)))) == "bad-request"
 
 
-def test_only_questions_are_answered() -> None:
+def test_a_skills_query_of_type_set_is_refused() -> None:
     assert condition(World().ask(SkillsQuery(), type_="set")) == "service-unavailable"

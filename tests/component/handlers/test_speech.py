@@ -55,7 +55,7 @@ def test_the_markdown_of_an_answer_becomes_message_styling() -> None:
     assert message.findtext("body") == "*News*\n*Bold* & more (http://a.example)"
 
 
-def test_without_a_stream_nothing_is_said() -> None:
+def test_nothing_is_sent_without_a_stream() -> None:
     out = Out()
     out.there = False
     assert not out.speech.say(Reply(id="1", to=address(shows_states=True), text="Hi"))
@@ -146,7 +146,7 @@ def test_who_wants_no_messages_gets_only_what_they_asked_for() -> None:
     assert len(out.sent) == 1
 
 
-def test_what_xml_cannot_carry_is_left_out() -> None:
+def test_a_reply_has_no_characters_that_xml_forbids() -> None:
     out = Out()
     out.speech.say(Reply(id="1", to=address(), text="a\x00b\x1bc"))
     assert "".join(out.sent[0].itertext()).replace("\N{REPLACEMENT CHARACTER}", "") == "abc"

@@ -20,12 +20,12 @@ ADDED = re.compile("\\s*(?:[.\u3002\uff0e\uff61]|[!\uff01]+)?\\s*")
 
 
 @given(SPACE, YES_WORDS, COURTESIES, END, SPACE)
-def test_yes(before: str, word: str, courtesy: str, end: str, after: str) -> None:
+def test_a_plain_yes_approves(before: str, word: str, courtesy: str, end: str, after: str) -> None:
     assert said_in(before + word + courtesy + end + after) == SpokenYesNo("approve")
 
 
 @given(AROUND_NO, NO_WORDS, AROUND_NO)
-def test_no(before: str, word: str, after: str) -> None:
+def test_a_plain_no_denies(before: str, word: str, after: str) -> None:
     assert said_in(before + word + after) == SpokenYesNo("deny")
 
 
@@ -125,7 +125,7 @@ def test_nothing_else_approves(body: str) -> None:
         *("n\u043e", "\uff59\uff45\uff53", "ye\u017f"),  # letters that look alike
     ],
 )
-def test_no_answer(body: str) -> None:
+def test_texts_that_only_resemble_an_answer_decide_nothing(body: str) -> None:
     assert said_in(body) is None
 
 

@@ -220,7 +220,7 @@ async def test_an_index_that_is_deleted_in_use_is_made_anew(
         assert await room.get("tea2") == "green 2, two leaves"
 
 
-async def test_only_what_has_changed_is_read_again(
+async def test_a_search_reads_only_files_that_were_changed_from_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []

@@ -65,7 +65,7 @@ def test_the_last_line_of_a_key_counts_and_versions_are_counted() -> None:
     assert [one.body for one in versions_of(data, "k")] == ["1", "2"]
 
 
-def test_a_damaged_line_costs_itself() -> None:
+def test_a_damaged_line_is_skipped_and_the_others_are_read() -> None:
     data = NEIGHBOUR + b'{"key":"x","con\n[1]\n{"key":7,"content":""}\n{"key":"k"}\n\xff\xfe\n'
     items, damaged = parse(data + b'{"key":"z","content":"last"}')
     assert set(items) == {"favorite_language", "deadline", "z"}
@@ -256,6 +256,6 @@ def test_a_mark_at_the_beginning_of_the_file_hides_no_line() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_one_line_is_read_or_not(line: bytes) -> None:
+def test_any_line_decodes_to_an_entry_with_a_key_or_to_none(line: bytes) -> None:
     entry = decode(line)
     assert entry is None or entry.key

@@ -30,7 +30,7 @@ step = st.one_of(
 
 
 @given(steps=st.lists(step, max_size=30))
-def test_it_is_read_as_it_was_written(steps: list[Any]) -> None:
+def test_the_state_of_a_sync_is_read_as_it_was_written(steps: list[Any]) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as name:
             states = SyncStates(Layout(Path(name)))
@@ -76,7 +76,7 @@ async def test_everybody_who_is_known(tmp_path: Path) -> None:
     assert sorted(map(str, await states.known())) == sorted(map(str, wanted))
 
 
-async def test_a_damaged_line_costs_itself(tmp_path: Path) -> None:
+async def test_a_damaged_line_loses_no_other_state_of_the_sync(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     state = await states.load(ANNS)
     await states.settle(ANNS, state, {"a": Synced(local="1", remote="1")})

@@ -31,7 +31,7 @@ def test_what_may_answer_a_question_is_plain(shape: Shape) -> None:
     assert (found.unclear is None) == (shape.of in PLAIN), found.unclear
 
 
-def test_eight_clients() -> None:
+def test_the_messages_of_eight_clients_cover_every_case() -> None:
     done = defaultdict(set)
     for shape in ALL:
         done[shape.client].add(shape.of)

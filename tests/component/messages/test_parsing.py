@@ -91,7 +91,7 @@ def test_a_range_that_marks_no_quotation_is_ignored(body: str, marked: str) -> N
     assert found.unclear == "it is unclear which part of its text is quoted"
 
 
-def test_a_correction() -> None:
+def test_a_correction_names_the_message_that_it_replaces() -> None:
     found = message("<body>no</body><replace xmlns='urn:xmpp:message-correct:0' id='m0'/>")
     assert found.replaces == "m0"
     assert found.text == "no"
@@ -118,7 +118,7 @@ def test_a_retraction_says_nothing(element: str) -> None:
     assert found.unclear == "it retracts an earlier message"
 
 
-def test_a_reaction() -> None:
+def test_a_reaction_names_its_message_and_its_emojis() -> None:
     found = message(
         "<reactions xmlns='urn:xmpp:reactions:0' id='q1'><reaction>\U0001f44d</reaction>"
         "</reactions>"
@@ -205,11 +205,11 @@ def test_an_occupant_of_a_room() -> None:
         ("<forwarded xmlns='urn:xmpp:forward:0'/>", "forwarded"),
     ],
 )
-def test_a_copy(element: str, copy: str) -> None:
+def test_a_carbon_an_archived_and_a_forwarded_message_are_copies(element: str, copy: str) -> None:
     assert message(f"<body>yes</body>{element}").copy == copy
 
 
-def test_a_delay() -> None:
+def test_a_delayed_message_has_the_time_when_it_was_sent() -> None:
     late = message("<body>yes</body><delay xmlns='urn:xmpp:delay' stamp='2002-09-10T23:08:25Z'/>")
     assert late.delayed
     assert late.sent_at is not None

@@ -86,7 +86,7 @@ def test_a_text_of_nothing_has_no_stanza() -> None:
     assert names(state) == ["thread", "composing", "origin-id"]
 
 
-def test_what_xml_cannot_carry_is_left_out() -> None:
+def test_a_rendered_message_has_no_characters_that_xml_forbids() -> None:
     (message,) = render(outbound("a\x00b\x1bc"), BIG)
     assert message.body is not None
     assert message.body.replace("\N{REPLACEMENT CHARACTER}", "") == "abc"

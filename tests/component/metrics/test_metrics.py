@@ -122,7 +122,7 @@ def get(path: str, host: str = "127.0.0.1") -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 
 
-async def test_the_pages() -> None:
+async def test_metrics_health_and_readiness_are_served() -> None:
     async with serving() as port:
         status, head, body = await ask(port, get("/metrics?x=1"))
         assert status == 200

@@ -144,14 +144,16 @@ async def test_a_part_of_the_turns_is_traced(collector: Collector) -> None:
     assert collector.spans == []
 
 
-def test_without_an_address_nothing_is_traced() -> None:
+def test_nothing_is_traced_without_an_address() -> None:
     tracer = make_tracer("", "", 1.0, "1.2")
     assert isinstance(tracer, NoTracer)
     with tracer.span("chat", model="gpt"):
         pass
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_without_their_extra_name_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "component.metrics.otel", None)

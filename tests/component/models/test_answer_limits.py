@@ -53,7 +53,7 @@ def test_any_text_can_be_measured(text: str) -> None:
         ("}" * 100_000, False),
     ],
 )
-def test_long_texts(text: str, is_so: bool) -> None:
+def test_nesting_and_many_values_outside_strings_are_too_complex(text: str, is_so: bool) -> None:
     assert too_complex(text) is is_so
 
 

@@ -64,7 +64,9 @@ async def test_during_an_outage_of_the_first_the_second_answers(
     assert {r.headers["authorization"] for r in endpoint.requests} == {f"Bearer {'k' * 20}"}
 
 
-async def test_tiers(endpoint: Endpoint, make: Make) -> None:
+async def test_a_tier_uses_its_own_model_and_falls_back_to_the_main_one(
+    endpoint: Endpoint, make: Make
+) -> None:
     main = {"provider": "vllm", "model": "main", "base_url": endpoint.url}
     models = make(**main, tiers={"heavy": {"provider": "vllm", "model": "big"}})
     endpoint.otherwise = lambda r: Text(r.body["model"])

@@ -15,7 +15,9 @@ from tests.component.models.endpoint import Endpoint, Refuse, Text
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_request(endpoint: Endpoint, make: Make) -> None:
+async def test_a_chat_completions_request_holds_settings_and_tools(
+    endpoint: Endpoint, make: Make
+) -> None:
     endpoint.answers(Text("Noon."))
     model = make(temperature=0.3, max_tokens_per_request=500)
     messages = (
@@ -95,7 +97,7 @@ async def test_only_the_first_message_is_a_system_message(
     ]
 
 
-async def test_arguments_that_are_not_an_object_are_wrapped(
+async def test_chat_completions_wrap_arguments_that_are_not_an_object(
     endpoint: Endpoint, model: HostedModel
 ) -> None:
     endpoint.answers(Text("Sorry."))
@@ -113,7 +115,7 @@ async def test_arguments_that_are_not_an_object_are_wrapped(
         ({"anyOf": [SCHEMA]}, False),
     ],
 )
-async def test_a_schema_is_enforced(
+async def test_chat_completions_send_a_schema_as_the_response_format(
     endpoint: Endpoint, model: HostedModel, schema: Any, strict: bool
 ) -> None:
     endpoint.answers(Text('{"zone": "UTC"}'))
@@ -147,7 +149,7 @@ async def test_a_provider_without_constrained_output_gets_the_schema_in_the_prom
         ),
     ],
 )
-async def test_a_rejected_parameter_is_left_out_from_then_on(
+async def test_chat_completions_omit_each_parameter_once_it_is_rejected(
     endpoint: Endpoint, make: Make, slept: Slept, said: str, parameter: str
 ) -> None:
     model = make(temperature=0.5)

@@ -509,7 +509,9 @@ async def test_a_filtered_question(endpoint: Endpoint, model: HostedModel, refus
     assert len(endpoint.requests) == 1, "it is not asked again"
 
 
-async def test_azure(endpoint: Endpoint, model: HostedModel) -> None:
+async def test_an_answer_with_content_filter_results_of_azure_is_read(
+    endpoint: Endpoint, model: HostedModel
+) -> None:
     filters = {"hate": {"filtered": False, "severity": "safe"}}
     first = {
         "choices": [], "created": 0, "id": "", "model": "", "object": "",

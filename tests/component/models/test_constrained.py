@@ -198,7 +198,7 @@ def call_in(completion: Completion) -> tuple[str, str]:
         '{"tool": "clock", "arguments": "{\\"zone\\": \\"UTC\\"}"}',
     ],
 )
-def test_a_call(text: str) -> None:
+def test_a_call_written_as_json_is_read(text: str) -> None:
     completion = parsed(text)
     assert call_in(completion) == ("clock", '{"zone": "UTC"}')
     assert completion.text == ""

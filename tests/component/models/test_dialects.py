@@ -73,7 +73,9 @@ def sent(endpoint: Endpoint, dialect: str) -> list[dict[str, Any]]:
 # -- what is read ---------------------------------------------------------------------------------
 
 
-async def test_a_text(endpoint: Endpoint, model: HostedModel) -> None:
+async def test_each_dialect_streams_a_text_and_counts_its_tokens(
+    endpoint: Endpoint, model: HostedModel
+) -> None:
     endpoint.answers(Text("It is noon.", pieces=4, usage=(100, 20)))
     told: list[str | None] = []
     completion = await model.complete(asking(), told.append)
@@ -118,7 +120,7 @@ async def test_why_it_stopped(
 
 
 @pytest.mark.parametrize("answer", [Text("It is noon."), Calls(("look", {"a": [1]}), text="So")])
-async def test_an_answer_that_is_not_streamed(
+async def test_each_dialect_reads_an_answer_sent_as_one_document(
     endpoint: Endpoint, make: Make, dialect: str, answer: Text | Calls
 ) -> None:
     # The gateway passes over `stream`.
@@ -239,7 +241,7 @@ async def test_an_answer_with_a_schema(
 
 
 @pytest.mark.parametrize("parameter", ["temperature", "schema"])
-async def test_a_rejected_parameter_is_left_out_from_then_on(
+async def test_each_dialect_omits_a_parameter_once_it_is_rejected(
     endpoint: Endpoint, make: Make, dialect: str, parameter: str
 ) -> None:
     names = {"chat": "response_format", "responses": "text", "messages": "output_config"}
@@ -256,7 +258,7 @@ async def test_a_rejected_parameter_is_left_out_from_then_on(
         assert in_words or parameter == "temperature"
 
 
-async def test_arguments_that_are_not_an_object_are_wrapped(
+async def test_each_dialect_wraps_arguments_that_are_not_an_object(
     endpoint: Endpoint, model: HostedModel, dialect: str
 ) -> None:
     endpoint.answers(Text("Sorry."))
@@ -367,7 +369,7 @@ PASSING: list[Answer] = [
 
 @pytest.mark.parametrize("dialect", ["responses", "messages"], indirect=True)
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda t: f"{t}"[:40])
-async def test_a_temporary_failure_is_retried(
+async def test_responses_and_messages_retry_a_temporary_failure(
     endpoint: Endpoint, model: HostedModel, slept: Slept, trouble: Answer
 ) -> None:
     endpoint.answers(trouble, Text("Noon."))
@@ -379,7 +381,9 @@ async def test_a_temporary_failure_is_retried(
     assert "".join(filter(None, told)) == "Noon."
 
 
-async def test_silence(endpoint: Endpoint, make: Make, dialect: str) -> None:
+async def test_each_dialect_stops_waiting_for_a_silent_server(
+    endpoint: Endpoint, make: Make, dialect: str
+) -> None:
     endpoint.answers(Stall(after=6), Stall(after=0))
     model = make(dialect=dialect, token_timeout_s=0.2, retries=0)
     with pytest.raises(ModelUnavailableError, match=r"llm\.token_timeout_s"):
@@ -398,7 +402,9 @@ async def test_a_request_that_is_too_long_is_not_repeated(
     assert len(endpoint.requests) == 1
 
 
-async def test_a_wrong_key(endpoint: Endpoint, model: HostedModel) -> None:
+async def test_each_dialect_reports_a_wrong_key_without_showing_it(
+    endpoint: Endpoint, model: HostedModel
+) -> None:
     endpoint.key = "another"
     with pytest.raises(ModelRefusedError, match=r"correct llm\.api_key") as error:
         await model.complete(asking())

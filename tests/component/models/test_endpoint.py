@@ -57,7 +57,9 @@ async def test_a_text_whole_and_in_pieces(endpoint: Endpoint, client: openai.Asy
     assert endpoint.connections == 1
 
 
-async def test_calls(endpoint: Endpoint, client: openai.AsyncOpenAI) -> None:
+async def test_the_scripted_endpoint_sends_calls(
+    endpoint: Endpoint, client: openai.AsyncOpenAI
+) -> None:
     endpoint.answers(Calls(("clock", {"zone": "UTC"}), ("ping", "{broken", "x")))
     whole = await client.chat.completions.create(**ASK)
     calls: Any = whole.choices[0].message.tool_calls
@@ -79,7 +81,9 @@ async def test_an_answer_can_depend_on_the_request(
     assert whole.choices[0].message.content == "Hi"
 
 
-async def test_refusals(endpoint: Endpoint, client: openai.AsyncOpenAI) -> None:
+async def test_the_scripted_endpoint_refuses_requests(
+    endpoint: Endpoint, client: openai.AsyncOpenAI
+) -> None:
     endpoint.answers(Refuse(429, retry_after=7), Overflow("llamacpp"))
     with pytest.raises(openai.RateLimitError) as limited:
         await client.chat.completions.create(**ASK)
@@ -126,19 +130,21 @@ async def test_an_answer_is_held(endpoint: Endpoint, client: openai.AsyncOpenAI)
     assert text == "It is noon."
 
 
-async def test_garbage(endpoint: Endpoint, client: openai.AsyncOpenAI) -> None:
+async def test_the_scripted_endpoint_sends_garbage(
+    endpoint: Endpoint, client: openai.AsyncOpenAI
+) -> None:
     endpoint.answers(Garbage(b"<html>", "text/html"))
     assert await streamed(client) == []
 
 
-def test_in_a_thread() -> None:
+def test_the_scripted_endpoint_runs_in_a_thread() -> None:
     with in_thread() as endpoint:
         endpoint.answers(Text("Hello"))
         with openai.OpenAI(base_url=endpoint.url, api_key="k", max_retries=0) as client:
             assert client.chat.completions.create(**ASK).choices[0].message.content == "Hello"
 
 
-def test_as_a_process(tmp_path: Path) -> None:
+def test_the_scripted_endpoint_runs_in_a_process(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(
         '[{"refuse": 429}, {"calls": [["ping", {}]]}, {"text": "Hello"}]'
     )

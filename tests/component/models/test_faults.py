@@ -26,12 +26,14 @@ def said_by(case: tuple[str, int, object]) -> Fault:
 
 
 @pytest.mark.parametrize("case", OVERFLOWS, ids=lambda case: case[0])
-def test_too_long(case: tuple[str, int, object]) -> None:
+def test_messages_about_a_long_prompt_are_context_overflows(case: tuple[str, int, object]) -> None:
     assert isinstance(WHERE.error(said_by(case)), ContextOverflowError)
 
 
 @pytest.mark.parametrize("case", NO_OVERFLOWS, ids=lambda case: case[0])
-def test_not_too_long(case: tuple[str, int, object]) -> None:
+def test_messages_about_other_limits_are_not_context_overflows(
+    case: tuple[str, int, object],
+) -> None:
     error = WHERE.error(said_by(case))
     assert not isinstance(error, ContextOverflowError)
     assert ("lower llm.max_tokens_per_request" in str(error)) == ("long answer" in case[0])
@@ -52,7 +54,7 @@ def test_not_too_long(case: tuple[str, int, object]) -> None:
         (Fault(418, "I'm a teapot"), ModelRefusedError),
     ],
 )  # fmt: skip
-def test_other_faults(fault: Fault, kind: type[ModelError]) -> None:
+def test_each_fault_becomes_its_kind_of_error(fault: Fault, kind: type[ModelError]) -> None:
     assert type(WHERE.error(fault)) is kind
 
 

@@ -104,7 +104,9 @@ CASES: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize(("answer", "expected"), CASES.items())
-def test_the_format(answer: str, expected: tuple[str, str, Any]) -> None:
+def test_a_harmony_answer_is_split_into_text_reasoning_and_calls(
+    answer: str, expected: tuple[str, str, Any]
+) -> None:
     assert read(answer) == expected
     assert read(*answer) == expected, "one character at a time"
 
@@ -126,17 +128,17 @@ def test_the_format(answer: str, expected: tuple[str, str, Any]) -> None:
         HEADER + '{"a":' * 100 + "1" + "}" * 100 + "<|call|>",
     ],
 )
-def test_everything_else_is_text(answer: str) -> None:
+def test_anything_but_a_valid_harmony_call_stays_text(answer: str) -> None:
     assert read(answer) == (answer, "", [])
     assert read(*answer) == (answer, "", [])
 
 
-def test_a_call_that_the_model_was_shown_is_a_quotation() -> None:
+def test_a_harmony_call_quoted_from_the_prompt_stays_text() -> None:
     answer = f"{HEADER}{ARGUMENTS}<|call|>"
     assert read(answer, is_quoted=f"Write {answer}!".__contains__) == (answer, "", [])
 
 
-def test_without_tools_there_are_no_calls() -> None:
+def test_a_harmony_call_stays_text_when_no_tools_are_offered() -> None:
     answer = f"{HEADER}{ARGUMENTS}<|call|>"
     assert read(answer, tools={}) == (answer, "", [])
 
@@ -214,7 +216,7 @@ def test_white_space_in_many_pieces_takes_time_in_proportion() -> None:
     assert read(*[" "] * 200_000, "Noon.")[0].strip() == "Noon."
 
 
-def test_many_calls_are_too_many() -> None:
+def test_more_than_128_harmony_calls_in_an_answer_are_refused() -> None:
     with pytest.raises(TooMuchError, match="128 tool calls"):
         read(f"{HEADER}{ARGUMENTS}<|call|>" * (CALLS + 1))
     with pytest.raises(TooMuchError, match="128 tool calls"):

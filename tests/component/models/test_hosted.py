@@ -173,7 +173,9 @@ async def test_a_reason_that_nobody_knows_is_an_ordinary_end(
     assert (await model.complete(asking())).finish == "stop"
 
 
-async def test_an_answer_that_is_not_streamed(endpoint: Endpoint, model: HostedModel) -> None:
+async def test_a_json_document_is_accepted_in_place_of_a_stream(
+    endpoint: Endpoint, model: HostedModel
+) -> None:
     whole = {
         "choices": [
             {"message": {"role": "assistant", "content": "Noon."}, "finish_reason": "stop"}
@@ -234,7 +236,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda t: f"{t}"[:40])
-async def test_a_temporary_failure_is_retried(
+async def test_temporary_failures_are_retried_after_longer_and_longer_pauses(
     endpoint: Endpoint, model: HostedModel, slept: Slept, trouble: Answer
 ) -> None:
     endpoint.answers(trouble, trouble, Text("Noon."))
@@ -292,7 +294,9 @@ async def test_a_wait_that_is_too_long_is_left_to_the_caller(
         (Stall(after=3), "token_timeout_s"),
     ],
 )
-async def test_silence(endpoint: Endpoint, make: Make, stall: Stall, setting: str) -> None:
+async def test_a_silent_server_is_an_error_that_names_the_timeout_setting(
+    endpoint: Endpoint, make: Make, stall: Stall, setting: str
+) -> None:
     model = make(**{setting: 0.2}, retries=0)
     endpoint.answers(stall)
     with pytest.raises(ModelUnavailableError, match=rf"within 0\.2 s: see llm\.{setting}$"):

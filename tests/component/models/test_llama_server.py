@@ -76,7 +76,7 @@ SAID = (
 )
 
 
-async def test_it_streams_an_answer_and_counts_its_tokens(model: HostedModel) -> None:
+async def test_llama_server_streams_an_answer_and_counts_its_tokens(model: HostedModel) -> None:
     pieces: list[str | None] = []
     done = await model.complete(ModelRequest(messages=SAID, max_tokens=12), pieces.append)
     assert done.text
@@ -88,7 +88,7 @@ async def test_it_streams_an_answer_and_counts_its_tokens(model: HostedModel) ->
 
 
 @each_dialect
-async def test_it_is_cut_off_at_its_length(model: HostedModel) -> None:
+async def test_llama_server_cuts_an_answer_off_at_its_maximum_length(model: HostedModel) -> None:
     asked = (text_message("user", "Count from 1 to 100, one number in each line."),)
     done = await model.complete(ModelRequest(messages=asked, max_tokens=4))
     # In the dialect responses, this server says "completed" all the same.
@@ -117,7 +117,7 @@ async def test_a_long_conversation_with_tools_and_images(model: HostedModel) -> 
 
 
 @pytest.mark.parametrize("dialect", ["chat"], indirect=True)  # it ignores a schema in others
-async def test_a_schema_is_enforced(model: HostedModel) -> None:
+async def test_llama_server_enforces_a_schema(model: HostedModel) -> None:
     schema = b'{"type": "object", "properties": {"a": {"const": "b"}}, "required": ["a"]}'
     request = ModelRequest(messages=SAID, schema=msgspec.Raw(schema), max_tokens=64)
     done = await model.complete(request)

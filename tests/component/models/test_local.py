@@ -73,7 +73,7 @@ async def model(anyio_backend: str) -> AsyncIterator[LocalModel]:
 
 
 @pytest.mark.ports
-async def test_it_streams_an_answer_and_counts_its_tokens(model: LocalModel) -> None:
+async def test_the_local_model_streams_an_answer_and_counts_its_tokens(model: LocalModel) -> None:
     pieces: list[str] = []
     done = await model.complete(asking("Say hello."), pieces.append)
     assert done.text == "".join(pieces)
@@ -294,7 +294,7 @@ async def test_its_process_ends_with_it_and_later_requests_are_told() -> None:
     await model.aclose()
 
 
-async def test_only_this_user_can_reach_it(model: LocalModel) -> None:
+async def test_only_this_user_can_reach_the_local_model(model: LocalModel) -> None:
     process = await running(model)
     socket = Path(process.socket)
     directory = socket.parent.stat()
@@ -303,7 +303,7 @@ async def test_only_this_user_can_reach_it(model: LocalModel) -> None:
     assert _addresses(process.pid) == [str(socket)]
 
 
-async def test_it_is_not_stopped_by_a_terminal(model: LocalModel) -> None:
+async def test_signals_of_a_terminal_do_not_stop_the_local_model(model: LocalModel) -> None:
     pid = (await running(model)).pid
     assert os.getpgid(pid) != os.getpgrp()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -325,7 +325,7 @@ anyio.run(main, backend="trio")
 """
 
 
-async def test_it_ends_with_a_parent_that_is_killed() -> None:
+async def test_the_local_model_ends_when_its_parent_is_killed() -> None:
     parent = subprocess.Popen(  # noqa: ASYNC220 - starting it takes milliseconds
         [sys.executable, "-c", _PARENT], stderr=subprocess.PIPE
     )

@@ -42,7 +42,7 @@ def model(make: Make) -> HostedModel:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_the_scripted_server_sends_what_the_sdk_expects(answer: Spoken) -> None:
+def test_scripted_messages_events_fit_the_schemas_of_the_sdk(answer: Spoken) -> None:
     for event in message_events(answer):
         if event["type"] != "ping":
             valid("messages event", event)
@@ -50,7 +50,7 @@ def test_the_scripted_server_sends_what_the_sdk_expects(answer: Spoken) -> None:
 
 
 @given(st.sampled_from(ANSWERS), st.integers(1, 30))
-def test_a_stream_and_a_document_are_the_same_answer(answer: Spoken, pieces: int) -> None:
+def test_a_messages_stream_and_document_give_the_same_answer(answer: Spoken, pieces: int) -> None:
     answer.pieces = pieces
     streamed, whole = MessagesReader(None), MessagesReader(None)
     overs = [streamed.event(json.dumps(event).encode()) for event in message_events(answer)]
@@ -70,7 +70,7 @@ def test_a_stream_and_a_document_are_the_same_answer(answer: Spoken, pieces: int
 
 
 @given(st.data())
-def test_events_in_any_order_with_anything_in_them(data: st.DataObject) -> None:
+def test_messages_events_in_any_order_raise_only_expected_errors(data: st.DataObject) -> None:
     events = [event for answer in ANSWERS for event in message_events(answer)]
     read_disordered(MessagesReader(None), events, data)
 

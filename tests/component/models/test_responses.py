@@ -51,14 +51,14 @@ def model(make: Make) -> HostedModel:
 
 
 @pytest.mark.parametrize("answer", [*ANSWERS, PHASED])
-def test_the_scripted_server_sends_what_the_sdk_expects(answer: Spoken) -> None:
+def test_scripted_responses_events_fit_the_schemas_of_the_sdk(answer: Spoken) -> None:
     for event in response_events(answer):
         valid("responses event", event)
     valid("responses document", response(answer))
 
 
 @given(st.sampled_from(ANSWERS), st.integers(1, 30), st.booleans())
-def test_a_stream_and_a_document_are_the_same_answer(
+def test_a_responses_stream_and_document_give_the_same_answer(
     answer: Spoken, pieces: int, deltas: bool
 ) -> None:
     answer.pieces = pieces
@@ -76,7 +76,7 @@ def test_a_stream_and_a_document_are_the_same_answer(
 
 
 @given(st.data())
-def test_events_in_any_order_with_anything_in_them(data: st.DataObject) -> None:
+def test_responses_events_in_any_order_raise_only_expected_errors(data: st.DataObject) -> None:
     events = [event for answer in (*ANSWERS, PHASED) for event in response_events(answer)]
     read_disordered(ResponsesReader(None), events, data)
 

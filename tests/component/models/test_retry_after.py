@@ -33,12 +33,12 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
         ({"retry-after": "Sun, 32 Nov 2026 11:00:00 GMT"}, None),
     ],
 )
-def test_the_header_is_read(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_headers_are_read(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after_s(headers, NOW) == seconds
 
 
 @given(st.integers(0, 86_400))
-def test_dates(seconds: int) -> None:
+def test_a_date_in_retry_after_gives_the_seconds_until_then(seconds: int) -> None:
     when = format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
     assert retry_after_s({"retry-after": when}, NOW) == seconds
 
@@ -48,6 +48,6 @@ def test_dates(seconds: int) -> None:
     | st.lists(st.sampled_from(["Sun,", "Nov", "22", "99", "2026", "0", "12:00:30", "25:61", "GMT",
                                 "+9999", "-0000", "9" * 30])).map(" ".join)
 )  # fmt: skip
-def test_anything_is_read(text: str) -> None:
+def test_any_retry_after_header_gives_at_most_a_day_or_none(text: str) -> None:
     seconds = retry_after_s({"retry-after": text, "retry-after-ms": text}, NOW)
     assert seconds is None or 0 <= seconds <= 86_400

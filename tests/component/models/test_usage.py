@@ -52,7 +52,7 @@ def test_missing_figures_are_not_a_fault(usage: Any) -> None:
 
 
 @given(ANYTHING)
-def test_anything_is_read(said: Any) -> None:
+def test_any_usage_report_gives_figures_in_range_or_none(said: Any) -> None:
     for figures in (Figures("m", said), Figures("m", {"a": said})):
         tokens, usd = figures.tokens("a"), figures.usd("a")
         assert tokens is None or 0 <= tokens <= CALL_TOKENS

@@ -46,7 +46,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("answer", "expected"), CASES.items())
-def test_what_is_said(answer: str, expected: tuple[str, str]) -> None:
+def test_written_thoughts_are_separated_from_the_answer(
+    answer: str, expected: tuple[str, str]
+) -> None:
     assert apart(answer) == expected
     assert apart(*answer) == expected, "one character at a time"
 

@@ -150,7 +150,9 @@ class Play:
         ("agent stores", "k1"),
     ]
 )
-def test_interleaved(edits_of_files: bool, steps: list[Any]) -> None:
+def test_interleaved_edits_and_comparisons_lose_nothing(
+    edits_of_files: bool, steps: list[Any]
+) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as name:
             options = {"edits_of_files": edits_of_files, "patience_s": 60.0}

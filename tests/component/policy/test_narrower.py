@@ -31,7 +31,9 @@ def test_what_is_within_never_reaches_beyond(asked: list[str], had: list[str], n
         (["x"], [], "x"),
     ],
 )
-def test_examples(asked: list[str], had: list[str], beyond: str | None) -> None:
+def test_the_first_pattern_beyond_the_permitted_ones_is_named(
+    asked: list[str], had: list[str], beyond: str | None
+) -> None:
     assert within(asked, had) == beyond
 
 

@@ -27,7 +27,7 @@ from component.policy.nodeprep import nodeprep
         ("", ""),
     ],
 )
-def test_mapped(text: str, served: str) -> None:
+def test_nodeprep_maps_a_localpart_to_its_canonical_form(text: str, served: str) -> None:
     assert nodeprep(text) == served
 
 
@@ -51,12 +51,12 @@ def test_mapped(text: str, served: str) -> None:
         "\u1e9e",  # and the capital sharp s with 5.1
     ],
 )
-def test_refused(text: str) -> None:
+def test_nodeprep_refuses_prohibited_characters(text: str) -> None:
     assert nodeprep(text) is None
 
 
 @given(st.text(st.characters() | st.sampled_from("aZ@/ ßΣςſİⅣ＠／ｆ\u0301\u00adא1☃"), max_size=8))
-def test_agrees_with_a_client_library(text: str) -> None:
+def test_nodeprep_agrees_with_a_client_library(text: str) -> None:
     from aioxmpp import stringprep
 
     # The library looks for unassigned characters after mapping only, which can hide them.

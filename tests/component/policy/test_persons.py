@@ -150,7 +150,7 @@ async def test_a_peer_stays_one_until_it_says_otherwise_itself(then: Condition) 
     assert await world.ask() is True
 
 
-async def test_strangers_fill_no_memory() -> None:
+async def test_the_number_of_remembered_persons_is_bounded() -> None:
     world = World()
     for n in range(2_100):
         await world.ask(JID.parse(f"p{n}@a.example/x"))

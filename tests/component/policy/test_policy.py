@@ -22,7 +22,7 @@ def admitted(policy: Policy) -> set[JID]:
     return {jid for jid in (ALICE, BOB, CAROL, SERVER) if policy.admits(jid)}
 
 
-def test_domains_alone() -> None:
+def test_allowed_domains_admit_only_addresses_of_these_domains() -> None:
     assert admitted(Policy(allowed_domains=["a.example"])) == {ALICE, BOB, SERVER}
     assert admitted(Policy(allowed_domains=["A.EXAMPLE."])) == {ALICE, BOB, SERVER}
     assert admitted(Policy(allowed_domains=["*"])) == {ALICE, BOB, CAROL, SERVER}
@@ -37,7 +37,7 @@ def test_a_sender_must_pass_both_lists() -> None:
     assert admitted(both) == {ALICE}
 
 
-def test_lists_of_jids() -> None:
+def test_allowed_jids_admit_only_the_addresses_they_match() -> None:
     anywhere = ["*"]
     assert admitted(Policy(allowed_domains=anywhere, allowed_jids=None)) == {
         ALICE,
@@ -104,7 +104,9 @@ def test_what_a_client_calls_itself_does_not_matter() -> None:
         ("*a*b*", ["ab", "xaxbx"], ["ba"]),
     ],
 )
-def test_patterns(pattern: str, matches: list[str], others: list[str]) -> None:
+def test_a_rule_applies_to_the_skills_that_its_pattern_matches(
+    pattern: str, matches: list[str], others: list[str]
+) -> None:
     policy = Policy(
         allowed_domains=["*"],
         rules=[Rule(skills=(pattern,), allowed_jids=()), Rule(skills=("x", pattern))],
@@ -248,7 +250,7 @@ def _matches(skill: str, patterns: tuple[str, ...]) -> bool:
 
 
 @given(_jid_lists, _domain_lists, st.lists(_rules, max_size=4))
-def test_agrees_with_a_naive_model(
+def test_the_policy_agrees_with_a_naive_model(
     jids: tuple[str, ...] | None, domains: tuple[str, ...], rules: list[Rule]
 ) -> None:
     policy = Policy(allowed_domains=domains, allowed_jids=jids, rules=rules)
@@ -269,7 +271,7 @@ def test_agrees_with_a_naive_model(
         assert rights.setdefault(view, uses) == uses
 
 
-def test_strangers_fill_no_memory() -> None:
+def test_the_caches_of_a_policy_are_bounded() -> None:
     policy = Policy(allowed_domains=["*"])
     view = policy.view_key(ALICE)
     for number in range(policy_module._CACHE_ENTRIES + 10):

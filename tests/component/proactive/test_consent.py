@@ -109,7 +109,7 @@ def test_without_the_database_nobody_is_asked() -> None:
 
 
 @given(st.lists(st.sampled_from(["ask", "refused", "agree", "withdraw", "fail", "work"])))
-def test_any_history(history: list[str]) -> None:
+def test_any_history_leaves_at_most_one_question_without_an_answer(history: list[str]) -> None:
     """No permission without one on disk, and never two questions without an answer in between."""
     world = World()
     kept = world.roster

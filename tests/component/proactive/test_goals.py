@@ -197,7 +197,9 @@ async def test_its_cost_has_a_maximum_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("payer", [None, Payer("principal", "juliet@example.com")])
-async def test_the_budget_that_is_named_pays(tmp_path: Path, payer: Payer | None) -> None:
+async def test_a_goal_is_paid_from_the_budget_that_it_names(
+    tmp_path: Path, payer: Payer | None
+) -> None:
     world = World(tmp_path)
     work = Work(agent="assistant", principal=ROMEO, goal="Sum it up.", payer=payer)
     trigger = Trigger(source="schedule", name="s", key="1")

@@ -147,7 +147,7 @@ async def test_templates_and_silence(storage: Storage) -> None:
     assert "<body>deployments (webhook, assistant): one costs $5</body>" in stanza
 
 
-async def test_who_wants_no_messages_gets_none(storage: Storage) -> None:
+async def test_a_person_who_stopped_messages_gets_no_notification(storage: Storage) -> None:
     stream = Stream()
     stream.is_connected = False
     notifier = stream.notifier(storage)
@@ -251,7 +251,9 @@ async def test_who_was_heard_just_now_is_online(storage: Storage) -> None:
 
 
 @pytest.mark.ports
-async def test_killed_between_sending_and_recording(open_storage: Open) -> None:
+async def test_a_notification_is_sent_again_after_a_kill_under_the_same_id(
+    open_storage: Open,
+) -> None:
     """It is sent again at once when the instance is back, under the same id."""
     stream = Stream()
     stream.output.holds = True  # the server never takes it
@@ -331,7 +333,9 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
 
 
 @pytest.mark.ports
-async def test_of_several_instances_one_sends(tmp_path: Path, migrated_url: str) -> None:
+async def test_only_one_of_several_instances_sends_a_notification(
+    tmp_path: Path, migrated_url: str
+) -> None:
     stream = Stream()
     async with (
         Storage.open(tmp_path / "one", postgres=migrated_url) as one,

@@ -43,14 +43,18 @@ def at(text: str) -> datetime:
         ("09:00-17:00", "2026-01-10T12:00", True),
     ],
 )
-def test_instants(hours: str, instant: str, is_quiet: bool) -> None:
+def test_quiet_hours_cover_instants_by_their_local_time(
+    hours: str, instant: str, is_quiet: bool
+) -> None:
     found = quiet_hours(hours)
     assert found is not None
     assert QuietHours(*found, PARIS).covers(at(instant)) == is_quiet
 
 
 @given(TIMES, TIMES, ZONES, INSTANTS)
-def test_they_end_when_they_say(begin: time, end: time, zone: str, naive: datetime) -> None:
+def test_quiet_hours_end_after_the_time_that_is_left(
+    begin: time, end: time, zone: str, naive: datetime
+) -> None:
     if begin == end:
         return
     hours = QuietHours(begin, end, ZoneInfo(zone))
@@ -131,7 +135,7 @@ def test_what_is_no_quiet_hours(text: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_as_quiet_hours_or_refused(text: str) -> None:
     found = quiet_hours(text)
     assert found is None or found[0] != found[1]
     assert text == "UTC" or time_zone(text) is None or "/" in text or text.isascii()

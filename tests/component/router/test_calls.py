@@ -116,7 +116,7 @@ _guesses = st.lists(
 
 
 @given(guesses=_guesses)
-async def test_nobody_else_can_answer(
+async def test_a_call_is_answered_only_by_the_address_that_was_asked(
     guesses: list[tuple[str | None, str | None, str]],
 ) -> None:
     bench = Bench()

@@ -55,7 +55,7 @@ async def test_a_request_and_its_response() -> None:
 
 
 @pytest.mark.anyio
-async def test_only_what_is_permitted() -> None:
+async def test_a_url_that_is_not_permitted_is_refused_and_named() -> None:
     """Another host, port or scheme is refused before anything is sent, and named."""
     async with serving() as server:
         gate = HttpGate([local(server)])
@@ -168,7 +168,7 @@ async def test_credentials_stay_with_their_server() -> None:
 
 
 @pytest.mark.anyio
-async def test_limits() -> None:
+async def test_the_sizes_and_the_time_of_a_request_are_limited() -> None:
     """Sizes and the time are limited, whatever the server does."""
     async with serving() as server:
         limits = HttpLimits(timeout_s=0.5, request_bytes=10, response_bytes=100_000)

@@ -106,7 +106,7 @@ def test_messages_to_a_child_are_read(message: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_anything_else_is_refused(data: bytes) -> None:
+def test_any_bytes_are_read_as_a_sandbox_message_or_refused(data: bytes) -> None:
     for read in (read_from_child, read_to_child):
         try:
             read(data)

@@ -97,7 +97,7 @@ async def text_of(wasm: WasmRuntime, code: bytes, **functions: Any) -> str:
     return outputs[0].text if outputs else ""
 
 
-async def test_memory(wasm: WasmRuntime) -> None:
+async def test_a_component_reads_stores_lists_and_deletes_values(wasm: WasmRuntime) -> None:
     """Values are read, stored, listed and deleted; an error is the component's to handle."""
     notes = Notes()
     key = TEXT.format(3)
@@ -130,7 +130,7 @@ async def test_memory(wasm: WasmRuntime) -> None:
     assert "new" not in notes.values
 
 
-async def test_credentials(wasm: WasmRuntime) -> None:
+async def test_a_component_learns_only_whether_a_credential_has_a_value(wasm: WasmRuntime) -> None:
     """A component learns whether a credential has a value, and not the value."""
 
     class Credentials:
@@ -148,7 +148,7 @@ async def test_credentials(wasm: WasmRuntime) -> None:
         await text_of(wasm, other, credentials=Credentials())
 
 
-async def test_llm(wasm: WasmRuntime) -> None:
+async def test_a_component_asks_the_model_with_a_schema(wasm: WasmRuntime) -> None:
     """A component asks the model, with the schema of the answer."""
     asked: list[tuple[str, str, int]] = []
 
@@ -166,7 +166,7 @@ async def test_llm(wasm: WasmRuntime) -> None:
         await text_of(wasm, code, llm=llm)
 
 
-async def test_xmpp(wasm: WasmRuntime) -> None:
+async def test_a_component_sends_messages_to_permitted_addresses_only(wasm: WasmRuntime) -> None:
     """A component sends messages; a recipient that is not declared ends the call."""
 
     class Messages:
@@ -185,7 +185,7 @@ async def test_xmpp(wasm: WasmRuntime) -> None:
         await text_of(wasm, calling("xmpp.send", signature, send, "notold"), xmpp=Messages())
 
 
-async def test_progress(wasm: WasmRuntime) -> None:
+async def test_a_component_reports_progress_from_0_to_1(wasm: WasmRuntime) -> None:
     """What a component reports reaches the caller; a fraction that is none ends the call."""
     said = returning("(i32.const 0)", "(i32.const 1024)", "(i32.const 3)")
     told = Told()

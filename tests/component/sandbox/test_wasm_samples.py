@@ -26,7 +26,7 @@ def shipped(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["word-count", "checksum", "dice", "statistics"])
-def test_manifests(name: str) -> None:
+def test_each_wasm_sample_has_a_manifest_and_a_build_script(name: str) -> None:
     """Each sample has a manifest, whose schema can be used, and a build script."""
     declared = tomllib.loads((SAMPLES / name / "skill.toml").read_text())["skill"]
     assert declared["name"] == name
@@ -34,7 +34,7 @@ def test_manifests(name: str) -> None:
     assert (SAMPLES / name / "build.sh").stat().st_mode & 0o111
 
 
-async def test_rust(wasm: WasmRuntime) -> None:
+async def test_the_rust_sample_counts_words(wasm: WasmRuntime) -> None:
     """The skill in Rust counts words."""
     one = skill(wasm, shipped("word-count"))
     result = await one.execute({"text": 'two "words"\nand\u00e9 \U0001f600'}, context())
@@ -68,7 +68,7 @@ def test_c_agrees_with_zlib() -> None:
     agrees()
 
 
-async def test_javascript() -> None:
+async def test_the_javascript_sample_rolls_dice() -> None:
     """The skill in JavaScript rolls dice with random numbers of the host, and logs."""
     wasm = guests.kept_runtime()  # compiling it takes several seconds
     told = Told()
@@ -90,7 +90,7 @@ async def test_javascript() -> None:
         await skill(wasm, shipped("dice")).execute({"dice": "1d6"}, context())
 
 
-async def test_python() -> None:
+async def test_the_python_sample_computes_statistics() -> None:
     """The skill in Python computes what Python computes."""
     told = Told()
     one = skill(guests.kept_runtime(), guests.statistics(), told=told)

@@ -27,7 +27,7 @@ def read(tmp_path: Path, text: str, **environ: str) -> Settings:
     return load(path, environ)
 
 
-def test_two_lines(tmp_path: Path) -> None:
+def test_an_mcp_server_needs_only_its_command(tmp_path: Path) -> None:
     settings = read(tmp_path, '[mcp.time]\ncommand = ["mcp-server-time"]\n')
     entry = settings.mcp["time"]
     assert entry.command == ("mcp-server-time",)

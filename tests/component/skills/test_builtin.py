@@ -79,7 +79,7 @@ async def test_a_system_without_zones_is_said_to_have_none(registry: Registry) -
     assert "install Debian's tzdata" in result.outputs[0].text
 
 
-async def test_add(registry: Registry) -> None:
+async def test_conformance_add_adds_two_integers_and_refuses_others(registry: Registry) -> None:
     result = await run(registry, "conformance.add", a="-2", b="5")
     assert result.outputs == (Output("3", "application/json"),)
     with pytest.raises(InvalidParam, match=r"^a: expected an integer$"):

@@ -35,7 +35,9 @@ from component.skills.spec import SkillSpec
         ("https://xn--bcher-kva.example", ("https", "xn--bcher-kva.example", 443)),
     ],
 )
-def test_endpoints(text: str, expected: tuple[str, str, int]) -> None:
+def test_an_endpoint_is_parsed_into_scheme_host_and_port(
+    text: str, expected: tuple[str, str, int]
+) -> None:
     found = Endpoint.parse(text)
     assert (found.scheme, found.host, found.port) == expected
     assert Endpoint.parse(found) == found
@@ -156,7 +158,7 @@ def test_recipients_have_one_spelling(text: str) -> None:
         Recipient.parse(text)
 
 
-def test_names() -> None:
+def test_recipients_credentials_and_models_have_valid_names() -> None:
     assert Recipient.parse("juliet@example.com") == "juliet@example.com"
     assert CredentialName.parse("github-token") == "github-token"
     assert ModelName.parse("llama3.2:3b") == "llama3.2:3b"

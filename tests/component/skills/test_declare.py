@@ -79,7 +79,9 @@ async def later() -> None: ...
     ("function", "inline", "kind"),
     [(lambda: None, False, "thread"), (lambda: None, True, "inline"), (later, False, "async")],
 )
-def test_how_it_runs(function: Callable[..., Any], inline: bool, kind: str) -> None:
+def test_a_skill_runs_async_inline_or_in_a_thread_as_declared(
+    function: Callable[..., Any], inline: bool, kind: str
+) -> None:
     assert declared(function, name="x", inline=inline).kind == kind
 
 

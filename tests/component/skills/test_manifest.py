@@ -152,7 +152,7 @@ def test_what_the_manifest_says_counts() -> None:
         ('version = "1"', 'version = "1"\ndescription = "\\u0000"', "XML cannot carry"),
     ],
 )
-def test_mistakes(old: str, new: str, expected: str) -> None:
+def test_each_mistake_in_a_manifest_is_named(old: str, new: str, expected: str) -> None:
     assert old in SMALL
     with pytest.raises(ManifestError) as error:
         read_manifest(SMALL.replace(old, new, 1))
@@ -210,7 +210,7 @@ def test_the_schema_and_the_reader_agree(data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200))
-def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+def test_any_text_is_read_as_a_manifest_or_refused(text: str | bytes) -> None:
     try:
         read_manifest(text)
     except ManifestError as error:

@@ -122,9 +122,7 @@ def test_what_no_reply_can_carry_is_the_skills_failure(value: Any) -> None:
         (SkillResult((Output("\ud800"),)), "\ufffd"),
     ],
 )
-def test_what_xml_cannot_carry_is_replaced_in_text_and_escaped_in_json(
-    value: Any, text: str
-) -> None:
+def test_outputs_replace_or_escape_characters_that_xml_forbids(value: Any, text: str) -> None:
     made = returning(value)
     (output,) = call_inline(made, prepare(made)).outputs
     assert output.text == text
@@ -159,7 +157,7 @@ kinds = pytest.mark.parametrize("kind", ["inline", "thread", "async"])
 
 
 @kinds
-async def test_a_skill_that_says_no_has_completed(kind: str) -> None:
+async def test_a_skill_error_becomes_a_result_marked_as_an_error(kind: str) -> None:
     result = await run(raising(SkillError("not today"), kind))
     assert result.is_error
     assert result.outputs == (Output("not today"),)

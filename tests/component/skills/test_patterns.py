@@ -35,7 +35,7 @@ from component.skills.validation import SchemaValidator
         "(",
     ],
 )
-def test_refused(pattern: str) -> None:
+def test_slow_or_invalid_patterns_are_refused(pattern: str) -> None:
     assert unfit(pattern) is not None
 
 
@@ -56,7 +56,9 @@ def test_refused(pattern: str) -> None:
         ("^.*foo.*$", 500),
     ],
 )
-def test_taken(pattern: str, max_length: int | None) -> None:
+def test_patterns_that_match_in_bounded_time_are_accepted(
+    pattern: str, max_length: int | None
+) -> None:
     assert unfit(pattern, max_length) is None
 
 

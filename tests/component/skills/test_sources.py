@@ -62,7 +62,7 @@ async def test_skills_of_a_source_are_there_when_it_has_started() -> None:
 
 
 @pytest.mark.parametrize("first", [fails, breaks])
-async def test_a_source_that_fails_is_run_again(
+async def test_a_source_that_fails_twice_offers_its_skills_at_the_third_run(
     first: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_FIRST_WAIT_S", 0.001)

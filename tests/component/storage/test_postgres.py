@@ -348,7 +348,9 @@ async def test_two_that_wait_for_each_other_are_both_served(
         assert await one.read(numbers) == [21, 22]
 
 
-async def test_the_session(migrated_url: str, tmp_path: Path) -> None:
+async def test_a_postgresql_session_has_its_timeouts_and_durable_commits(
+    migrated_url: str, tmp_path: Path
+) -> None:
     names = ("idle_in_transaction_session_timeout", "lock_timeout", "synchronous_commit")
 
     def session(database: Database) -> dict[str, str]:

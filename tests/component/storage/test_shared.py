@@ -130,7 +130,7 @@ async def test_what_one_instance_changes_the_others_know(tmp_path: Path, migrate
 
 
 @pytest.mark.ports
-async def test_who_is_not_notified_knows_it_soon(
+async def test_an_instance_that_is_not_notified_polls_for_changes(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_module, "LOOK_S", 0.01)
@@ -154,7 +154,9 @@ async def test_what_is_changed_while_the_server_restarts_is_known_after(
         await eventually(lambda: not other.contacts.may_write(AGENT, ALICE))
 
 
-async def test_only_what_has_changed_is_read_again(tmp_path: Path, migrated_url: str) -> None:
+async def test_another_instance_reloads_only_the_rows_that_changed(
+    tmp_path: Path, migrated_url: str
+) -> None:
     async with instances(tmp_path, migrated_url, 2) as (one, other):
         assert other.reloads == [None]
         await one.contacts.stop(AGENT, ALICE)
@@ -189,7 +191,9 @@ async def test_a_change_that_ends_after_later_ones_is_not_missed(
         slow.close()
 
 
-async def test_who_was_away_for_long_reads_everything(tmp_path: Path, migrated_url: str) -> None:
+async def test_an_instance_that_was_away_for_long_reloads_everything(
+    tmp_path: Path, migrated_url: str
+) -> None:
     now = [0.0]
 
     def forget(database: Database) -> None:
@@ -232,7 +236,7 @@ async def test_an_agent_that_somebody_writes_to_is_active_for_all(
         await eventually(lambda: one.state() == other.state() == "active")
 
 
-async def test_on_sqlite_everything_is_read_once(tmp_path: Path) -> None:
+async def test_an_instance_on_sqlite_loads_everything_once(tmp_path: Path) -> None:
     async with Storage.open(tmp_path) as storage:
         here = Instance(storage)
         await here.agents.load()

@@ -250,7 +250,7 @@ async def test_a_damaged_database(tmp_path: Path) -> None:
             await storage.read(count)
 
 
-async def test_a_full_disk(tmp_path: Path) -> None:
+async def test_a_write_that_does_not_fit_on_a_full_disk_fails(tmp_path: Path) -> None:
     def no_room(connection: sqlite3.Connection) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}")

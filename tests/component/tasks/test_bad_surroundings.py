@@ -459,7 +459,9 @@ async def refuses(ann: Caller) -> None:
     assert is_to_be_tried_again(await ann.execute("steps", BIG, mode="async"))
 
 
-async def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_and_answers_are_refused_while_the_database_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
     effects = Effects()
     async with caller(tmp_path, effects) as ann:

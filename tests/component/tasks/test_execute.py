@@ -170,7 +170,7 @@ async def test_inline_work_over_its_limit_is_ended(open_storage: Open) -> None:
             assert await world.scalar("SELECT count(*) FROM tasks") == 0
 
 
-async def test_a_skill_that_says_no_has_completed(open_storage: Open) -> None:
+async def test_a_task_whose_skill_raises_a_skill_error_completes(open_storage: Open) -> None:
     @skill(name="no")
     async def no() -> str:
         raise SkillError("not today")

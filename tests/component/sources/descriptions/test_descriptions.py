@@ -154,7 +154,7 @@ async def test_another_instance_follows_an_approval(storage: Storage) -> None:
             await other.until("New.")
 
 
-async def test_a_source_that_fails_is_run_again(storage: Storage) -> None:
+async def test_a_pinned_source_that_fails_raises_and_is_run_again(storage: Storage) -> None:
     class Failing(Changing):
         runs = 0
 

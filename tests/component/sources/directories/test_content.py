@@ -81,7 +81,9 @@ def test_a_link_that_appears_while_it_is_read_is_not_followed(
         read_content(directory)
 
 
-def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_skill_directory_beyond_its_limits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = install(tmp_path)
     monkeypatch.setattr(content, "MOST_FILES", 2)
     read_content(directory)

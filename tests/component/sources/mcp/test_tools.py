@@ -122,7 +122,7 @@ def test_any_list_of_tools_can_be_read(tools: list[Any]) -> None:
     ("prefix", "tool", "name"),
     [("s", "a", "s.a"), ("", "a.b", "a.b"), ("s", "a b/c", "s.a_b_c"), ("s", "..x..", "s.x")],
 )
-def test_names(prefix: str, tool: str, name: str) -> None:
+def test_an_mcp_skill_is_named_after_its_prefix_and_tool(prefix: str, tool: str, name: str) -> None:
     assert skill_name(prefix, tool) == name
 
 

@@ -177,7 +177,7 @@ async def test_arguments_are_validated_against_the_resolved_schemas() -> None:
             await called(skill, params)
 
 
-async def test_yaml_is_read(tmp_path: Path) -> None:
+async def test_an_openapi_document_in_yaml_is_read(tmp_path: Path) -> None:
     path = tmp_path / "api.yaml"
     path.write_text(
         "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      operationId: one\n"

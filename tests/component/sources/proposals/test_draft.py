@@ -75,14 +75,16 @@ def test_what_the_model_is_shown_is_a_valid_proposal() -> None:
         ("tests", 'name = "splits a bill"', 'name = "splits a bill"\nfile = "../x"', "file"),
     ],
 )  # fmt: skip
-def test_refused(key: str, before: str, after: str | None, why: str) -> None:
+def test_an_invalid_draft_is_refused_with_the_reason(
+    key: str, before: str, after: str | None, why: str
+) -> None:
     text = "" if after is None else SPLIT[key].replace(before, after, 1)
     assert text != SPLIT[key]
     with pytest.raises(DraftError, match=why):
         check(Draft(**{**SPLIT, key: text}), MOST)
 
 
-def test_of_the_kinds_those_without_artefacts() -> None:
+def test_a_draft_is_of_the_kind_python_or_rest() -> None:
     manifest = MANIFEST.replace("version", f"{SCHEMA}\nversion").replace("python", "process")
     with pytest.raises(DraftError, match="of the kind python or rest"):
         check(Draft(**{**SPLIT, "manifest": manifest}), MOST)

@@ -53,7 +53,7 @@ def test_each_outcome_arrives_as_it_was(outcome: object) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_anything_else_is_refused(data: bytes) -> None:
+def test_any_bytes_are_read_as_an_outcome_of_a_worker_or_refused(data: bytes) -> None:
     try:
         read_outcome(data)
     except SkillUnavailable as error:
