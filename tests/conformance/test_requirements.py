@@ -109,7 +109,7 @@ def test_the_table_of_errors_is_that_of_the_specification() -> None:
         ("execute.arrays", "EXE-003", "EXE-004"),
     ],
 )
-def test_words_select(word: str, contains: str, leaves_out: str) -> None:
+def test_words_select_requirements_and_checks(word: str, contains: str, leaves_out: str) -> None:
     found = select([word], SPECIFICATION, CHECKS)
     assert contains in found.ids
     assert leaves_out not in found.ids

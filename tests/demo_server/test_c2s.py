@@ -79,7 +79,9 @@ def test_starttls_is_offered_once_and_begins_the_stream_anew() -> None:
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
 @pytest.mark.parametrize("first_in_auth", [True, False])
 @pytest.mark.parametrize("password", ["pässword", "wrong"])
-def test_scram(mechanism: str, first_in_auth: bool, password: str) -> None:
+def test_scram_admits_the_right_password_only(
+    mechanism: str, first_in_auth: bool, password: str
+) -> None:
     stream = opened()
     client = ScramClient([mechanism], "juliet", password)
     first = b64encode(client.get_client_first().encode()).decode()

@@ -71,7 +71,9 @@ def presence_of(sender: str, type_: str | None = None) -> Any:
 
 
 @pytest.mark.parametrize("verified", [True, False], ids=["starttls", "plain"])
-async def test_slixmpp(server: DemoServer, verified: bool) -> None:
+async def test_slixmpp_executes_chats_and_subscribes_on_the_demo_server(
+    server: DemoServer, verified: bool
+) -> None:
     async with (
         slixmpp_client(server, "juliet", "pässword", verified=verified) as juliet,
         slixmpp_client(server, "romeo", "r", verified=verified) as romeo,
@@ -166,7 +168,7 @@ def aioxmpp_thread(server: DemoServer, password: str) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_aioxmpp(server: DemoServer) -> None:
+async def test_aioxmpp_discovers_and_chats_on_the_demo_server(server: DemoServer) -> None:
     seen: dict[str, Any] = {}
 
     async def romeo() -> None:
@@ -202,7 +204,9 @@ async def test_aioxmpp_is_refused_with_a_wrong_password(server: DemoServer) -> N
 # profanity
 
 
-async def test_profanity(server: DemoServer, tmp_path: Path) -> None:
+async def test_profanity_chats_and_subscribes_on_the_demo_server(
+    server: DemoServer, tmp_path: Path
+) -> None:
     async with (
         slixmpp_client(server, "romeo", "r") as romeo,
         answering_component(server),

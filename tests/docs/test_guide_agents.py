@@ -126,7 +126,7 @@ def test_the_conversation_of_the_guide_takes_place(
 @pytest.mark.parametrize(
     "text", re.findall(r"^```toml\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 )
-def test_every_piece_of_configuration_is_read(text: str, tmp_path: Path) -> None:
+def test_every_toml_example_of_the_agents_guide_is_loaded(text: str, tmp_path: Path) -> None:
     if "[server]" not in text:
         text = f'[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n{text}'
     path = tmp_path / "agent.toml"

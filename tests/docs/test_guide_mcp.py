@@ -9,7 +9,7 @@ from component.settings.mcp import McpServer
 GUIDE = Path(__file__).parents[2] / "docs" / "mcp.md"
 
 
-def test_every_section_is_valid() -> None:
+def test_every_server_of_the_mcp_guide_is_valid() -> None:
     blocks = re.findall(r"^( *)```toml\n(.*?)^ *```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     found = [tomllib.loads(text) for _, text in blocks]
     servers = {name: entry for block in found for name, entry in block["mcp"].items()}
@@ -18,5 +18,5 @@ def test_every_section_is_valid() -> None:
         McpServer.model_validate(entry)
 
 
-def test_two_lines_are_enough() -> None:
+def test_the_mcp_guide_declares_a_server_in_two_lines() -> None:
     assert '\n[mcp.time]\ncommand = ["mcp-server-time"]\n```' in GUIDE.read_text()

@@ -76,7 +76,7 @@ def test_a_persona_that_is_handed_on_is_taken_in() -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in shown("toml") if "[persona]" not in text])
-def test_every_piece_of_configuration_is_read(text: str, tmp_path: Path) -> None:
+def test_every_toml_example_of_the_memory_guide_is_loaded(text: str, tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     server = '[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n'
     path.write_text(server + text)

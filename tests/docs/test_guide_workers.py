@@ -18,13 +18,13 @@ SERVICE, WORKER, *OTHERS = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.MULTILIN
 ADDRESS = "postgresql://agent:${QUEUE_PASSWORD}@db.example.com/queue"
 
 
-def test_two_lines_are_enough() -> None:
+def test_the_workers_guide_declares_a_queue_in_two_lines() -> None:
     assert len(SERVICE.splitlines()) == 2
     (entry,) = tomllib.loads(SERVICE)["workers"]
     assert WorkersEntry.model_validate(entry).queue == "default"
 
 
-def test_every_section_is_valid() -> None:
+def test_every_toml_example_of_the_workers_guide_is_valid() -> None:
     assert OTHERS
     for block in (tomllib.loads(text) for text in (WORKER, *OTHERS)):
         for entry in block.get("workers", []):

@@ -28,7 +28,7 @@ def shown(language: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", [text for _, text in shown("xml")])
-def test_it_is_as_good_as_the_specification_is(text: str) -> None:
+def test_stanzas_of_the_guides_pass_the_checks_of_the_specification(text: str) -> None:
     # Who a stanza comes from, and that it goes to us, are left out where they go without saying.
     examples.test_it_fits_the_schemas(text)
     examples.test_it_is_read_and_written_without_loss(text)
@@ -79,7 +79,7 @@ BUILT = {
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_of_the_guides_has_a_target(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith(("https://", "http://")):

@@ -13,11 +13,11 @@ def test_every_target_has_inputs() -> None:
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_known_inputs(path) -> None:
+def test_known_hostile_inputs_are_handled(path) -> None:
     TARGETS[path.parent.name](path.read_bytes())
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_input_is_needed(target: str) -> None:
+def test_each_target_handles_trivial_inputs(target: str) -> None:
     for data in (b"", b"\x00", b"\xff" * 3):
         TARGETS[target](data)

@@ -84,7 +84,7 @@ def test_handed_on_from_one_to_another(chat: Chat, juliet: SlixClient, romeo: Sl
     asks(romeo, at, "/persona delete bard", "bard is deleted. I am now myself again.")
 
 
-def test_made_by_form(chat: Chat, juliet: SlixClient) -> None:
+def test_a_persona_is_created_with_a_form(chat: Chat, juliet: SlixClient) -> None:
     fields = {"persona": "create", "name": "cook", "role": "You cook.", "rules": "No meat."}
     assert "cook is created." in _said(_completed(juliet, chat.assistant, fields))
     assert "cook (yours) - You cook." in asks(juliet, chat.assistant, "/persona list", "cook")

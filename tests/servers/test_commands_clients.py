@@ -121,7 +121,7 @@ class AdHoc:
         return found
 
 
-async def test_slixmpp(xmpp_server: Server) -> None:
+async def test_slixmpp_runs_skills_as_ad_hoc_commands(xmpp_server: Server) -> None:
     # The bench admits people of example.com; the component of that host is another one's.
     server = xmpp_server.on(SITE)
     bound = serving(xmpp_server.on(OTHER), bench())

@@ -18,7 +18,7 @@ def anyio_backend() -> str:
     return "trio"
 
 
-async def test_profanity(desk: Desk, tmp_path: Path) -> None:
+async def test_profanity_runs_a_skill_and_approves_it(desk: Desk, tmp_path: Path) -> None:
     server = desk.server
     async with Profanity(tmp_path) as screen:
         await screen.shows("Type '/help' to show complete help")

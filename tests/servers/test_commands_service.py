@@ -201,7 +201,9 @@ def test_commands_of_admins_are_not_there_for_others(desk: Desk, caller: SlixCli
     heard(caller, desk.assistant, "There is no command /pause")
 
 
-def test_pause(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+def test_a_paused_service_starts_new_work_for_admins_only(
+    desk: Desk, caller: SlixClient, other: SlixClient
+) -> None:
     running = begin(caller, desk.assistant, "slow", "mode='async'", run="paused")
     assert Dialogue(other, desk.assistant, "command/pause").status == "completed"
     try:

@@ -120,7 +120,9 @@ def test_the_question_and_approval_by_iq(desk: Desk, caller: SlixClient) -> None
     assert desk.effects("/tmp/ß") == ['wiped /tmp/ß "x"']
 
 
-def test_nobody_else_can_answer(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+def test_another_principal_cannot_answer_a_confirmation(
+    desk: Desk, caller: SlixClient, other: SlixClient
+) -> None:
     task, question = put(caller, desk, "foreign")
     id_ = identifier(question)
     assert refusal(decide(other, desk, id_, "approve")) == UNKNOWN
@@ -140,7 +142,7 @@ def state_after_cancel(client: SlixClient, desk: Desk, task: str) -> str | None:
     return result(client.iq(desk.assistant, cancel(task), "set")).get("state")
 
 
-def test_by_a_selected_action(desk: Desk, caller: SlixClient) -> None:
+def test_a_selected_action_approves_or_denies_the_question(desk: Desk, caller: SlixClient) -> None:
     task, question = put(caller, desk, "selected")
     select(caller, desk.assistant, f"approve:{identifier(question)}")
     assert completed(caller, task) == "erased selected"
@@ -154,7 +156,9 @@ def test_by_a_selected_action(desk: Desk, caller: SlixClient) -> None:
 
 
 @pytest.mark.parametrize("named", ["by its thread", "by a reply"])
-def test_yes(desk: Desk, caller: SlixClient, named: str) -> None:
+def test_a_yes_by_thread_or_reply_approves_the_question(
+    desk: Desk, caller: SlixClient, named: str
+) -> None:
     task, question = put(caller, desk, "in words", "t-yes")
     if named == "by its thread":
         say(caller, desk.assistant, " Yes! ", "<thread>t-yes</thread>" + plain())
@@ -167,7 +171,7 @@ def test_yes(desk: Desk, caller: SlixClient, named: str) -> None:
     heard(caller, desk.assistant, 'Approved. "Conformance erase" (conformance.erase)')
 
 
-def test_no_and_why(desk: Desk, caller: SlixClient) -> None:
+def test_a_no_denies_the_question_with_its_reason(desk: Desk, caller: SlixClient) -> None:
     task, _ = put(caller, desk, "denied", "t-no")
     say(caller, desk.assistant, "yes, but later", "<thread>t-no</thread>")
     heard(caller, desk.assistant, "I haven't done it")
@@ -215,7 +219,9 @@ def test_an_honest_yes_still_counts(desk: Desk, caller: SlixClient) -> None:
     assert completed(caller, task) == "erased an old folder"
 
 
-def test_which_one(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+def test_a_yes_to_several_questions_is_asked_which_one(
+    desk: Desk, caller: SlixClient, other: SlixClient
+) -> None:
     foreign = begin(other, desk.assistant, "shared-wipe", path="the foreign")
     asks(caller, foreign)
     first, asked_first = put(caller, desk, "the first", "t-first")
@@ -317,7 +323,7 @@ def test_several_answers_at_once(desk: Desk, caller: SlixClient, other: SlixClie
     assert end.get("state") == ("completed" if approved == {"result"} else "failed")
 
 
-def test_asked_while_nobody_was_there(desk: Desk, other: SlixClient) -> None:
+def test_a_question_kept_by_the_server_can_be_answered_later(desk: Desk, other: SlixClient) -> None:
     other.send_raw("<presence type='unavailable'/>")
     attributes = "mode='async' thread='t-away'"
     task = begin(other, desk.assistant, "conformance.erase", attributes, target="away")

@@ -49,7 +49,7 @@ def test_what_was_not_told_is_told_by_the_next_start(server: Dealer, tmp_path: P
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_it_is_small(
+def test_the_service_stays_below_its_memory_limit(
     request: pytest.FixtureRequest, server: Dealer, tmp_path: Path, kind: str, backend: str
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgresql" else None

@@ -34,7 +34,7 @@ from tests.servers.test_shipped import (
     test_what_a_stream_offers,
     test_what_the_server_serves,
 )
-from tests.servers.test_tasks_inputs import test_by_form
+from tests.servers.test_tasks_inputs import test_a_form_answers_the_question_of_a_task
 from tests.servers.test_tasks_life import test_each_change_is_told_once_and_in_order
 
 # The same tests, on the server of this module.
@@ -43,6 +43,7 @@ __all__ = [
     "juliet",
     "party",
     "test_a_client_that_sends_too_fast_is_slowed_down",
+    "test_a_form_answers_the_question_of_a_task",
     "test_a_message_is_acknowledged_and_its_correction_too_late",
     "test_a_node_from_its_creation_to_its_deletion",
     "test_a_reaction_answers_a_question",
@@ -50,7 +51,6 @@ __all__ = [
     "test_a_yes_in_plain_chat",
     "test_an_answer_from_the_model",
     "test_an_unknown_domain_has_a_different_name_on_each_server",
-    "test_by_form",
     "test_each_change_is_told_once_and_in_order",
     "test_the_connection_is_checked_with_the_account",
     "test_the_question_and_approval_by_iq",

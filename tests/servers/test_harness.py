@@ -117,7 +117,7 @@ def test_a_wrong_secret_is_not_authorized(xmpp_server: Server) -> None:
     assert refused.value.condition == "not-authorized"
 
 
-def test_a_wrong_password_is_not_authorized(xmpp_server: Server) -> None:
+def test_a_server_rejects_a_wrong_password_as_not_authorized(xmpp_server: Server) -> None:
     with pytest.raises(PeerRefused) as refused:
         login(xmpp_server, password="wrong").connect()
     assert refused.value.condition == "not-authorized"

@@ -85,7 +85,9 @@ def test_the_person_is_asked_and_not_the_operator(
 
 
 @pytest.mark.thorough
-def test_the_budget_that_is_named_pays(chat: Chat, juliet: SlixClient) -> None:
+def test_an_operators_turn_is_paid_from_the_budget_that_is_named(
+    chat: Chat, juliet: SlixClient
+) -> None:
     def spent(of: str) -> int:
         rows = json.loads(command(chat, "budget", "--json").stdout)
         return next((row["calls"] for row in rows if row["of"] == of), 0)
@@ -98,7 +100,7 @@ def test_the_budget_that_is_named_pays(chat: Chat, juliet: SlixClient) -> None:
     assert (spent(mine), spent(theirs)) == (before[0], before[1] + 1)
 
 
-def test_admins_do_it_with_a_form_and_by_slash(
+def test_admins_tell_an_agent_with_a_form_and_by_slash(
     chat: Chat, juliet: SlixClient, romeo: SlixClient
 ) -> None:
     chat.model.answers(Text("By a form."))
@@ -116,7 +118,9 @@ def test_admins_do_it_with_a_form_and_by_slash(
     assert "no command" in asks(juliet, chat.assistant, words, "tell-agent")
 
 
-def test_what_cannot_be_done_is_said(chat: Chat, juliet: SlixClient, tmp_path: Path) -> None:
+def test_the_command_line_says_why_an_agent_cannot_be_told(
+    chat: Chat, juliet: SlixClient, tmp_path: Path
+) -> None:
     who = chat.server.jid("juliet")
     assert "no agent called 'nobody'" in refused(chat, "nobody", "Do it.", "--for", who)
     assert "is not admitted" in refused(chat, "assistant", "Do.", "--for", "bob@elsewhere.example")

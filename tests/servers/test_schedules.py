@@ -112,7 +112,7 @@ def test_the_model_proposes_a_schedule_and_the_person_agrees(
     heard(juliet, "Please call Romeo.")
 
 
-def test_what_is_wrong_is_told(chat: Chat, juliet: SlixClient) -> None:
+def test_an_invalid_schedule_is_answered_with_the_reason(chat: Chat, juliet: SlixClient) -> None:
     for said, told in (
         ("add every 5 seconds: hurry", "the shortest interval is 60 seconds"),
         ("add every monday at 25: x", "does not begin with a time"),

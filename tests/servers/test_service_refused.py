@@ -62,7 +62,9 @@ def test_nobody_listens_then_a_wrong_secret(
 
 
 @pytest.mark.thorough
-def test_a_domain_that_the_server_does_not_know(xmpp_server: Server, make_agent: MakeAgent) -> None:
+def test_the_service_logs_once_that_the_server_does_not_know_its_domain(
+    xmpp_server: Server, make_agent: MakeAgent
+) -> None:
     domain = "assistants.localhost"
     agent = make_agent(xmpp_server, server__component_domain=domain)
     if xmpp_server.name == "ejabberd":  # answers a bad domain and a bad secret alike
@@ -77,7 +79,7 @@ def test_a_domain_that_the_server_does_not_know(xmpp_server: Server, make_agent:
 
 
 @pytest.mark.thorough
-def test_a_domain_that_the_server_is_told_of_later(
+def test_the_service_connects_once_its_domain_is_configured(
     make_prosody: ServerFactory, make_agent: MakeAgent
 ) -> None:
     server = make_prosody()

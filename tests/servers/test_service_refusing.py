@@ -61,7 +61,9 @@ pytestmark = [pytest.mark.servers]
         ("<nosuch xmlns='urn:example:nosuch'/>", "service-unavailable", None),
     ],
 )
-def test_errors(juliet: SlixClient, payload: str, expected: str, detail: str | None) -> None:
+def test_each_bad_request_gets_its_error_and_harms_no_stream(
+    juliet: SlixClient, payload: str, expected: str, detail: str | None
+) -> None:
     reply = juliet.iq(AGENT, payload, "set")
     assert reply.get("from") == AGENT
     assert condition(reply) == expected

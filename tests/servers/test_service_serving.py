@@ -41,7 +41,9 @@ def test_the_server_lists_the_component(juliet: SlixClient) -> None:
     ("address", "identity"),
     [(AGENT, ("component", "generic")), (ASSISTANT, ("client", "bot"))],
 )
-def test_what_it_is(juliet: SlixClient, address: str, identity: tuple[str, str]) -> None:
+def test_disco_info_gives_identity_features_and_limits(
+    juliet: SlixClient, address: str, identity: tuple[str, str]
+) -> None:
     info = result(juliet.iq(address, query(INFO)))
     found, *others = info.findall(f"{{{INFO}}}identity")
     assert (found.get("category"), found.get("type")) == identity
@@ -183,7 +185,9 @@ def test_skills_by_words_and_by_version(juliet: SlixClient) -> None:
     ],
     ids=["text", "typed", "json", "both", "async", "context", "thread", "inline", "deadline"],
 )
-def test_execution(juliet: SlixClient, address: str, payload: str, expected: str) -> None:
+def test_execute_is_answered_with_the_output(
+    juliet: SlixClient, address: str, payload: str, expected: str
+) -> None:
     reply = juliet.iq(address, payload, "set")
     assert reply.get("from") == address
     assert output(reply) == expected
@@ -252,7 +256,7 @@ def test_presence_and_its_capabilities(juliet: SlixClient) -> None:
 
 
 @pytest.mark.parametrize("address", [AGENT, ASSISTANT])
-def test_chat(juliet: SlixClient, address: str) -> None:
+def test_commands_in_a_chat_are_answered(juliet: SlixClient, address: str) -> None:
     def ask(body: str) -> str:
         juliet.send_raw(f"<message to='{address}' type='chat'><body>{body}</body></message>")
         answer = juliet.messages.take(from_(address, "chat"))

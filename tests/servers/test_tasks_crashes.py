@@ -104,7 +104,7 @@ def test_an_inline_call_that_was_cut_off(desk: Desk, caller: SlixClient) -> None
     assert desk.effects("cut") == ["counted cut"]
 
 
-def test_the_end_waits_for_who_was_away(desk: Desk, other: SlixClient) -> None:
+def test_the_end_of_a_task_is_told_to_a_caller_who_was_away(desk: Desk, other: SlixClient) -> None:
     task = begin(other, desk.assistant, "slow", "mode='async'", run="away")
     other.send_raw("<presence type='unavailable'/>")  # it can still ask, and is not there
     again(desk)
@@ -141,7 +141,9 @@ def test_the_end_comes_while_the_server_is_away(
 
 
 @pytest.mark.thorough
-def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None:
+def test_a_task_cancelled_just_before_a_crash_stays_cancelled(
+    desk: Desk, caller: SlixClient
+) -> None:
     task = begin(caller, desk.assistant, "conformance.sleep", "mode='async'", seconds=3000)
     caller.messages.take(event(task, "running"))
     cancelling = f"<cancel xmlns='{TASK}' id='{task}'/>"
@@ -152,7 +154,9 @@ def test_cancelled_just_before_the_crash(desk: Desk, caller: SlixClient) -> None
 
 
 @pytest.mark.thorough
-def test_stopped_as_one_stops_a_service(desk: Desk, caller: SlixClient) -> None:
+def test_a_task_goes_on_after_the_service_is_stopped_and_started(
+    desk: Desk, caller: SlixClient
+) -> None:
     task = begin(caller, desk.assistant, "steps", "mode='async'", run="stop")
     halfway(caller, task)
     assert desk.agent.stop() == 0
@@ -175,7 +179,9 @@ def locked(desk: Desk) -> Iterator[None]:
             database.execute("ROLLBACK")
 
 
-def test_a_locked_database(desk: Desk, caller: SlixClient) -> None:
+def test_requests_without_a_record_are_served_while_the_database_is_locked(
+    desk: Desk, caller: SlixClient
+) -> None:
     running = begin(caller, desk.assistant, "steps", "mode='async'", run="lock")
     halfway(caller, running)
     durable = execute("slow", attributes="mode='async' request='locked'", run="locked")

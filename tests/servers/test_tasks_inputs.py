@@ -36,7 +36,9 @@ def form(type_: str, **values: str) -> str:
     return f"<x xmlns='{FORMS}' type='{type_}'>{fields}</x>"
 
 
-def test_by_iq(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+def test_an_iq_from_any_resource_answers_the_question_of_a_task(
+    desk: Desk, caller: SlixClient, other: SlixClient
+) -> None:
     task = begin(caller, desk.assistant, "trip", "mode='async'")
     asked = waits(caller, task)
     assert asked.findtext(f"{{{TASK}}}question") == "Where to, and for how long?"
@@ -73,7 +75,7 @@ def test_by_iq(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
         assert refusal(phone.iq(desk.assistant, changed, "set")) == CONFLICT
 
 
-def test_by_form(desk: Desk, caller: SlixClient) -> None:
+def test_a_form_answers_the_question_of_a_task(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)
     offered = asked.find(f"{{{FORMS}}}x")
@@ -91,7 +93,7 @@ def test_by_form(desk: Desk, caller: SlixClient) -> None:
     assert result(caller.iq(desk.assistant, same, "set")).get("state") == "completed"
 
 
-def test_in_words(desk: Desk, caller: SlixClient) -> None:
+def test_a_chat_message_answers_the_question_of_a_task(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "word", "thread='words'")
     waits(caller, task)
     question = caller.messages.take(
@@ -104,14 +106,14 @@ def test_in_words(desk: Desk, caller: SlixClient) -> None:
     heard(caller, desk.assistant, "I'll continue")
 
 
-def test_declined(desk: Desk, caller: SlixClient) -> None:
+def test_a_cancelled_form_fails_its_task_as_denied(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)
     result(caller.iq(desk.assistant, answer(asked, task, form("cancel")), "set"))
     assert failed(caller, task)[0] == "denied"
 
 
-def test_cancelled_while_it_waits(desk: Desk, caller: SlixClient) -> None:
+def test_a_cancelled_task_refuses_a_late_answer(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)
     ended_as = result(caller.iq(desk.assistant, cancel(task), "set"))
@@ -136,7 +138,7 @@ def test_what_was_never_asked(desk: Desk, caller: SlixClient) -> None:
 
 
 @pytest.mark.thorough
-def test_killed_between_question_and_answer(desk: Desk, caller: SlixClient) -> None:
+def test_a_question_of_a_task_can_be_answered_after_a_kill(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)
     desk.agent.kill()

@@ -118,7 +118,9 @@ def test_without_a_thread_nobody_reads(desk: Desk, caller: SlixClient) -> None:
     assert progress.text == "step 3 of 3"
 
 
-def test_lists(desk: Desk, caller: SlixClient, other: SlixClient) -> None:
+def test_lists_of_tasks_are_paged_and_show_only_ones_own_tasks(
+    desk: Desk, caller: SlixClient, other: SlixClient
+) -> None:
     mine = [
         begin(caller, desk.assistant, "conformance.echo", ASYNC + " context='lists'", text=t)
         for t in "abc"
@@ -256,7 +258,7 @@ def test_nobody_reads_how_it_broke(desk: Desk, caller: SlixClient) -> None:
     assert "nobody outside" not in ET.tostring(whole, "unicode")
 
 
-def test_deadlines(desk: Desk, caller: SlixClient) -> None:
+def test_a_request_whose_deadline_has_passed_is_refused(desk: Desk, caller: SlixClient) -> None:
     past = execute(
         "conformance.echo", attributes=ASYNC + " deadline='2020-01-01T00:00:00Z'", text="x"
     )
