@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
+from component.policy.taint import Taint
 from component.proactive.conditions import Condition
 from component.proactive.work import Priority
 from xep.jid import JID
@@ -98,6 +99,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         priority: how urgent the work is.
         template: the template of the notification.
         deliver: when people get the result: now, or when they are online.
+        taints: the sources of the texts that the model had read which asked for the watch.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = "normal"
     template: str = ""
     deliver: Literal["now", "online"] = "now"
+    taints: tuple[Taint, ...] = ()
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from component.policy.taint import Taint
 from component.proactive import watch_rows
 from component.proactive.conditions import Condition, Filter, FilterError
 from component.proactive.watch import PRESENCE, Rate, Watch
@@ -36,6 +37,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         where: conditions on XML payloads.
         json_filter: a JMESPath expression on JSON payloads.
         rate: as in the settings, such as `10/min`.
+        taints: the sources of the texts that the model had read which asked for the watch.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     where: Sequence[Condition] = ()
     json_filter: str = ""
     rate: str = "10/min"
+    taints: tuple[Taint, ...] = ()
 
 
 class WatchDesk:
@@ -116,6 +119,7 @@ class WatchDesk:
             json=wish.json_filter,
             goal=wish.goal.strip(),
             rate=Rate(events, seconds),
+            taints=wish.taints,
         )
 
     async def pause(self, id_: str) -> bool:

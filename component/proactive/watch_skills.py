@@ -143,6 +143,7 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
             where=where,
             json_filter=json_filter,
             rate=rate,
+            taints=context.taints,
         )
         try:
             made = await ports().desk.create(context.agent, JID.parse(context.principal), wish)

@@ -139,6 +139,7 @@ class WatchStarts:
             priority=watch.priority,
             template=watch.template,
             deliver=watch.deliver,
+            taints=watch.taints,
         )
         # A skill of this watch has the one trace, the calls of a model in its turn have the other.
         traces = (f"{trigger.source} {trigger.name}", turn_of(trigger))

@@ -251,6 +251,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
             silent=True,
             priority="high",
             template="$text",
+            taints=("web",),
         ),
     )
     await world.define()
@@ -267,6 +268,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         "high",
         "$text",
     )
+    assert work.taints == ("web",)
     for trace in ("watch a", turn_of(trigger)):
         chain = await storage.read(lambda db, trace=trace: noted_chain(db, trace))
         assert chain == ("other@agent.example",)
