@@ -91,6 +91,12 @@ def test_a_range_that_marks_no_quotation_is_ignored(body: str, marked: str) -> N
     assert found.unclear == "it is unclear which part of its text is quoted"
 
 
+def test_a_quotation_that_ends_before_it_starts_leaves_the_text_unclear() -> None:
+    found = reply("yes", "<body start='3' end='1'/>")
+    assert found.text == "yes"
+    assert found.unclear == "a part of its text is only for other clients"
+
+
 def test_a_correction_names_the_message_that_it_replaces() -> None:
     found = message("<body>no</body><replace xmlns='urn:xmpp:message-correct:0' id='m0'/>")
     assert found.replaces == "m0"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from component.tasks import idempotency, retention
 from component.tasks.idempotency import decode_answer, encode_answer
 from component.tasks.request_keys import RequestKey
+from component.tasks.rows import Change
 from tests.component.tasks.ledger import NOON, Ledger
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.fluux_agent.task import Failure
 from xep.stanza_error import StanzaError
 
 NAMED = RequestKey("n", "content")
@@ -105,3 +108,35 @@ def test_records_without_a_name_are_deleted_before_their_task() -> None:
     keys = database.execute("SELECT key FROM replay").fetchall()
     assert keys == [("n",)]
     assert database.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
+
+
+def test_the_answer_of_a_task_is_that_of_its_record() -> None:
+    database = Ledger()
+    database.add("t-1")
+    assert recorded(database, NAMED, "one", task="t-1") is None
+    assert idempotency.answer_of(database, "t-1") is None
+    idempotency.accept_record(database, "t-1", Accepted(task="t-1", poll_after=5))
+    text = idempotency.answer_of(database, "t-1")
+    assert text is not None
+    assert decode_answer(text) == Accepted(task="t-1", poll_after=5)
+
+
+def test_a_request_whose_task_ended_otherwise_is_answered_with_that_end() -> None:
+    database = Ledger()
+    database.add("t-1")
+    row = database.row()
+    late = Failure(conditions=(errors.DeadlineExpired(),))
+    wanted = result("done")
+
+    def answer(state: Any, detail: Any) -> Any:
+        return idempotency.ended_with(
+            Change(msgspec.structs.replace(row, state=state), detail), wanted
+        )
+
+    assert answer("completed", result("other")) == result("other")
+    assert answer("failed", late).encode() == errors.deadline_expired().encode()
+    assert answer("failed", Failure()) == wanted
+    assert answer("rejected", late) == wanted
+    unknown = idempotency.ended_with(Change(row))
+    assert isinstance(unknown, StanzaError)
+    assert unknown.encode() == errors.outcome_unknown().encode()
