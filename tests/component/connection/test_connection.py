@@ -382,7 +382,7 @@ async def test_what_was_sent_may_be_lost_when_the_stream_ends_before_a_probe_com
 
 async def test_a_probe_that_was_dealt_to_another_instance_is_repeated() -> None:
     with Acceptor() as server:
-        async with running(server, read_timeout_s=0.01, probe_timeout_s=0.3) as it:
+        async with running(server, read_timeout_s=0.01, probe_timeout_s=3) as it:
             link = await server.component()
             lost, probe = await link.stanzas(2)
             assert lost.id != probe.id

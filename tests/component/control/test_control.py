@@ -116,13 +116,12 @@ async def test_a_command_is_run_for_the_operator(tmp_path: Path) -> None:
 
 
 async def test_what_is_refused_comes_as_a_sentence(tmp_path: Path) -> None:
-    async with serving(tmp_path, command_s=0.2):
+    async with serving(tmp_path):
         for params, error, param in (
             (b'{"name": "nobody"}', "There is nobody.", "name"),
             (b"{}", "name: is required.", "name"),
             (b'{"nam": "x"}', "nam: no such parameter.", "nam"),
             (b'{"name": "disk"}', "The disk is full.", None),
-            (b'{"name": "slow"}', "The command exceeded its time limit.", None),
         ):
             answer = await asked(tmp_path, "greet", params)
             assert answer is not None
@@ -133,6 +132,13 @@ async def test_what_is_refused_comes_as_a_sentence(tmp_path: Path) -> None:
         assert unknown.error is not None
         assert "has no command 'nosuch'" in unknown.error
         assert "[llm]" in unknown.error
+
+
+async def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async with serving(tmp_path, command_s=0.2):
+        answer = await asked(tmp_path, "greet", b'{"name": "slow"}')
+        assert answer is not None
+        assert answer.error == "The command exceeded its time limit."
 
 
 async def test_a_fault_of_a_command_neither_ends_the_service_nor_is_told(tmp_path: Path) -> None:

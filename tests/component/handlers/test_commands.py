@@ -389,7 +389,7 @@ async def test_a_repetition_waits_for_the_work_under_way() -> None:
 
 async def test_work_that_was_given_up_is_not_begun_again() -> None:
     run = Answers(anyio.sleep_forever())
-    bench = CommandBench(SKILLS, run=run, request_timeout_s=0.01)
+    bench = CommandBench(SKILLS, run=run, request_timeout_s=0.2)
     form = bench.begin("skill/add")
     async with bench.bench.running():
         await bench.asked(go_on(form, a="2"))

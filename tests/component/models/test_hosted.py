@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import math
 from typing import Any
 
 import anyio
 import pytest
 
+from component.models import hosted
 from component.models.hosted import HostedModel
 from component.models.messages import ToolCall, call_message, result_message, text_message
+from component.models.patience import Patience
 from component.models.protocol import (
     ContextOverflowError,
     ModelRefusedError,
@@ -304,8 +307,35 @@ async def test_a_silent_server_is_an_error_that_names_the_timeout_setting(
     await endpoint.until(lambda: endpoint.hung_up == 1)
 
 
-async def test_silence_before_the_answer_is_retried(endpoint: Endpoint, make: Make) -> None:
+class Waning(Patience):
+    """The first answer of a test has the configured timeouts; later ones have as long as it takes,
+    whatever the machine does meanwhile.
+    """
+
+    made = 0
+
+    def __init__(self, *seconds: float) -> None:
+        type(self).made += 1
+        super().__init__(*(seconds if self.made == 1 else (math.inf,) * 3))
+
+
+class Ending(Patience):
+    """The time of an answer is over with a certain token, and not after so many seconds."""
+
+    left = 4
+
+    def heard(self, *, visible: bool) -> None:
+        super().heard(visible=visible)
+        self.left -= 1
+        if self.left == 0:
+            self._last = self.scope.deadline = anyio.current_time()
+
+
+async def test_silence_before_the_answer_is_retried(
+    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint.answers(Stall(after=2), Text("Noon."))
+    monkeypatch.setattr(hosted, "Patience", Waning)
     assert (await make(token_timeout_s=0.2).complete(asking(), lambda _: None)).text == "Noon."
 
 
@@ -322,10 +352,11 @@ class Endless(Text):
 
 @pytest.mark.ports
 async def test_a_text_that_is_still_being_written_at_the_limit_is_kept(
-    endpoint: Endpoint, make: Make
+    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.answers(Endless("tick "))
-    completion = await make(timeout_s=0.5, first_token_timeout_s=20).complete(asking())
+    monkeypatch.setattr(hosted, "Patience", Ending)
+    completion = await make(timeout_s=600).complete(asking())
     assert completion.text.startswith("tick tick")
     assert completion.finish == "length"
     assert completion.usage.estimated
@@ -333,11 +364,12 @@ async def test_a_text_that_is_still_being_written_at_the_limit_is_kept(
 
 
 async def test_a_call_that_is_not_complete_at_the_limit_is_not_made(
-    endpoint: Endpoint, make: Make
+    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = Hold(Calls(("a", {}), ("b", {"x": "y"}), text="So", pieces=2), anyio.Event(), after=5)
     endpoint.answers(hold)
-    completion = await make(timeout_s=0.5, token_timeout_s=20).complete(asking())
+    monkeypatch.setattr(hosted, "Patience", Ending)
+    completion = await make(timeout_s=600).complete(asking())
     assert completion.text == "So"
     assert [call.name for call in completion.tool_calls] == ["a"]
     assert completion.finish == "length"
@@ -484,4 +516,4 @@ async def test_a_server_that_is_silent_after_the_answer(endpoint: Endpoint, make
             await exchange.gone()
 
     endpoint.answers(Mute("Noon."))
-    assert (await make(token_timeout_s=0.4).complete(asking(), lambda _: None)).text == "Noon."
+    assert (await make(token_timeout_s=3).complete(asking(), lambda _: None)).text == "Noon."

@@ -42,6 +42,7 @@ class MemoryNodes:
         loses_answer: whether the next change is made but its answer is lost.
         silent: whether deletions send no notification.
         hangs: whether no request is ever answered.
+        waited_for: how many requests were made meanwhile.
         tells: whether it knows of its past, as our own nodes do.
         identity, changes: which nodes they are, and how often they were changed.
         retractions: which items the person has deleted, and when.
@@ -56,6 +57,7 @@ class MemoryNodes:
         self.loses_answer = False
         self.silent = False
         self.hangs = False
+        self.waited_for = 0
         self.gate: anyio.Event | None = None
         self.identity = "1"
         self.changes = 0
@@ -148,6 +150,7 @@ class MemoryNodes:
         if self.gate is not None:
             await self.gate.wait()
         if self.hangs:
+            self.waited_for += 1
             await anyio.sleep_forever()
         await anyio.lowlevel.checkpoint()
         if self.down:

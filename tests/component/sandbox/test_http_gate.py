@@ -171,8 +171,7 @@ async def test_credentials_stay_with_their_server() -> None:
 async def test_the_sizes_and_the_time_of_a_request_are_limited() -> None:
     """Sizes and the time are limited, whatever the server does."""
     async with serving() as server:
-        limits = HttpLimits(timeout_s=0.5, request_bytes=10, response_bytes=100_000)
-        gate = HttpGate([local(server)], limits)
+        gate = HttpGate([local(server)], HttpLimits(request_bytes=10, response_bytes=100_000))
         server.answers["endless"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         server.answers["large"] = plain("x" * 200_000)
         server.answers["header"] = b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000
@@ -184,7 +183,9 @@ async def test_the_sizes_and_the_time_of_a_request_are_limited() -> None:
         with pytest.raises(HttpTooLarge, match="11 bytes"):
             await gate.send(HttpRequest(server.url("x"), "POST", body=b"x" * 11))
         with pytest.raises(HttpTimeout):
-            await gate.send(HttpRequest(server.url("hang")))
+            await HttpGate([local(server)], HttpLimits(timeout_s=0.5)).send(
+                HttpRequest(server.url("hang"))
+            )
         for path in ("header", "short", "noise"):
             with pytest.raises(HttpFailed) as failed:
                 await HttpGate([local(server)]).send(HttpRequest(server.url(path)))

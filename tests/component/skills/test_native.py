@@ -293,7 +293,7 @@ async def test_a_thread_given_up_keeps_its_place_until_it_ends() -> None:
     limiter = anyio.CapacityLimiter(1)
     try:
         with pytest.raises(SkillTimeout):
-            await run(stay, limiter=limiter, timeout=0.05)
+            await run(stay, limiter=limiter, timeout=0.5)
         assert limiter.borrowed_tokens == 1
         with pytest.raises(SkillTimeout):
             await run(quick, limiter=limiter, timeout=0.01)

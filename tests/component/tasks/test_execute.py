@@ -294,7 +294,7 @@ async def test_what_was_shown_before_it_became_a_task_is_not_lost(open_storage: 
         await gate.wait()
         return "fin"
 
-    async with living(open_storage, write, inline_s=0.05) as world:
+    async with living(open_storage, write, inline_s=0.5) as world:
         accepted = await world.run("write")
         assert isinstance(accepted, Accepted)
         whole = await world.get(accepted.task)

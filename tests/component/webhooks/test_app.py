@@ -20,6 +20,7 @@ from tests.component.webhooks.world import (
     listening,
     parsed,
 )
+from tests.waiting import eventually
 from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio
@@ -227,7 +228,7 @@ async def test_a_slow_body_is_given_up(storage: Storage) -> None:
 @pytest.mark.ports
 async def test_slow_headers_are_given_up_and_hold_up_nobody(storage: Storage) -> None:
     async with (
-        listening(storage, generic(), headers_s=0.1) as world,
+        listening(storage, generic(), headers_s=1) as world,
         anyio.create_task_group() as group,
     ):
         for _ in range(50):
@@ -236,7 +237,7 @@ async def test_slow_headers_are_given_up_and_hold_up_nobody(storage: Storage) ->
 
 
 async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> None:
-    bounds = Bounds(requests=1, body_s=0.3)
+    bounds = Bounds(requests=1)
     async with listening(storage, generic(), github(), bounds=bounds) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
@@ -245,9 +246,11 @@ async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> Non
             await slow.receive()  # it is being received now
             refused = await world.sender.generic({})
             assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-            rest = await slow.receive()
-            assert b" 408 " in rest
-        assert (await world.sender.generic({})).status == 202
+
+        async def is_free() -> bool:
+            return (await world.sender.generic({})).status == 202
+
+        await eventually(is_free)
 
 
 @pytest.mark.parametrize(

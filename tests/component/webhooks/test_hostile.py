@@ -25,6 +25,7 @@ from tests.component.webhooks.world import (
     github_headers,
     listening,
 )
+from tests.waiting import eventually
 
 NOW = 1_800_000_000
 JSON_VALUES = st.recursive(
@@ -62,11 +63,10 @@ HOSTILE = [
 
 @pytest.mark.anyio
 async def test_hostile_bytes_stop_nobody(storage: Storage) -> None:
-    async with listening(storage, generic(), github(), headers_s=0.3) as world:
+    async with listening(storage, generic(), github(), headers_s=1) as world:
         for data in HOSTILE:
-            with anyio.move_on_after(5) as waited:
+            with anyio.fail_after(120):
                 await world.sender.raw(data)
-            assert not waited.cancelled_caught, data[:40]
             assert (await world.sender.generic({}, id_="x!"[:1])).status == 202
         assert len(world.starter.started) == 1
 
@@ -77,8 +77,8 @@ async def test_random_bytes_stop_nobody(storage: Storage) -> None:
     body = json.dumps({"a": 1}).encode()
     head = "\r\n".join(f"{name}: {value}" for name, value in github_headers(body))
     good = f"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{head}\r\n\r\n".encode()
-    bounds = Bounds(body_s=0.2)
-    async with listening(storage, generic(), github(), bounds=bounds, headers_s=0.2) as world:
+    bounds = Bounds(body_s=1)
+    async with listening(storage, generic(), github(), bounds=bounds, headers_s=1) as world:
 
         async def sends(data: bytes) -> None:
             await world.sender.raw(data, eof=True)
@@ -105,8 +105,6 @@ async def test_a_sender_that_leaves_is_forgotten(storage: Storage) -> None:
 
         async def is_free() -> bool:
             return (await world.sender.generic({})).status == 202
-
-        from tests.waiting import eventually
 
         await eventually(is_free)
 

@@ -102,7 +102,7 @@ async def test_a_repeatable_call_that_ended_its_worker_too_often_is_given_up(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statements, "MOST_ATTEMPTS", 1)
-    with workers(tmp_path, postgres_url, "one", lost_after_s=0.5) as (program,):
+    with workers(tmp_path, postgres_url, "one", lost_after_s=3) as (program,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "kill_me"
         ) as running:
@@ -141,7 +141,7 @@ async def test_a_worker_that_was_counted_as_lost_cannot_write(
     tmp_path: Path, postgres_url: str
 ) -> None:
     told = tmp_path / "told"
-    with workers(tmp_path, postgres_url, lost_after_s=0.5) as (program,):
+    with workers(tmp_path, postgres_url, lost_after_s=3) as (program,):
         async with serving(
             lambda: Storage.open(tmp_path / "data"), postgres_url, "pay", "pay_when_told"
         ) as running:
