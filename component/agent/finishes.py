@@ -27,14 +27,16 @@ def weigh(completion: Completion, *, partial: str, retried: bool, tools: bool) -
     `partial` is the beginning of an answer that was cut off, `retried` says whether the model was
     already asked again in this turn, `tools` whether it may call tools; if not, this was its last
     completion. If the answer is empty or cut off, the model is asked once more; after that the
-    person gets the incomplete answer, or a sentence of the service.
+    person gets the incomplete answer, or a sentence of the service. Nothing is called if the
+    arguments of one of the calls may not be whole.
     """
     text = partial + completion.text
     cut_off = completion.finish == "length"
     calls = completion.tool_calls if tools and completion.finish != "content_filter" else ()
     said = text if text.strip() else ""
     if calls:
-        if not cut_off or all(_whole(call.arguments) for call in calls):
+        doubtful = cut_off or not all(call.arguments for call in calls)
+        if not doubtful or all(_whole(call.arguments) for call in calls):
             return Weighed(calls=calls)
         if not retried:
             return Weighed(again=prompt.CUT_CALLS)

@@ -42,8 +42,8 @@ REASONED: Final = (
     " words or with a tool call, with very little reasoning."
 )
 CUT_CALLS: Final = (
-    "Your answer was too long and was cut off in the middle of a tool call, so nothing was called."
-    " Use shorter arguments, or answer in words."
+    "Your answer was cut off in the middle of a tool call, so nothing was called. Make the call"
+    " again, with shorter arguments if they are long, or answer in words."
 )
 CONTINUE: Final = (
     "Your answer was cut off because it was too long. Go on exactly where it ends, briefly, and"

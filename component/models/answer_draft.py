@@ -61,6 +61,7 @@ class AnswerDraft:
         finished: whether the provider has said why the model stopped.
         failed: whether it stopped because of a fault of the provider.
         paused: whether the provider wants to be called again to continue (`pause_turn`).
+        lost: whether a piece of a call belongs to no call that is known.
         used: the provider's report of tokens and cost, unchecked; None if there is none.
     """
 
@@ -72,6 +73,7 @@ class AnswerDraft:
         self.finished = False
         self.failed = False
         self.paused = False
+        self.lost = False
         self.used: Any = None
         self._on_text = on_text
         self._before_cut = before_cut
@@ -180,6 +182,11 @@ class AnswerDraft:
         return self.finished and not self.failed
 
     @property
+    def incoherent(self) -> bool:
+        """Whether a piece of a call is left of which nobody knows what is to be called."""
+        return self.lost or any(call.pieces and not call.name for call in self.calls_begun)
+
+    @property
     def finish_reason(self) -> Finish:
         """Why the model stopped."""
         if self._finish is not None:
@@ -197,8 +204,12 @@ class AnswerDraft:
     def parts(self, names: ToolNames, origin: str, used: set[str]) -> tuple[AnswerPart, ...]:
         """The parts, with ids of calls that are not in `used`. Calls without a name are left out.
 
+        A call whose arguments are not there has none, `{}`, if the provider says that the answer is
+        complete. Otherwise they may be missing, and are an empty text, which is not JSON.
+
         `origin` names adapter and model in opaque parts.
         """
+        missing = "{}" if self.finished and self._finish is None else ""
         ids = iter(
             call_ids.distinct(
                 [
@@ -214,7 +225,7 @@ class AnswerDraft:
             if isinstance(part, DraftCall):
                 if part.name:
                     name = names.ours(storable(part.name[:NAME_CHARACTERS]))
-                    arguments = storable("".join(part.pieces)) or "{}"
+                    arguments = storable("".join(part.pieces)) or missing
                     found.append(ToolCall(next(ids).id, name, arguments))
             elif isinstance(part, _DraftText):
                 if text := storable("".join(part.pieces)):

@@ -135,14 +135,11 @@ class Gathering:
                 self._text.feed(part.text)
 
     def _grow(self, piece: Call) -> None:
-        """Add a piece to the call that it belongs to.
-
-        This is the call with the same index. Some servers send whole calls, all with index 0 or
-        without one: then another id or name, or a name after complete arguments, starts a new call.
-        """
+        """Add a piece to the call that it belongs to."""
         function = piece.function
         name = (function and function.name) or ""
-        growing = self._call_of(piece, name)
+        arguments = function.arguments if function else None
+        growing = self._begun(piece, name, arguments) if name else self._continued(piece)
         if growing is None:
             self._text.before_call()
             growing = _Growing(piece.index, self.draft.call(piece.id or "", name))
@@ -150,22 +147,39 @@ class Gathering:
         call = growing.call
         call.id = call.id or piece.id or ""
         call.name = call.name or name
-        arguments = function.arguments if function else None
         if isinstance(arguments, dict):
             arguments = _encoded(arguments)
             call.pieces = []
-        if arguments:
+        if arguments and not (name and growing.whole and arguments == "".join(call.pieces)):
             self.draft.add_arguments(call, arguments)
 
-    def _call_of(self, piece: Call, name: str) -> "_Growing | None":
+    def _begun(self, piece: Call, name: str, arguments: Any) -> "_Growing | None":
+        """The call that a piece with a name belongs to; None if it begins one.
+
+        Some servers repeat the name in each piece, or the whole call at the end, and some give each
+        piece another id. Others send whole calls, all with index 0 or without one.
+        """
         of_index = (c for c in reversed(self._calls) if piece.index in (None, c.index))
         last = next(of_index, None)
-        if last is None or (piece.id and last.call.id):
-            return last if last is not None and piece.id == last.call.id else None
-        if name and name != last.call.name:
+        if last is None or (last.call.name and last.call.name != name):
             return None
-        more = piece.function.arguments if piece.function else None
-        return None if name and more and last.whole else last
+        repeated = bool(piece.id) and piece.id == last.call.id
+        return None if last.whole and arguments and not repeated else last
+
+    def _continued(self, piece: Call) -> "_Growing | None":
+        """The call that a piece without a name continues: that with its index, its id, or the last
+        one. None if there is none, or if the last one is whole.
+        """
+        if piece.index is not None:
+            for one in reversed(self._calls):
+                if one.index == piece.index:
+                    return one
+        if piece.id:
+            for one in reversed(self._calls):
+                if one.call.id == piece.id:
+                    return one
+        last = self._calls[-1] if self._calls else None
+        return None if last is not None and last.whole else last
 
 
 class _Growing:

@@ -315,6 +315,10 @@ class HostedModel:
                 pass
         if draft.failed or not (draft.complete or (over and draft.anything)):
             raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
+        if draft.incoherent:
+            raise ModelUnavailableError(
+                f"{self._where.url} sent a part of a tool call that belongs to no call"
+            )
 
     def _completion(
         self, request: ModelRequest, reader: AnswerReader, names: ToolNames

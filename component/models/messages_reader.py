@@ -162,7 +162,10 @@ class MessagesReader:
         if delta.text is not None:
             self._say(delta.text)
         block = self._blocks.get(index)
+        if block is None and delta.partial_json and self._blocks:
+            block = next(reversed(self._blocks.values()))  # the one that is being written
         if block is None:
+            self.draft.lost = self.draft.lost or bool(delta.partial_json)
             return
         if delta.partial_json:
             if block.call is not None:

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from component.models.protocol import Finish, OnText
 from component.models.tolerant_json import BadJSONError, decode_as, encode_any
 from component.models.usage import Figures, Reported
 
+_ADDED: Final = "response.output_item.added"
 _FINISH: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
@@ -93,8 +94,10 @@ class ResponsesReader:
                 self._add(self._of(event), event.item)
             case "response.output_text.delta" | "response.refusal.delta":
                 self._say(self._of(event), event.delta)
-            case "response.function_call_arguments.delta":
-                self._argue(self._of(event), event.delta)
+            case "response.function_call_arguments.delta" | "response.function_call_arguments.done":
+                item = self._of(event)
+                self._argue(item, event.arguments if not item.characters else None)
+                self._argue(item, event.delta)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 if isinstance(event.delta, str):
                     self.draft.reasoning(event.delta)
@@ -136,11 +139,16 @@ class ResponsesReader:
     # -- items -----------------------------------------------------------------------------------
 
     def _of(self, event: Event) -> _Item:
-        """The item that an event belongs to."""
+        """The item that an event belongs to: that with its index, its id, or the one that is
+        being written. Some gateways give each event another id.
+        """
         key = event.output_index if event.output_index is not None else event.item_id
-        if key not in self._items:
-            self._items[key] = _Item()
-        return self._items[key]
+        found = self._items.get(key)
+        if found is None and event.output_index is None and event.type != _ADDED:
+            found = next((one for one in reversed(self._items.values()) if not one.done), None)
+        if found is None:
+            found = self._items[key] = _Item()
+        return found
 
     def _add(self, item: _Item, data: dict[str, Any]) -> None:
         if data.get("type") == "function_call":
@@ -155,7 +163,10 @@ class ResponsesReader:
             self.draft.say(delta)
 
     def _argue(self, item: _Item, delta: Any) -> None:
-        if isinstance(delta, str) and delta and item.call is not None:
+        if isinstance(delta, str) and delta:
+            if item.call is None:
+                self.draft.lost = True
+                return
             item.characters += len(delta)
             self.draft.add_arguments(item.call, delta)
 

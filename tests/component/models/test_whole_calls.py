@@ -1,0 +1,174 @@
+"""The arguments of a call are whole, or the call is not made, in each dialect."""
+
+import json
+from typing import Any
+
+import pytest
+
+from component.models.gathering import Gathering
+from component.models.messages import ToolCall
+from component.models.messages_reader import MessagesReader
+from component.models.responses_reader import ResponsesReader
+from component.models.tool_names import ToolNames
+
+WANTED = '{"days": 90}'
+Reader = Gathering | ResponsesReader | MessagesReader
+
+
+def read(reader: Reader, *events: dict[str, Any]) -> Reader:
+    for event in events:
+        reader.event(json.dumps(event).encode())
+    return reader
+
+
+def calls(reader: Reader) -> list[tuple[str, str]]:
+    parts = reader.draft.parts(ToolNames(()), "o", set())
+    return [(part.name, part.arguments) for part in parts if isinstance(part, ToolCall)]
+
+
+# -- the events of the dialects ------------------------------------------------------------------
+
+
+def chat(finish: str | None = None, **call: Any) -> dict[str, Any]:
+    delta = {"tool_calls": [call]} if call else {}
+    return {"choices": [{"delta": delta, "finish_reason": finish}]}
+
+
+def begin(**more: Any) -> dict[str, Any]:
+    item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": ""}
+    return {"type": "response.output_item.added", "item": item} | more
+
+
+def argue(piece: str, **more: Any) -> dict[str, Any]:
+    return {"type": "response.function_call_arguments.delta", "delta": piece} | more
+
+
+def responded(status: str = "completed") -> dict[str, Any]:
+    details = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    response = {"status": status, "incomplete_details": details}
+    return {"type": f"response.{status}", "response": response}
+
+
+def block(index: int | None, name: str = "f") -> dict[str, Any]:
+    content = {"type": "tool_use", "id": "t1", "name": name, "input": {}}
+    return {"type": "content_block_start", "index": index, "content_block": content}
+
+
+def grow(index: int | None, piece: str) -> dict[str, Any]:
+    delta = {"type": "input_json_delta", "partial_json": piece}
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def stopped(reason: str) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": reason}}
+
+
+# -- a call without arguments --------------------------------------------------------------------
+
+NAME_ONLY: dict[str, Any] = {"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}
+CHAT = (Gathering, [chat(**NAME_ONLY)], chat("length"), chat("tool_calls"))
+RESPONSES = (
+    ResponsesReader,
+    [begin(output_index=0)],
+    responded("incomplete"),
+    responded(),
+)
+MESSAGES = (
+    MessagesReader,
+    [block(0), {"type": "content_block_stop", "index": 0}],
+    stopped("max_tokens"),
+    stopped("tool_use"),
+)
+
+
+@pytest.mark.parametrize(("reader", "events", "cut", "done"), [CHAT, RESPONSES, MESSAGES])
+def test_a_call_has_no_arguments_only_if_the_provider_says_that_it_is_complete(
+    reader: Any, events: list[dict[str, Any]], cut: dict[str, Any], done: dict[str, Any]
+) -> None:
+    assert calls(read(reader(None), *events, cut)) == [("f", "")]
+    assert calls(read(reader(None), *events)) == [("f", "")]
+    assert calls(read(reader(None), *events, done)) == [("f", "{}")]
+
+
+# -- pieces --------------------------------------------------------------------------------------
+
+
+def pieces(*of: dict[str, Any], name: str = "", **more: Any) -> list[dict[str, Any]]:
+    """A call whose arguments come in three pieces; `of` are what else each of them has."""
+    texts = ("", WANTED[:5], WANTED[5:])
+    functions = [{"name": "f", "arguments": ""}] + [
+        {"arguments": text} | ({"name": name} if name else {}) for text in texts[1:]
+    ]
+    return [chat(function=function, **one) for function, one in zip(functions, of, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pieces({"index": 0, "id": "a"}, {"index": 0, "id": "b"}, {"index": 0, "id": "c"}),
+        pieces({"index": 0, "id": "a"}, {"index": 0, "id": "b"}, {"index": 0, "id": "c"}, name="f"),
+        pieces({"id": "a"}, {"id": "b"}, {"id": "c"}),
+        pieces({"index": 0, "id": "a"}, {"index": 1, "id": "a"}, {"index": 2, "id": "a"}),
+        pieces({"index": 0, "id": "a"}, {"index": 1, "id": "b"}, {"index": 2, "id": "c"}),
+        pieces({}, {}, {}),
+        [*pieces({"id": "a"}, {"id": "a"}, {"id": "a"}),
+         chat(id="a", function={"name": "f", "arguments": WANTED})],
+    ],
+)  # fmt: skip
+def test_pieces_of_chat_completions_are_joined_by_index_id_or_order(
+    events: list[dict[str, Any]],
+) -> None:
+    reader = read(Gathering(None), *events, chat("tool_calls"))
+    assert calls(reader) == [("f", WANTED)]
+    assert not reader.draft.incoherent
+
+
+def test_pieces_of_two_calls_that_come_by_turns_are_kept_apart() -> None:
+    reader = read(
+        Gathering(None),
+        chat(index=0, id="a", function={"name": "f", "arguments": ""}),
+        chat(index=1, id="b", function={"name": "g", "arguments": ""}),
+        chat(index=0, function={"arguments": WANTED[:5]}),
+        chat(index=1, function={"arguments": "{}"}),
+        chat(index=0, function={"arguments": WANTED[5:]}),
+        chat("tool_calls"),
+    )
+    assert calls(reader) == [("f", WANTED), ("g", "{}")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [{"output_index": 0}] * 3,
+        [{"item_id": "fc_1"}] * 3,
+        [{"item_id": "x"}, {"item_id": "y"}, {"item_id": "z"}],
+    ],
+)
+def test_pieces_of_responses_are_joined_by_index_id_or_order(more: list[dict[str, Any]]) -> None:
+    first, second, third = more
+    events = [begin(**first), argue(WANTED[:5], **second), argue(WANTED[5:], **third), responded()]
+    assert calls(read(ResponsesReader(None), *events)) == [("f", WANTED)]
+    done = {"type": "response.function_call_arguments.done", "arguments": WANTED}
+    events = [begin(**first), done | second, responded()]
+    assert calls(read(ResponsesReader(None), *events)) == [("f", WANTED)]
+
+
+@pytest.mark.parametrize("indexes", [(0, 0, 0), (0, 1, 2), (None, None, None)])
+def test_pieces_of_messages_are_joined_by_index_or_order(indexes: tuple[int | None, ...]) -> None:
+    first, second, third = indexes
+    events = [block(first), grow(second, WANTED[:5]), grow(third, WANTED[5:]), stopped("tool_use")]
+    assert calls(read(MessagesReader(None), *events)) == [("f", WANTED)]
+
+
+@pytest.mark.parametrize(
+    ("reader", "events"),
+    [
+        (Gathering, [chat(index=0, function={"arguments": WANTED}), chat("tool_calls")]),
+        (ResponsesReader, [argue(WANTED, output_index=3), responded()]),
+        (MessagesReader, [grow(0, WANTED), stopped("tool_use")]),
+    ],
+)
+def test_a_piece_that_belongs_to_no_call_makes_the_answer_incoherent(
+    reader: Any, events: list[dict[str, Any]]
+) -> None:
+    assert read(reader(None), *events).draft.incoherent
