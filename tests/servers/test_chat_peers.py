@@ -165,7 +165,7 @@ def test_who_never_says_what_it_is_is_answered_and_asked_once(
 def test_killed_while_it_asks(chat: Chat, juliet: SlixClient) -> None:
     speaker = Speaker(juliet, FLUUX, silent=True)
     say(juliet, chat.assistant, "Do it!")
-    assert speaker.asked.acquire(timeout=20)
+    assert speaker.asked.acquire(timeout=120)
     while not rows(chat):
         pass
     chat.agent.kill()

@@ -160,7 +160,7 @@ def test_aioxmpp_finds_and_asks_the_agent(chat: Chat) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

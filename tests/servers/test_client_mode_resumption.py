@@ -77,7 +77,7 @@ def test_what_is_asked_while_the_connection_breaks_is_answered_once(
         proxy.cut()
         waiting += [juliet.start_iq(FULL, execute("echo", text=name), "set") for name in names[20:]]
         say_all(juliet, names[20:])
-        assert [output(each.result(30)) for each in waiting] == names
+        assert [output(each.result(120)) for each in waiting] == names
         assert sorted(map(str, receipts(juliet, SENTENCES))) == sorted(names)
         agent.wait_log("connected", resumed=True)
     again = [each for each in juliet.messages.all() if each.find(RECEIPT) is not None]

@@ -314,7 +314,7 @@ def test_several_answers_at_once(desk: Desk, caller: SlixClient, other: SlixClie
         for _ in range(3)
         for client, value in ((caller, "approve"), (other, "deny"))
     ]
-    found = [reply.result(20) for reply in replies]
+    found = [reply.result(120) for reply in replies]
     approved = {reply.get("type") for reply in found[::2]}
     denied = {reply.get("type") for reply in found[1::2]}
     assert sorted((approved, denied), key=str) == [{"error"}, {"result"}]

@@ -73,7 +73,7 @@ def test_the_service_stays_below_its_memory_limit(
             for number in range(50)
         ]
         for reply in replies:
-            accepted = reply.result(20).find(f"{{{EXECUTE}}}accepted")
+            accepted = reply.result(120).find(f"{{{EXECUTE}}}accepted")
             assert accepted is not None
             assert server.ended(accepted.get("task", "")).get("state") == "completed"
         megabytes = resident_mb(agent)

@@ -185,7 +185,7 @@ def test_a_request_in_flight_fails_with_the_connection(make_prosody: ServerFacto
         waiting = juliet.start_iq(server.component_domain, EXECUTE, "set")
         server.kill()
         with pytest.raises(ConnectionError):
-            waiting.result(20)
+            waiting.result(120)
 
 
 def test_two_servers_and_another_host_live_side_by_side(make_server: ServerFactory) -> None:

@@ -53,7 +53,7 @@ def test_an_iq_runs_a_tool(chat: Chat, juliet: SlixClient) -> None:
         chat.assistant,
         execute("time.get_current_time", timezone="Europe/Paris"),
         type="set",
-        timeout=60,
+        timeout=120,
     )
     assert json.loads(output(answer))["timezone"] == "Europe/Paris"
 

@@ -259,7 +259,7 @@ def test_aioxmpp_owns_a_node(owned: Server) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -112,7 +112,7 @@ def test_sigterm_answers_what_is_under_way(
         assert error(refused).get("type") == "wait"
         assert application(refused) is not None
         (tmp_path / "gate").touch()
-        assert output(slow.result(20)) == "passed the gate"
+        assert output(slow.result(120)) == "passed the gate"
         assert agent.wait() == 0
         assert way.passed(to_server=True).endswith(b"</stream:stream>")
         assert way.passed(to_server=False).endswith(b"</stream:stream>")
@@ -127,7 +127,7 @@ def test_what_does_not_end_in_time_is_answered_too(
         slow = juliet.start_iq(domain, SLEEP_FOR_EVER, "set")
         juliet.iq(domain, PING)
         agent.send(signal.SIGTERM)
-        assert condition(slow.result(20)) == "recipient-unavailable"
+        assert condition(slow.result(120)) == "recipient-unavailable"
         assert agent.wait() == 0
         (line,) = agent.log("cancelled requests that took too long")
         assert line["requests"] == 1

@@ -148,7 +148,7 @@ def test_only_the_connection_of_the_component_is_cut(
         line = agent.wait_log("connected")
         assert line["attempts"] >= 1
         assert line["down_s"] >= 0
-        assert output(slow.result(20)) == "slept 2 seconds"
+        assert output(slow.result(120)) == "slept 2 seconds"
         assert output(juliet.iq(domain, ECHO, "set")) == "hello"
         juliet.presences.take(from_(domain))
         juliet.send_raw(f"<presence to='{domain}' type='unsubscribe'/>")

@@ -227,10 +227,10 @@ def with_id(xml: str, id_: str) -> str:
 
 def test_the_iqs_of_the_first_draft(juliet: SlixClient) -> None:
     """Letter for letter, but for the id, without which no server passes an IQ."""
-    found = result(juliet.start_raw_iq(with_id(DISCOVERY, "seed-1")).result(20))
+    found = result(juliet.start_raw_iq(with_id(DISCOVERY, "seed-1")).result(120))
     assert found.tag == f"{{{SKILLS}}}query"
     assert "email-summary" in {s.get("name") for s in found.findall(f"{{{SKILLS}}}skill")}
-    assert output(juliet.start_raw_iq(with_id(EXECUTION, "seed-2")).result(20)) == "20 mails"
+    assert output(juliet.start_raw_iq(with_id(EXECUTION, "seed-2")).result(120)) == "20 mails"
 
 
 # Presence and chat.

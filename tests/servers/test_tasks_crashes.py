@@ -195,7 +195,7 @@ def test_requests_without_a_record_are_served_while_the_database_is_locked(
         # A skill that runs goes on until it has something to write, and waits with that.
         desk.open_gate("lock")
         waiting = caller.start_iq(desk.assistant, once, "set")
-        reply = refused.result(20)
+        reply = refused.result(120)
         assert refusal(reply) == ("resource-constraint", "retry")
         assert error(reply).get("type") == "wait"
         retry = application(reply)
@@ -204,7 +204,7 @@ def test_requests_without_a_record_are_served_while_the_database_is_locked(
         assert desk.effects("lock second") == desk.effects("locked") == []
     # What was refused left nothing behind: the same may be asked again. Whether the one that still
     # waited was refused too, nobody can say; asked again, it has run once.
-    waiting.result(20)
+    waiting.result(120)
     assert output(caller.iq(desk.assistant, once, "set")) == "counted locked-1"
     assert desk.effects("locked-1") == ["counted locked-1"]
     # And what had begun is not lost.

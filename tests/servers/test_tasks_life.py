@@ -206,7 +206,7 @@ def test_two_of_the_same_at_once(desk: Desk, caller: SlixClient) -> None:
     replies: list[Future[Element]] = [
         caller.start_iq(desk.assistant, asked, "set") for _ in range(5)
     ]
-    (task,) = {accepted(reply.result(20)) for reply in replies}
+    (task,) = {accepted(reply.result(120)) for reply in replies}
     desk.open_gate("twin")
     assert completed(caller, task) == "twin is done"
 

@@ -46,7 +46,7 @@ def free_port() -> int:
 
 def figure(port: int, name: str) -> float:
     """One of the service's metrics; 0 if it is not there yet."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         found = re.search(rf"^\w*{re.escape(name)} (\S+)$", answer.read().decode(), re.MULTILINE)
     return 0.0 if found is None else float(found.group(1))
 

@@ -172,7 +172,7 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
             assert "record opened" in process.stdout.readline()
             assert process.stdout.readline().endswith("execute done followed\n")
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
 

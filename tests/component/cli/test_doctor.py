@@ -73,7 +73,7 @@ def test_doctor_in_its_own_process_fails_without_showing_the_secret(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == ExitCode.FAILURE, done.stdout + done.stderr
     assert secret not in done.stdout + done.stderr

@@ -87,7 +87,7 @@ async def lines(directory: Path, *sent: bytes) -> list[bytes]:
 
     def talk() -> list[bytes]:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(30)
+            client.settimeout(120)
             client.connect(str(directory / "control.sock"))
             try:
                 for each in sent:
@@ -181,7 +181,7 @@ async def test_who_says_nothing_is_let_go(tmp_path: Path) -> None:
 
         def wait() -> bytes:
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(30)
+                client.settimeout(120)
                 client.connect(str(tmp_path / "control.sock"))
                 return client.recv(1)
 
@@ -215,7 +215,7 @@ async def test_more_clients_than_there_may_be(tmp_path: Path) -> None:
             def hold() -> bytes:
                 client = socket.socket(socket.AF_UNIX)
                 held.append(client)
-                client.settimeout(30)
+                client.settimeout(120)
                 client.connect(str(tmp_path / "control.sock"))
                 client.sendall(b'{"command":"ping"}\n')
                 return client.recv(1000)

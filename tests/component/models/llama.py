@@ -68,7 +68,7 @@ async def slot(process: ServerProcess, fits: Callable[[dict[str, Any]], bool]) -
     """Wait until the state of the server's only slot fits, and give it."""
     async with Client(socket=process.socket) as client:
         while True:
-            response: httpx2.Response = await client.get("http://localhost/slots", timeout=60)
+            response: httpx2.Response = await client.get("http://localhost/slots", timeout=120)
             found = cast("dict[str, Any]", response.json()[0])
             if fits(found):
                 return found

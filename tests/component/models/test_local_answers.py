@@ -75,7 +75,7 @@ async def test_the_estimate_is_rather_too_high(model: LocalModel) -> None:
 
     async def counted(text: str) -> int:
         body = {"content": text, "add_special": False}
-        response = await client.post("http://localhost/tokenize", json=body, timeout=60)
+        response = await client.post("http://localhost/tokenize", json=body, timeout=120)
         return len(response.json()["tokens"])
 
     for text in (

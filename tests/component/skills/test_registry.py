@@ -162,7 +162,7 @@ def test_the_version_is_the_same_in_every_process() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=120,
         ).stdout
         for seed in ("1", "2")
     }

@@ -164,7 +164,7 @@ async def test_a_transaction_that_still_runs_is_waited_for(
             raise psycopg.OperationalError("the connection is lost")
 
         def _later(self) -> None:
-            assert waiting.wait(60)
+            assert waiting.wait(120)
             self._connection.execute("COMMIT")
             self._connection.close()
 
@@ -321,7 +321,7 @@ async def test_a_row_that_somebody_else_has_locked(migrated_url: str, tmp_path: 
 async def test_two_that_wait_for_each_other_are_both_served(
     migrated_url: str, tmp_path: Path
 ) -> None:
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=120)
     met: list[int] = []
 
     def op(first: int, second: int) -> Callable[[Database], None]:

@@ -111,7 +111,7 @@ async def test_work_runs_one_at_a_time_and_off_the_event_loop(tmp_path: Path) ->
         at_work.append(1)
         overlaps.append(len(at_work))
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         at_work.pop()
 
     async with Storage.open(tmp_path) as storage, anyio.create_task_group() as tasks:
@@ -130,7 +130,7 @@ async def test_a_write_that_has_begun_survives_its_caller(tmp_path: Path) -> Non
 
     def work(connection: sqlite3.Connection) -> None:
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         insert(connection)
 
     async with Storage.open(tmp_path) as storage:
@@ -363,4 +363,4 @@ def test_importing_loads_no_database_driver() -> None:
     program = (
         "import sys, component.storage; assert not {'sqlite3', 'psycopg'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -48,7 +48,7 @@ class Gate:
 
     def __call__(self, _database: Database) -> None:
         self.entered.set()
-        assert self.open.wait(60)
+        assert self.open.wait(120)
 
     async def until_entered(self) -> None:
         assert await anyio.to_thread.run_sync(self.entered.wait, 60)
@@ -310,7 +310,7 @@ async def test_reads_do_not_wait_for_writes(storage: Storage) -> None:
     def slowly(database: Database) -> None:
         add(2)(database)
         written.set()
-        assert go_on.wait(60)
+        assert go_on.wait(120)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(storage.write, slowly)
@@ -327,7 +327,7 @@ async def test_a_read_sees_one_state(storage: Storage) -> None:
     def twice(database: Database) -> tuple[list[int], list[int]]:
         before = numbers(database)
         looked.set()
-        assert go_on.wait(60)
+        assert go_on.wait(120)
         return before, numbers(database)
 
     async with anyio.create_task_group() as tasks:

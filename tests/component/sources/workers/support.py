@@ -88,7 +88,7 @@ class WorkerProgram:
         self._watchdog = Watchdog(self._process.pid)
         started = threading.Event()
         threading.Thread(target=self._read, args=(self._process, started), daemon=True).start()
-        assert started.wait(60), self.log
+        assert started.wait(120), self.log
         assert self._process.poll() is None, self.log
 
     def _started(self) -> subprocess.Popen[str] | Forked:
@@ -119,7 +119,7 @@ class WorkerProgram:
         """End it as a power failure does."""
         if self._process is not None and self._watchdog is not None:
             self._watchdog.kill_group()
-            self._process.wait(30)
+            self._process.wait(120)
             assert self._process.stdout is not None
             with self._process.stdout as stdout:
                 assert stdout.read() == "", "it writes its log to stderr, and nothing else"
@@ -153,7 +153,7 @@ class WorkerProgram:
         """Stop it as an admin does; return its exit code."""
         assert self._process is not None
         self._process.send_signal(number)
-        code = self._process.wait(60)
+        code = self._process.wait(120)
         self.kill()
         return code
 
