@@ -6,7 +6,7 @@ The schema comes from somebody who is not trusted: see `component.skills.validat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,8 +43,12 @@ def checked_schema(schema: Mapping[str, Any]) -> Schema:
     return dict(schema)
 
 
-def schema_inputs(schema: Schema) -> Inputs:
+def schema_inputs(schema: Schema, *, adds_defaults: bool = True) -> Inputs:
     """Return the inputs that a JSON Schema describes, whose arguments are a `dict[str, Any]`.
+
+    With `adds_defaults`, parameters that were not given have the defaults of the schema, if these
+    are valid. Without, they are left out: in a schema of somebody else, a default says what happens
+    then, and may be a value that is refused when it is sent.
 
     Raises DeclarationError, with the reason, for a schema that cannot be used.
     """
@@ -52,11 +56,7 @@ def schema_inputs(schema: Schema) -> Inputs:
         raise DeclarationError("The schema of the parameters is not one of an object.")
     validator = SchemaValidator(schema)
     properties = properties_of(schema)
-    defaults = {
-        one.name: one.default
-        for one in properties
-        if one.default is not msgspec.UNSET and not one.required
-    }
+    defaults = _valid_defaults(schema, properties) if adds_defaults else {}
 
     def complete(values: dict[str, Any]) -> Arguments:
         found = validator.mismatch(values)
@@ -72,6 +72,20 @@ def schema_inputs(schema: Schema) -> Inputs:
         verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
         complete=complete,
     )
+
+
+def _valid_defaults(schema: Schema, properties: Sequence[Property]) -> dict[str, Any]:
+    found = {
+        one.name: one.default
+        for one in properties
+        if one.default is not msgspec.UNSET and not one.required
+    }
+    if not found:
+        return {}
+    alone = SchemaValidator({key: part for key, part in schema.items() if key != "required"})
+    return {
+        name: value for name, value in found.items() if alone.mismatch({name: value}) is None
+    }
 
 
 def _reader(one: Property) -> Reader:

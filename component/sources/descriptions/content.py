@@ -56,7 +56,8 @@ def as_approved(skill: Skill, content: str, approved: str) -> Skill | None:
     texts: dict[str, Any] = {name: before[name] for name in (*_TEXTS, *_SCHEMAS)}
     texts |= {name: tuple(texts[name]) for name in ("tags", "examples")}
     try:
-        return dataclasses.replace(skill, **texts, inputs=schema_inputs(before["input_schema"]))
+        inputs = schema_inputs(before["input_schema"], adds_defaults=False)
+        return dataclasses.replace(skill, **texts, inputs=inputs)
     except DeclarationError:  # an earlier release has approved it
         return None
 

@@ -92,7 +92,7 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",
-        inputs=schema_inputs(schema),
+        inputs=schema_inputs(schema, adds_defaults=False),
         kind="async",
         wants_context=True,
         invoke=invoke,

@@ -162,7 +162,7 @@ class OpenApiSource:
             tags=operation.tags,
             annotations=annotations,
             input_schema=schema,
-            inputs=schema_inputs(schema),
+            inputs=schema_inputs(schema, adds_defaults=False),
             kind="async",
             wants_context=True,
             invoke=invoker(

@@ -52,6 +52,27 @@ def test_what_only_json_can_express_comes_as_json_and_defaults_are_added() -> No
     assert made == {"city": "Rome", "where": {"x": 1.5}, "days": 3}
 
 
+def test_only_valid_defaults_are_added_and_none_where_somebody_else_has_written_them() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "zone": {"type": "string", "default": None},
+            "days": {"type": "integer", "minimum": 1, "default": 0},
+            "unit": {"enum": ["c", "f"], "default": "c"},
+        },
+        "required": ["city"],
+    }
+    own, strange = schema_inputs(schema), schema_inputs(schema, adds_defaults=False)
+    assert own.complete is not None
+    assert strange.complete is not None
+    assert own.complete({"city": "Rome"}) == {"city": "Rome", "unit": "c"}
+    assert strange.complete({"city": "Rome"}) == {"city": "Rome"}
+    assert strange.complete({"city": "Rome", "days": 2}) == {"city": "Rome", "days": 2}
+    with pytest.raises(InvalidParam):
+        strange.complete({"city": "Rome", "zone": None})
+
+
 @pytest.mark.parametrize(
     ("json", "name", "path"),
     [
