@@ -145,17 +145,21 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
     def text_of(self, local: str, lang: str | None = None) -> str | None:
         """Return the text of a child in the stanza's own namespace, such as ``body`` or ``thread``.
 
-        Of several, the one in ``lang`` is preferred, then one without a language, then the first
-        (RFC 6121 §5.2.3).
+        Of several, the one in ``lang`` is preferred, then one in a language with a common range
+        (RFC 4647), such as ``de-DE`` for ``de``, then one without a language, then the first (RFC
+        6121 §5.2.3).
         """
         found = self._element.findall(_OWN + local)
         if not found:
             return None
-        for wanted in (lang, None):
-            for child in found:
-                if child.get(_LANG) == wanted:
-                    return child.text or ""
+        if len(found) > 1:
+            found.sort(key=lambda child: _distance(lang, child.get(_LANG)))
         return found[0].text or ""
+
+    def inner_text(self, name: str) -> str:
+        """Return all text inside the first child of that name in Clark notation, without tags."""
+        child = self._element.find(name)
+        return "" if child is None else "".join(child.itertext())
 
     def error(self, known: tuple[_Class[Payload], ...] = ()) -> StanzaError:
         """Return the error of a stanza of type ``error``."""
@@ -169,6 +173,19 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         given = {"from": from_, "to": to}
         changed = {name: address for name, address in given.items() if address is not None}
         return write(self._element, NAMESPACE, self._element.attrib | changed)
+
+
+def _distance(wanted: str | None, language: str | None) -> int:
+    """Return how far a language is from the wanted one: 0 if it is the same, a larger number for
+    one with a shorter common range.
+    """
+    if language is None:
+        return 0 if wanted is None else 1_000
+    if wanted is None:
+        return 2_000
+    ours, theirs = wanted.lower().split("-"), language.lower().split("-")
+    common = min(len(ours), len(theirs))
+    return len(ours) + len(theirs) - 2 * common if ours[:common] == theirs[:common] else 2_000
 
 
 Address = JID | str

@@ -13,8 +13,19 @@ from component.commands.definition import AnyOutline, CommandError, Outline, P
 
 _NAMED = re.compile(r"([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
 _LONGEST_SHOWN = 40
-# Phones write these automatically instead of the plain ones.
+# Phones write these automatically instead of the plain ones, each language its own.
 _QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
+_PAIRS = ("\u201c\u201d", "\u201e\u201c\u201d", "\u201d\u201d", "\u00ab\u00bb", "\u00bb\u00ab",
+          "\u2018\u2019", "\u201a\u2018\u2019", "\u2039\u203a", "\u203a\u2039",
+          "\u300c\u300d", "\u300e\u300f")  # fmt: skip
+"""Quotation marks that open, and those that close what they have opened."""
+_QUOTED = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
+    + "|".join(f"{pair[0]}[^{pair[0]}]*?[{pair[1:]}]" for pair in _PAIRS)
+    + r"))(?!\S)",
+    re.DOTALL,
+)
+"""Matches a text in typographic quotation marks, and one in plain ones, which stays as it is."""
 
 
 def read_words(outline: Outline[P], text: str) -> P:
@@ -36,13 +47,18 @@ def split(text: str) -> list[str]:
     Raises CommandError if a quotation mark or a backslash has no end.
     """
     try:
-        return shlex.split(text.translate(_QUOTES))
+        return shlex.split(_QUOTED.sub(_with_plain_quotes, text).translate(_QUOTES))
     except ValueError:
         last = text.rsplit(maxsplit=1)[-1]
         raise CommandError(
             f"A quotation mark or a backslash before {_shown(last)} is incomplete: put"
             ' text that contains one in quotation marks, as in "what\'s new".'
         ) from None
+
+
+def _with_plain_quotes(found: re.Match[str]) -> str:
+    typographic = found["typographic"]
+    return found.group() if typographic is None else shlex.quote(typographic[1:-1].strip())
 
 
 def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:

@@ -119,7 +119,7 @@ class ChatAnswers:
         agent, thread = message.conversation.agent, message.conversation.thread
         questions = await self._tasks.open_questions(message.principal, agent)
         if command is not None:
-            if message.unclear is not None:
+            if message.unclear is not None and command[0] != "/deny":
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
         quoted, text = split_quotation(message.text)
@@ -139,9 +139,9 @@ class ChatAnswers:
             return (
                 _TOO_LATE if await self._tasks.was_asked(message.principal, agent, name) else None
             )
-        if message.unclear is not None:
-            return _not_plain(message.unclear)
         question = meant[0] if len(meant) == 1 else _newest(questions, message.principal, meant)
+        if message.unclear is not None and not _denies(question, said):
+            return _not_plain(message.unclear)
         if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
             return which(self._words, questions)
         return await self._take(message, question, said, naming)
@@ -159,7 +159,7 @@ class ChatAnswers:
             said = said_in(message.text)
             if said is None or said.value != value:
                 unclear = "it also says something else"
-        if unclear is not None:
+        if unclear is not None and value == "approve":
             return _not_plain(unclear)
         return await self._decide(message, Decision(id=identifier, value=value))
 
@@ -182,7 +182,7 @@ class ChatAnswers:
             asked = await self._tasks.was_asked(message.principal, agent, reacted.id)
             return _TOO_LATE if asked else None
         unclear = "it also contains text" if message.text else message.unclear
-        if unclear is not None:
+        if unclear is not None and (value == "approve" or isinstance(question.content, Input)):
             return _not_plain(unclear)
         if isinstance(question.content, Input):
             given = answer_yes_or_no(question.content, question.task, value == "approve")
@@ -320,6 +320,12 @@ def _meant(
         return [each for each in questions if each.id == _replied_to(message)], None
     meant = _in_thread(questions, thread)
     return meant, Naming(thread=thread) if len(meant) == 1 else Naming()
+
+
+def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
+    """Return whether words deny a confirmation: a no counts, whatever else the message has."""
+    is_no = said is not None and said.value == "deny"
+    return is_no and (question is None or isinstance(question.content, Confirm))
 
 
 def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:

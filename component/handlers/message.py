@@ -14,6 +14,7 @@ import contextlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -58,6 +59,11 @@ _HELP: Final = re.compile(r"help\s*[.!?]?", re.IGNORECASE)
 """Matches a message that means `/help` without the slash, because some clients intercept slash
 commands. In a reply to a question it is an answer instead.
 """
+_STALE: Final = timedelta(minutes=10)
+_LATE_MESSAGE: Final = (
+    "Your message of {sent:%Y-%m-%d %H:%M %Z} reached me only now. Send it again if you still want"
+    " an answer."
+)
 _AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 _ENCRYPTED: Final = (
     "I can't read this message, because it is encrypted with {name}. Please turn encryption off for"
@@ -297,6 +303,9 @@ class MessageHandler:
         body = said_to_agent(message)
         if not body:
             return None
+        if message.delayed and _is_stale(message):
+            assert message.sent_at is not None, "it is stale"
+            return Handled(_LATE_MESSAGE.format(sent=message.sent_at))
         if self._agents is None:
             return Handled(None if message.delayed else self._hint(message.principal))
         if message.principal.local is None:
@@ -359,6 +368,11 @@ class MessageHandler:
         return (
             f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
         )
+
+
+def _is_stale(message: InboundMessage) -> bool:
+    """Return whether what a message asks for may not be wanted any more."""
+    return message.sent_at is not None and datetime.now(UTC) - message.sent_at > _STALE
 
 
 def _turn_id(message: InboundMessage) -> str:

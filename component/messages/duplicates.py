@@ -11,6 +11,9 @@ from cachebox import FIFOCache
 from component.messages.inbound import Account, InboundMessage
 
 _REMEMBERED_S: Final = 3600.0
+_COUNTED_S: Final = 60.0
+_UNIQUE: Final = 10
+"""Characters of an id that is not a number that a client counts."""
 _MOST_REMEMBERED: Final = 20_000
 
 Key: TypeAlias = bytes
@@ -21,10 +24,11 @@ class Duplicates:
 
     A client that has lost its connection sends again the messages that may not have arrived, and an
     archive or a resumed stream may deliver a message twice. Two messages of the same author to the
-    same address are one if they have the same origin id, or the same id from the room, and the same
-    content. The id of the stanza is not enough: some clients count from 1.
+    same address are one if they have the same content and one of the same ids: the origin id, the
+    id from the room, or the id of the stanza, which many clients use alone.
 
-    Keys are remembered for an hour, at most the newest 20,000.
+    Keys are remembered for an hour, at most the newest 20,000. Some clients count from 1 after each
+    login, so a short id of a stanza is remembered for a minute.
 
     Args:
         clock: monotonic seconds; the event loop's by default.
@@ -40,14 +44,16 @@ class Duplicates:
     def add(self, message: InboundMessage) -> bool:
         """Remember a message; return False if it is a repetition."""
         keys, now = list(_keys(message)), self._clock()
-        is_new = not any(self._known.get(key, now) > now for key in keys)
-        for key in keys:
-            self._known[key] = now + _REMEMBERED_S
+        counted = _counted_key(message)
+        for_s = dict.fromkeys(keys, _REMEMBERED_S) | ({counted: _COUNTED_S} if counted else {})
+        is_new = not any(self._known.get(key, now) > now for key in for_s)
+        for key, seconds in for_s.items():
+            self._known[key] = now + seconds
         return is_new
 
     def forget(self, message: InboundMessage) -> None:
         """Forget a message that could not be handled, so that a repetition is handled."""
-        for key in _keys(message):
+        for key in (*_keys(message), _counted_key(message) or b""):
             self._known.pop(key, 0.0)
 
 
@@ -59,8 +65,17 @@ def key_of(message: InboundMessage) -> Key | None:
 
 
 def _keys(message: InboundMessage) -> Iterator[Key]:
-    found = (("origin", message.origin_id), ("stanza", message.stanza_id))
+    own = message.id if len(message.id or "") >= _UNIQUE else None
+    found = (("origin", message.origin_id), ("stanza", message.stanza_id), ("id", own))
     return (_key(message, kind, id_) for kind, id_ in found if id_)
+
+
+def _counted_key(message: InboundMessage) -> Key | None:
+    """Return the key by an id that may be a number, of one login; None if it is long enough."""
+    id_ = message.id
+    if not id_ or len(id_) >= _UNIQUE:
+        return None
+    return _key(message, "counted", f"{id_} {message.sender}")
 
 
 def _key(message: InboundMessage, kind: str, id_: str) -> Key:

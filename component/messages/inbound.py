@@ -109,7 +109,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
         selected: the id of the action that was chosen (XEP-0439).
         attachments: files.
         encryption: the name of the encryption of a message that cannot be read; None for others.
-        delayed: it was stored on its way; `sent_at` says since when, if that is known.
+        delayed: it was stored on its way for more than a minute, or nobody knows how long;
+            `sent_at` says since when, if that is known.
         copy: it is a copy of a message, or contains one.
         from_agent: it has a payload of urn:fluux:agent:0: an agent wrote it (FAC-015).
         received: the id of the message that has been received (XEP-0184).

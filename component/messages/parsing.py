@@ -6,7 +6,9 @@ retraction or an encrypted message, replace an earlier message, or repeat somebo
 message contains anything that can change the meaning of the rest.
 """
 
+import unicodedata
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, TypeVar, cast
 
 from component.messages.inbound import (
@@ -61,6 +63,7 @@ _WithId: TypeAlias = (
 
 _BODY: Final = f"{{{STANZAS}}}body"
 _SUBJECT: Final = f"{{{STANZAS}}}subject"
+_XHTML: Final = "{http://jabber.org/protocol/xhtml-im}html"
 _OF_AGENTS: Final = f"{{{AGENT}"
 _MUC_USER: Final = "{http://jabber.org/protocol/muc#user}x"
 _COPIES: Final[tuple[tuple[str, Copy], ...]] = (
@@ -90,6 +93,18 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         hints.Store.xml.tag,
         "{urn:xmpp:carbons:2}private",
         "{urn:xmpp:styling:0}unstyled",
+        # What clients send beside each text: that they tell when somebody writes (XEP-0022), what
+        # they can do (XEP-0115), the picture of the author (XEP-0153), a signature (XEP-0027), and
+        # that Google shall store nothing.
+        "{jabber:x:event}x",
+        "{http://jabber.org/protocol/caps}c",
+        "{vcard-temp:x:update}x",
+        "{jabber:x:signed}x",
+        "{google:nosave}x",
+        "{http://jabber.org/protocol/archive}record",
+        # How the text is shown: hidden at first (XEP-0382), in bold (XEP-0394).
+        "{urn:xmpp:spoiler:0}spoiler",
+        "{urn:xmpp:markup:0}markup",
         # Replies, whose quotation is removed (XEP-0461, XEP-0428).
         message_replies.Reply.xml.tag,
         fallback.Fallback.xml.tag,
@@ -128,10 +143,13 @@ _REPLACED_BY: Final = frozenset(
 _ME: Final = "/me "
 _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
+_LATE: Final = timedelta(minutes=1)
 
 
-def parse_message(stanza: Incoming, sender: JID, to: JID) -> InboundMessage:
-    """Parse a message from `sender` to the address `to` of the component.
+def parse_message(
+    stanza: Incoming, sender: JID, to: JID, now: datetime | None = None
+) -> InboundMessage:
+    """Parse a message from `sender` to the address `to` of the component, received `now`.
 
     It never fails: an element that does not match its declaration is treated as unknown.
     """
@@ -148,6 +166,7 @@ def parse_message(stanza: Incoming, sender: JID, to: JID) -> InboundMessage:
     retracts = _retracts(stanza)
     if encryption or retracts or any(text == one.url for one in attachments):
         text = ""  # the text is for clients that lack the feature
+    text = _without_invisible_start(text)
     is_action = text.startswith(_ME)
     late = _decoded(stanza, delay.Delay)
     room = actor.room if isinstance(actor, Occupant) else None
@@ -178,7 +197,8 @@ def parse_message(stanza: Incoming, sender: JID, to: JID) -> InboundMessage:
         selected=_id_of(stanza, quick_responses.ActionSelected),
         attachments=attachments,
         encryption=encryption,
-        delayed=delay.Delay.xml.tag in own or delay.LEGACY_TAG in own,
+        delayed=(delay.Delay.xml.tag in own or delay.LEGACY_TAG in own)
+        and not _is_recent(late, now),
         sent_at=None if late is None else late.stamp,
         copy=next((copy for name, copy in _COPIES if name in own), None),
         from_agent=any(name.startswith(_OF_AGENTS) for name in names),
@@ -187,6 +207,21 @@ def parse_message(stanza: Incoming, sender: JID, to: JID) -> InboundMessage:
         wants_receipt=receipts.ReceiptRequest.xml.tag in own,
         markable=chat_markers.Markable.xml.tag in own,
     )
+
+
+def _without_invisible_start(text: str) -> str:
+    """Remove invisible characters before a command, such as a byte order mark."""
+    at = 0
+    while at < len(text) and (text[at].isspace() or unicodedata.category(text[at]) == "Cf"):
+        at += 1
+    return text[at:] if text[at : at + 1] == "/" else text
+
+
+def _is_recent(late: delay.Delay | None, now: datetime | None) -> bool:
+    """Return whether a message was stored for a moment only, such as by a server that resumes."""
+    if late is None or late.stamp is None:
+        return False
+    return abs((now or datetime.now(UTC)) - late.stamp) <= _LATE
 
 
 def _actor(stanza: Incoming, sender: JID, names: set[str]) -> Actor:
@@ -211,7 +246,7 @@ def _authored_text(
     stanza: Incoming, names: Sequence[str], body: str, reply: message_replies.Reply | None
 ) -> tuple[str, str | None]:
     """Return the author's text, and why it may not be everything that the author says."""
-    unclear = _unclear(stanza, names)
+    unclear = _unclear(stanza, names, body)
     fallbacks = stanza.payloads(fallback.Fallback)
     replies = names.count(message_replies.Reply.xml.tag)
     if replies > (reply is not None) or len(fallbacks) < names.count(fallback.Fallback.xml.tag):
@@ -220,8 +255,9 @@ def _authored_text(
     cut: list[fallback.FallbackBody] = []
     for one in fallbacks:
         if one.for_ == message_replies.NAMESPACE and reply is not None:
-            if _is_quotation(body, one):
-                cut += one.bodies
+            quotation = _quotation(body, one)
+            if quotation is not None:
+                cut += quotation
             else:
                 unclear = unclear or "it is unclear which part of its text is quoted"
         elif one.for_ in features:
@@ -237,19 +273,47 @@ def _authored_text(
     return text.strip(), unclear
 
 
-def _is_quotation(body: str, marked: fallback.Fallback) -> bool:
-    """Return whether the text that is marked as a quotation is one.
+def _quotation(body: str, marked: fallback.Fallback) -> Sequence[fallback.FallbackBody] | None:
+    """Return the ranges of a quotation in code points, as XEP-0426 counts; None if what is marked
+    is not a quotation.
 
-    Some clients keep the range of an earlier version when a reply is corrected: it may lie beyond
-    the body, or mark the author's own text.
+    Some clients count UTF-16 units or bytes. Some keep the range of an earlier version when a reply
+    is corrected: it may lie beyond the body, or mark the author's own text.
     """
-    parts = [body[one.start or 0 : one.end] for one in marked.bodies]
-    beyond = any((one.end or one.start or 0) > len(body) for one in marked.bodies)
-    lines = [line for part in parts for line in part.splitlines() if line.strip()]
-    return bool(parts) and not beyond and all(line.startswith(">") for line in lines)
+    for encoding in ("utf-32-le", "utf-16-le", "utf-8"):
+        ranges = [_in_code_points(body, one, encoding) for one in marked.bodies]
+        if ranges and None not in ranges:
+            found = [one for one in ranges if one is not None]
+            if all(_is_quoted(body[one.start or 0 : one.end]) for one in found):
+                return found
+    return None
 
 
-def _unclear(stanza: Incoming, names: Sequence[str]) -> str | None:
+def _in_code_points(
+    body: str, one: fallback.FallbackBody, encoding: str
+) -> fallback.FallbackBody | None:
+    """Convert a range that counts units of an encoding; None if it is not a range of the body."""
+    unit = {"utf-32-le": 4, "utf-16-le": 2, "utf-8": 1}[encoding]
+    data = body.encode(encoding, "surrogatepass")
+    start, end = (one.start or 0) * unit, len(data) if one.end is None else one.end * unit
+    if not 0 <= start <= end <= len(data):
+        return None
+    try:
+        before, part = data[:start].decode(encoding), data[start:end].decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return fallback.FallbackBody(start=len(before), end=len(before) + len(part))
+
+
+def _is_quoted(text: str) -> bool:
+    return all(line.startswith(">") for line in text.splitlines() if line.strip())
+
+
+def _words(text: str) -> str:
+    return "".join(text.split())
+
+
+def _unclear(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
     # An element that selects something alone is interpreted, if there is exactly one.
     choices = [
         cls.xml.tag
@@ -257,8 +321,13 @@ def _unclear(stanza: Incoming, names: Sequence[str]) -> str | None:
         if stanza.payloads(cls)
     ]
     for name in names:
-        if name not in _KNOWN_TO_CHANGE_NOTHING and name not in choices:
-            return _clause(name)
+        if name in _KNOWN_TO_CHANGE_NOTHING or name in choices:
+            continue
+        if name == _SUBJECT and not any(map(str.strip, stanza.texts_of("subject"))):
+            continue
+        if name == _XHTML and _words(stanza.inner_text(_XHTML)) == _words(body):
+            continue  # the same text with formatting (XEP-0071)
+        return _clause(name)
     if sum(map(names.count, choices)) > 1:
         return "it chooses more than one thing"
     if len({each.strip() for each in stanza.texts_of("body")}) > 1:

@@ -83,9 +83,7 @@ def _valid_defaults(schema: Schema, properties: Sequence[Property]) -> dict[str,
     if not found:
         return {}
     alone = SchemaValidator({key: part for key, part in schema.items() if key != "required"})
-    return {
-        name: value for name, value in found.items() if alone.mismatch({name: value}) is None
-    }
+    return {name: value for name, value in found.items() if alone.mismatch({name: value}) is None}
 
 
 def _reader(one: Property) -> Reader:

@@ -46,6 +46,13 @@ NOTHING = Outline(name="ping", title="Ping", about="ping", params=NoParams)
         ('place="a=b c" quick=1', Looking("a=b c", quick=True)),
         ("place=", Looking("")),
         ("“here and there”", Looking("here and there")),
+        ("„hier und da“", Looking("hier und da")),
+        ("„tu i tam”", Looking("tu i tam")),
+        ("« ici et là »", Looking("ici et là")),
+        ("»hier und da«", Looking("hier und da")),
+        ("‘what’s new’", Looking("what’s new")),  # noqa: RUF001 - what phones write
+        ('place=‚hier und "da"‘', Looking('hier und "da"')),  # noqa: RUF001 - what phones write
+        ("「ここ と そこ」 limit=5", Looking("ここ と そこ", limit=5)),
     ],
 )
 def test_words_become_parameters(text: str, expected: Looking) -> None:

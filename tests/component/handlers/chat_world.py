@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ class World:
         self.broken = False
         self.looked = 0
         self.sent: list[Message | Presence] = []
+        self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
         self.message = MessageHandler(
             "Assistant", Sent(self.sent), Commands(()), lambda: 0.0, ChatAnswers(self, words)
@@ -191,7 +193,7 @@ class World:
         content = "" if body is None else element("body", body)
         content += "" if thread is None else element("thread", thread)
         self.bench.receive(
-            element("message", content + more, type=type_, from_=from_, to=to, id="m1")
+            element("message", content + more, type=type_, from_=from_, to=to, id=next(self._ids))
         )
         await self.bench.settled()
         said = [one for one in self.sent[before:] if not _is_bodiless(one)]

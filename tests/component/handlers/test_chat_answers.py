@@ -103,6 +103,25 @@ async def test_no_with_a_reason(world: World, to: str) -> None:
     assert "only the old ones." in world.failure("t1")
 
 
+@pytest.mark.parametrize("body", ["no", "/deny {id}"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "<subject>Re: deletion</subject>",
+        "<sarcasm xmlns='urn:example:tone'/>",
+        "<replace xmlns='urn:xmpp:message-correct:0' id='m0'/>",
+        "<body xml:lang='fr'>oui</body>",
+    ],
+)
+async def test_a_no_counts_whatever_else_the_message_has(
+    world: World, body: str, more: str
+) -> None:
+    id_ = world.confirm("t1")
+    said = await world.say(body.replace("{id}", id_), more=more)
+    assert (said or "").startswith("Denied.")
+    assert world.state("t1") == "failed"
+
+
 async def test_a_yes_that_goes_on_decides_nothing_and_is_told_so(world: World) -> None:
     world.confirm("t1")
     assert "I haven't done it" in (await world.say("yes but only old ones") or "")

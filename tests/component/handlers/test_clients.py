@@ -106,8 +106,8 @@ async def test_a_correction_answers_nothing(asked: World, shape: Shape) -> None:
     assert asked.state(TASK) == "input-required"
 
 
-@of("delayed chat", "room", "correction in a room", "private message", "formatted chat")
-async def test_what_is_late_or_by_a_room_or_formatted_answers_nothing(
+@of("delayed chat", "room", "correction in a room", "private message")
+async def test_a_message_that_is_late_or_from_a_room_answers_nothing(
     asked: World, shape: Shape
 ) -> None:
     await answers(asked, shape, Good_evening="yes", Good_morning="yes")
@@ -172,7 +172,6 @@ class Talk:
     [
         ("chat", SAID),
         ("formatted chat", SAID),
-        ("delayed chat", SAID),
         ("action", "/me waves"),
         ("file", f"[Attached: a file, at {URL}]"),
         ("file with a name", f"[Attached: river.jpg (image/jpeg, 4096 bytes), at {URL}]"),

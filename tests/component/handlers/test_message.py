@@ -1,5 +1,7 @@
 """Chat without a model: commands are answered, anything else gets a hint now and then."""
 
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Annotated
 
 import msgspec
@@ -31,6 +33,9 @@ def made(name: str, description: str = "Do nothing.") -> Skill:
     return f
 
 
+_IDS = count(1)
+
+
 async def said(
     world: World,
     body: str | None,
@@ -46,7 +51,8 @@ async def said(
     # A router that has ended takes nothing on again, and the world is asked more than once.
     bench = Bench(world.bench.router.table.routes, admits=world.policy.admits)
     async with bench.running():
-        bench.receive(element("message", content, type=type_, from_=from_, to=to, id="m1"))
+        id_ = f"m{next(_IDS)}"
+        bench.receive(element("message", content, type=type_, from_=from_, to=to, id=id_))
         await bench.settled()
     assert bench.output.sent == []
     answers = world.sent[before:]
@@ -291,11 +297,33 @@ async def test_a_message_without_text_is_not_answered(body: str | None) -> None:
     assert await said(World(), body, more=more) == []
 
 
-@pytest.mark.parametrize("more", [DELAY, "<delay xmlns='urn:xmpp:delay' stamp='yesterday'/>"])
-async def test_what_was_said_long_ago_is_not_done(more: str) -> None:
+def delayed(ago: timedelta) -> str:
+    stamp = f"{datetime.now(UTC) - ago:%Y-%m-%dT%H:%M:%SZ}"
+    return f"<delay xmlns='urn:xmpp:delay' stamp='{stamp}'/>"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        delayed(timedelta(hours=2)),
+        delayed(timedelta(hours=-2)),
+        "<delay xmlns='urn:xmpp:delay' stamp='yesterday'/>",
+        "<x xmlns='jabber:x:delay' stamp='20260101T00:00:00'/>",
+    ],
+)
+async def test_a_command_that_was_delayed_is_not_executed(more: str) -> None:
+    assert "message was delayed" in await answered(World(), "/ping", more=more)
+
+
+async def test_a_message_that_was_stored_for_a_moment_is_not_late() -> None:
+    more = delayed(timedelta(seconds=2))
+    assert await answered(World(), "/ping", more=more) == "pong"
+
+
+async def test_a_message_that_is_hours_late_is_not_passed_to_the_agent() -> None:
     world = World()
-    assert "message was delayed" in await answered(world, "/ping", more=more)
-    assert await said(world, "hello", more=more) == []
+    assert "reached me only now" in await answered(world, "hello", more=DELAY)
+    assert await said(world, "hello", more="<delay xmlns='urn:xmpp:delay'/>") == []
     assert await said(world, "hello") != []  # and has not used up the hint
 
 

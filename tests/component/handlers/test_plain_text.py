@@ -102,25 +102,38 @@ BESIDES = {
     "several threads": "<thread>t1</thread><thread>t2</thread>",
     "what nobody knows": "<x xmlns='urn:example:unknown'/>",
 }
+UNREADABLE = (
+    *("a retraction", "an old retraction", "OMEMO", "OMEMO 2", "OpenPGP", "old OpenPGP"),
+    "explicit encryption",
+)
+"""Whose body is for clients that lack a feature."""
 
 
 @pytest.mark.parametrize("what", BESIDES)
-async def test_what_says_something_besides_is_no_answer_and_is_told_so(
+async def test_what_says_something_besides_approves_nothing_and_is_told_so(
     chat: World, what: str
 ) -> None:
     chat.confirm("t1")
     chat.input("t2")
-    for body, thread in (
-        ("yes", None),
-        ("no", None),
-        ("/approve c-t1", None),
-        ("/deny c-t1", None),
-    ):
-        said = await chat.say(body, thread=thread, more=BESIDES[what]) or ""
+    for body in ("yes", "/approve c-t1", "/answer q-t2 Rhine"):
+        said = await chat.say(body, more=BESIDES[what]) or ""
         assert REFUSED.search(said), (body, said)
-    said = await chat.say("/answer q-t2 Rhine", more=BESIDES[what]) or ""
-    assert REFUSED.search(said)
     assert {chat.state("t1"), chat.state("t2")} == {"input-required"}
+
+
+@pytest.mark.parametrize("body", ["no", "/deny c-t1"])
+@pytest.mark.parametrize("what", BESIDES.keys() - UNREADABLE)
+async def test_a_no_counts_whatever_is_beside_it(chat: World, what: str, body: str) -> None:
+    chat.confirm("t1")
+    assert (await chat.say(body, more=BESIDES[what]) or "").startswith("Denied.")
+    assert chat.state("t1") == "failed"
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_a_no_that_its_sender_has_not_written_does_not_count(chat: World, what: str) -> None:
+    chat.confirm("t1")
+    assert REFUSED.search(await chat.say("no", more=BESIDES[what]) or "")
+    assert chat.state("t1") == "input-required"
 
 
 @pytest.mark.parametrize("what", BESIDES)
@@ -147,7 +160,6 @@ SELECTED = "<action-selected xmlns='urn:xmpp:tmp:quick-response' id='{}'/>"
     ("body", "identifier", "more"),
     [
         ("no", "approve:c-t1", ""),
-        ("yes", "deny:c-t1", ""),
         ("Tell me more", "approve:c-t1", ""),
         ("yes?", "approve:c-t1", ""),
         (None, "approve:c-t1", SELECTED.format("approve:c-t2")),
@@ -163,6 +175,18 @@ async def test_an_action_beside_something_else_decides_nothing(
     said = await chat.say(body, more=SELECTED.format(identifier) + more) or ""
     assert "haven't taken that as an answer" in said
     assert {chat.state("t1"), chat.state("t2")} == {"input-required"}
+
+
+@pytest.mark.parametrize(
+    ("body", "more"), [("yes", ""), ("Tell me more", ""), (None, BESIDES["what nobody knows"])]
+)
+async def test_an_action_that_denies_counts_whatever_is_beside_it(
+    chat: World, body: str | None, more: str
+) -> None:
+    chat.confirm("t1")
+    said = await chat.say(body, more=SELECTED.format("deny:c-t1") + more) or ""
+    assert said.startswith("Denied.")
+    assert chat.state("t1") == "failed"
 
 
 @pytest.mark.parametrize("identifier", ["buy:42", "approve", "", "approve-c-t1"])

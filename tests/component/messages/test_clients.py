@@ -18,9 +18,17 @@ def test_each_message_is_read_as_what_it_is(shape: Shape) -> None:
     assert found == expected
 
 
-PLAIN = ("chat", "quotation", "action", "reply", "reaction", "reaction in a reply")
+PLAIN = (
+    "chat",
+    "quotation",
+    "action",
+    "reply",
+    "reaction",
+    "reaction in a reply",
+    "formatted chat",
+)
 MORE = (
-    *("correction", "corrected reply", "emptied", "retraction", "formatted chat", "delayed chat"),
+    *("correction", "corrected reply", "emptied", "retraction", "delayed chat"),
     *("file with a name", "file with words", "link with a preview", "encrypted reaction", "OMEMO"),
 )
 

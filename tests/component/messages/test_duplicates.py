@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.messages.duplicates import Duplicates
+from component.messages.duplicates import Duplicates, key_of
 from component.messages.inbound import (
     Account,
     Conversation,
@@ -22,6 +22,7 @@ ROOM = JID.parse("garden@muc.example.org")
 def message(
     text: str = "hello",
     *,
+    id_: str | None = None,
     origin_id: str | None = None,
     stanza_id: str | None = None,
     sender: JID = ALICE,
@@ -29,7 +30,7 @@ def message(
 ) -> InboundMessage:
     actor = Occupant(ROOM, sender.resource or "", None) if in_room else Account(sender.bare)
     return InboundMessage(
-        id="m1",
+        id=id_,
         origin_id=origin_id,
         stanza_id=stanza_id,
         type="groupchat" if in_room else "chat",
@@ -62,7 +63,34 @@ def test_a_copy_from_an_archive_is_recognised_by_its_stanza_id() -> None:
     assert not known.add(copy)
 
 
-def test_the_id_of_the_stanza_alone_is_not_enough() -> None:
+def test_a_repetition_is_recognised_by_the_id_of_its_stanza_for_an_hour() -> None:
+    clock = Clock()
+    known = Duplicates(clock)
+    first = message(id_="f81d4fae-7dec")
+    again = msgspec.structs.replace(first, sender=JID.parse("alice@example.org/laptop"))
+    assert known.add(first)
+    clock.now = 3_599.0
+    assert not known.add(msgspec.structs.replace(again, delayed=True))
+    assert key_of(first) == key_of(again) is not None
+    known.forget(again)
+    assert known.add(again)
+
+
+def test_an_id_that_a_client_counts_is_the_same_for_a_minute_and_one_login() -> None:
+    clock = Clock()
+    known = Duplicates(clock)
+    first = message(id_="7")
+    assert key_of(first) is None
+    assert known.add(first)
+    assert known.add(msgspec.structs.replace(first, sender=JID.parse("alice@example.org/laptop")))
+    assert not known.add(first)
+    clock.now = 120.0
+    assert known.add(first)
+    known.forget(first)
+    assert known.add(first)
+
+
+def test_a_message_without_any_id_is_never_a_repetition() -> None:
     known = Duplicates(Clock())
     assert known.add(message())
     assert known.add(message())

@@ -76,12 +76,81 @@ def test_the_quotation_of_a_reply_is_cut_off() -> None:
     assert reply("yes", "<body/>", to="bob@example.org").replies_to == Reference("q1", False)
 
 
+QUOTED = "> Wie w\u00e4re \U0001f375?\n> Ja?\n"
+
+
+@pytest.mark.parametrize(
+    "length",
+    [len(QUOTED), len(QUOTED.encode("utf-16-le")) // 2, len(QUOTED.encode())],
+    ids=["code points", "UTF-16 units", "bytes"],
+)
+@pytest.mark.parametrize("answer", ["yes", "\u00fcber alles"])
+def test_a_quotation_is_cut_off_in_whatever_units_its_range_is(length: int, answer: str) -> None:
+    found = reply(f"{QUOTED}{answer}".replace(">", "&gt;"), f"<body start='0' end='{length}'/>")
+    assert (found.text, found.unclear) == (answer, None)
+
+
+HARMLESS = [
+    "<x xmlns='jabber:x:event'><composing/></x>",
+    "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='x' ver='y'/>",
+    "<x xmlns='vcard-temp:x:update'><photo/></x>",
+    "<x xmlns='jabber:x:signed'>abc</x>",
+    "<x xmlns='google:nosave' value='disabled'/>",
+    "<record xmlns='http://jabber.org/protocol/archive' otr='false'/>",
+    "<spoiler xmlns='urn:xmpp:spoiler:0'/>",
+    "<markup xmlns='urn:xmpp:markup:0'><span start='0' end='3'><emphasis/></span></markup>",
+    "<subject/>",
+    "<subject> </subject>",
+    (
+        "<html xmlns='http://jabber.org/protocol/xhtml-im'>"
+        "<body xmlns='http://www.w3.org/1999/xhtml'><p><b>ye</b>s </p></body></html>"
+    ),
+]
+
+
+@pytest.mark.parametrize("element", HARMLESS)
+def test_what_clients_add_to_a_text_does_not_make_it_unclear(element: str) -> None:
+    assert message(f"<body>yes</body>{element}").unclear is None
+
+
+def test_formatted_text_that_differs_and_a_subject_make_a_text_unclear() -> None:
+    html = HARMLESS[-1].replace("ye</b>s", "no</b>")
+    assert message(f"<body>yes</body>{html}").unclear == "it also contains <html/>"
+    assert message("<body>yes</body><subject>No</subject>").unclear == "it has a subject"
+
+
+@pytest.mark.parametrize("before", ["\ufeff", "\u200b", "\u2060\u200e", " \u200f "])
+def test_a_command_may_follow_invisible_characters(before: str) -> None:
+    assert message(f"<body>{before}/help</body>").text == "/help"
+    assert message(f"<body>{before}yes</body>").text == f"{before}yes".strip()
+
+
+@pytest.mark.parametrize(
+    ("lang", "text"),
+    [
+        ("de", "Ja"), ("de-DE", "Ja"), ("DE-AT", "Ja"), ("fr", "Oui"), ("fr-CA", "Oui!"),
+        ("fr-CA-x-a", "Oui!"), ("nl", "Yes"), (None, "Yes"),
+    ],
+)  # fmt: skip
+def test_of_several_bodies_the_one_of_the_message_s_language_counts(
+    lang: str | None, text: str
+) -> None:
+    head = "type='chat' id='m1'" + ("" if lang is None else f" xml:lang='{lang}'")
+    found = message(
+        "<body xml:lang='fr'>Oui</body><body xml:lang='fr-CA'>Oui!</body><body>Yes</body>"
+        "<body xml:lang='de'>Ja</body>",
+        head=head,
+    )
+    assert found.text == text
+
+
 @pytest.mark.parametrize(
     ("body", "marked"),
     [
         ("yes", "<body start='0' end='20'/>"),  # as before the reply was corrected
         ("yes, I do mean it", "<body start='0' end='5'/>"),
         ("yes", "<body start='7'/>"),
+        ("yes", "<body start='3' end='1'/>"),
         ("yes", ""),
     ],
 )
@@ -89,12 +158,6 @@ def test_a_range_that_marks_no_quotation_is_ignored(body: str, marked: str) -> N
     found = reply(body, marked)
     assert found.text == body
     assert found.unclear == "it is unclear which part of its text is quoted"
-
-
-def test_a_quotation_that_ends_before_it_starts_leaves_the_text_unclear() -> None:
-    found = reply("yes", "<body start='3' end='1'/>")
-    assert found.text == "yes"
-    assert found.unclear == "a part of its text is only for other clients"
 
 
 def test_a_correction_names_the_message_that_it_replaces() -> None:
