@@ -23,6 +23,8 @@ _MAX_CHARACTERS = 2 * _MAX_OCTETS
 _MAX_CACHED_CHARACTERS = 256
 _CACHE_ENTRIES = 4096
 _LONGEST_REASON = 500
+_spellings: dict[str, str] = {}
+"""Domains by their U-labels, and the A-labels by which their servers know them."""
 
 # The characters that PRECIS and IDNA2008 do not change. RFC 7622 §3.3.1 excludes "&'/:<>@ from the
 # localpart.
@@ -33,6 +35,7 @@ _ASCII_LOCAL = re.compile(_LOCAL)
 _ASCII_LABEL = re.compile(_LABEL)
 _ASCII_RESOURCE = re.compile(_RESOURCE)
 _PLAIN = re.compile(rf"(?:({_LOCAL})@)?({_LABEL}(?:\.{_LABEL})*)(?:/({_RESOURCE}))?")
+_NEVER_IN_RESOURCE = frozenset(("Cc", "Cs", "Co", "Zl", "Zp"))
 _EXCLUDED_FROM_LOCAL = frozenset("\"&'/:<>@")
 
 
@@ -87,6 +90,12 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             return f"{self.local}@{self.domain}"
         return f"{self.local}@{self.domain}/{self.resource}"
 
+    def on_wire(self) -> str:
+        """Return the text for a stanza, with the domain as its server spells it."""
+        if self.domain.isascii() or (spelt := _spellings.get(self.domain)) is None:
+            return str(self)
+        return str(JID(self.local, spelt, self.resource))
+
     @property
     def is_bare(self) -> bool:
         """Whether there is no resource."""
@@ -112,6 +121,37 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return JID(self.local, self.domain, _prepare_resource(resource))
 
 
+def learn_spelling(address: str) -> None:
+    """Write the domain of an address, and the domains above it, as they are spelt there.
+
+    A server knows a domain with other letters than those of ASCII by its U-labels or by its
+    A-labels (RFC 5890 §2.3.2.1), and may refuse stanzas that use the other spelling. A JID has
+    U-labels. An address of a delivered stanza is learnt by `JID.parse_delivered`; this function is
+    for the one in the configuration. The newest 4,096 domains are remembered.
+
+    Raises `JIDError` as `JID.parse` does.
+    """
+    _learn(_domain_in(address), JID.parse(address).domain)
+
+
+def _learn(spelt: str, prepared: str) -> None:
+    if prepared.isascii():
+        return
+    labels, found = spelt.lower().removesuffix(".").split("."), prepared.split(".")
+    for at in range(len(found)):
+        domain, written = ".".join(found[at:]), ".".join(labels[at:])
+        _spellings.pop(domain, None)
+        if written != domain and written.isascii():
+            _spellings[domain] = written
+    while len(_spellings) > _CACHE_ENTRIES:
+        del _spellings[next(iter(_spellings))]
+
+
+def _domain_in(text: str) -> str:
+    address = text.partition("/")[0]
+    return address.partition("@")[2] or address
+
+
 def _parse(text: str) -> JID:
     # The fast path for nearly all addresses: nothing to map, no part too long.
     if len(text) <= _MAX_OCTETS and (plain := _PLAIN.fullmatch(text)):
@@ -135,8 +175,7 @@ def _prepare(text: str) -> JID:
 
 def _parse_delivered(text: str) -> JID:
     jid = _parse(text)
-    address = text.partition("/")[0]
-    domain = address.partition("@")[2] or address
+    domain = _domain_in(text)
     if domain != jid.domain or not domain.isascii():
         _refuse_ambiguous(domain, jid.domain)
     if jid.local is not None and not text.startswith(f"{jid.local}@"):
@@ -145,6 +184,7 @@ def _parse_delivered(text: str) -> JID:
             text.partition("@")[0],
             f"is not in its prepared form {_shorten(jid.local)}, so it may be another account",
         )
+    _learn(domain, jid.domain)
     return jid
 
 
@@ -197,14 +237,23 @@ def _prepare_local(text: str) -> str:
 
 
 def _prepare_resource(text: str) -> str:
-    """Prepare by OpaqueString (RFC 8265 §4.2), as RFC 7622 §3.4 says."""
+    """Prepare by OpaqueString (RFC 8265 §4.2), as RFC 7622 §3.4 says.
+
+    Servers let clients choose resources that it refuses, such as a symbol with a variation
+    selector. They are taken as they are, except for control characters.
+    """
     _refuse_length("resourcepart", text, len(text), _MAX_CHARACTERS)
     if text.isascii():
         prepared = text
         if not _ASCII_RESOURCE.fullmatch(prepared):
             _refuse("resourcepart", text, "contains a control character")
     else:
-        prepared = _enforce("OpaqueString", "resourcepart", text)
+        try:
+            prepared = _enforce("OpaqueString", "resourcepart", text)
+        except JIDError:
+            if any(unicodedata.category(character) in _NEVER_IN_RESOURCE for character in text):
+                raise
+            prepared = text
     _refuse_length("resourcepart", text, len(prepared.encode()), _MAX_OCTETS)
     return prepared
 

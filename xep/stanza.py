@@ -191,6 +191,10 @@ def _distance(wanted: str | None, language: str | None) -> int:
 Address = JID | str
 
 
+def _written(address: Address) -> str:
+    return address if isinstance(address, str) else address.on_wire()
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message to send (RFC 6121 §5).
 
@@ -266,9 +270,9 @@ class IQ(msgspec.Struct, frozen=True, kw_only=True):
 def _stanza(
     name: str, stanza: Message | Presence | IQ, content: str, payloads: tuple[Payload, ...]
 ) -> str:
-    xml = f"<{name} from='{escape_attribute(str(stanza.from_))}'"
+    xml = f"<{name} from='{escape_attribute(_written(stanza.from_))}'"
     if stanza.to is not None:
-        xml += f" to='{escape_attribute(str(stanza.to))}'"
+        xml += f" to='{escape_attribute(_written(stanza.to))}'"
     if stanza.type is not None:
         xml += f" type='{stanza.type}'"
     if stanza.id is not None:

@@ -32,7 +32,7 @@ from component.tasks.admit import TaskLimits
 from component.tasks.queues import QueueLimits
 from component.tasks.retention import Bounds
 from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
-from xep.jid import JID
+from xep.jid import JID, learn_spelling
 from xep.result_sets import page_room
 
 SOFTWARE = "xmpp-agent-component"
@@ -191,13 +191,14 @@ def privileged_domains(settings: Settings) -> frozenset[str]:
     """The domains whose servers may grant privileges to us (XEP-0356)."""
     named = settings.memory.privileged_domains
     if named is not None:
-        return frozenset(named)
+        return frozenset(JID.parse(domain).domain for domain in named)
     _, _, above = settings.server.address.partition(".")
-    return frozenset((above,)) if above else frozenset()
+    return frozenset((JID.parse(above).domain,)) if above else frozenset()
 
 
 def addresses(settings: Settings) -> Addresses:
     """Return the addresses at which the agents are reached."""
+    learn_spelling(settings.server.address)
     address = JID.parse(settings.server.address)
     if settings.server.mode == "client":
         return AccountAddresses(address, DEFAULT_AGENT)

@@ -3,7 +3,8 @@
 Each check raises an error whose text continues a sentence that begins with the key's name.
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -41,9 +42,21 @@ def _not_bool(value: object) -> object:
     return value
 
 
+_LABEL: Final = r"(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_PLAIN_DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+
+
 def _domain(value: str) -> str:
     if not value or any(c in "@/" or c.isspace() for c in value):
         raise refusal("must be a domain such as agent.example.com, without @, / or spaces")
+    if len(value) < 256 and _PLAIN_DOMAIN.fullmatch(value):
+        return value
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - nearly all domains need none of it
+
+    try:
+        JID.parse(value)
+    except JIDError as error:
+        raise refusal(f"is not a domain: {error}") from None
     return value
 
 

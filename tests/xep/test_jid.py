@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xep import jid as jid_module
-from xep.jid import JID, JIDError
+from xep.jid import JID, JIDError, learn_spelling
 
 # The cases of RFC 7622 §3.5, first table, and what each becomes.
 VALID = [
@@ -256,6 +256,39 @@ def test_accounts_that_a_server_keeps_apart_are_not_joined() -> None:
     for other in (capital, "A@b", "ａ@b", "cafe\u0301@b"):
         with pytest.raises(JIDError, match="not in its prepared form"):
             JID.parse_delivered(other)
+
+
+@pytest.mark.parametrize(
+    "resource", ["☎\ufe0f", "❤\ufe0f", "a\u200db", "\U0001f469\u200d\U0001f692"]
+)
+def test_a_resource_that_servers_allow_is_taken_as_it_is(resource: str) -> None:
+    found = JID.parse_delivered(f"a@b/{resource}")
+    assert found.resource == resource
+    assert JID.parse(str(found)) == found
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\ue000"])
+def test_a_control_character_in_a_resource_is_refused(character: str) -> None:
+    with pytest.raises(JIDError, match="resourcepart"):
+        JID.parse_delivered(f"a@b/ü{character}")
+
+
+def test_an_address_is_written_with_the_domain_as_its_server_spells_it() -> None:
+    delivered, domain = "ann@xn--mnchen-3ya.example/x", "münchen.example"
+    assert JID.parse(f"ann@{domain}").on_wire() == f"ann@{domain}"
+    ann = JID.parse_delivered(delivered)
+    assert str(ann) == f"ann@{domain}/x"
+    assert ann.on_wire() == delivered
+    assert JID.parse(f"bob@{domain}").on_wire() == "bob@xn--mnchen-3ya.example"
+    JID.parse_delivered(f"carol@{domain}")
+    assert ann.on_wire() == f"ann@{domain}/x"
+
+
+def test_a_configured_domain_is_written_as_it_is_there_and_so_are_those_above_it() -> None:
+    learn_spelling("agent.XN--KLN-SNA.example")
+    assert JID.parse("agent.köln.example").on_wire() == "agent.xn--kln-sna.example"
+    assert JID.parse("ann@köln.example").on_wire() == "ann@xn--kln-sna.example"
+    assert JID.parse("other.köln.example").on_wire() == "other.köln.example"
 
 
 def test_delivered_resources_may_be_mapped() -> None:

@@ -11,6 +11,7 @@ from tests.xep.strategies import LANGUAGES, elements, jids, payloads, xml_text
 from xep.binding import ContentError
 from xep.delay import Delay
 from xep.fluux_agent.execute import Execute, Param
+from xep.jid import JID
 from xep.ping import Ping
 from xep.stanza import IQ, NAMESPACE, Incoming, Message, Presence
 from xep.stanza_error import StanzaError
@@ -23,7 +24,7 @@ def arrive(xml: str) -> Incoming:
 
 
 def text(address: Any) -> str | None:
-    return None if address is None else str(address)
+    return address.on_wire() if isinstance(address, JID) else address
 
 
 @given(

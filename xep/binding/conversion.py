@@ -191,7 +191,7 @@ _SCALARS: dict[Any, Conversion[Any]] = {
     datetime: Conversion("a date and time", _datetime, format_datetime),
     timezone: Conversion("an offset from UTC", _offset, _write_offset),
     bytes: Conversion("base64", _base64, lambda value: base64.b64encode(value).decode("ascii")),
-    JID: Conversion("a JID", JID.parse, str),
+    JID: Conversion("a JID", JID.parse, JID.on_wire),
     msgspec.Raw: Conversion("JSON", _json, _write_json),
 }
 

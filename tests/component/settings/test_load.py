@@ -356,3 +356,19 @@ def test_the_database_is_a_secret_and_may_be_empty(read: Any) -> None:
     settings = read(text, AGENT_DATABASE=url)
     assert settings.storage.postgres.get_secret_value() == url
     assert "geheim" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "domain", ["my_agent.example.com", "agent..example.com", "x" * 64 + ".example", "-a.example"]
+)
+def test_a_component_domain_that_no_address_can_have_is_refused_in_a_sentence(
+    read: Any, domain: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"component_domain is not a domain: The domainpart"):
+        read(f'[server]\ncomponent_domain = "{domain}"\ncomponent_secret = "s"\n')
+
+
+@pytest.mark.parametrize("domain", ["agent.example", "agent.xn--kln-sna.example", "agent.köln.example"])
+def test_a_component_domain_may_be_internationalised(read: Any, domain: str) -> None:
+    settings = read(f'[server]\ncomponent_domain = "{domain}"\ncomponent_secret = "s"\n')
+    assert settings.server.address == domain
