@@ -30,16 +30,17 @@ class Note(Payload, frozen=True, kw_only=True):
 
 
 class Command(Payload, frozen=True, kw_only=True):
-    """One stage of a command (XEP-0050 §4): ``action`` in requests, ``status`` in answers."""
+    """One stage of a command (XEP-0050 §4): ``action`` in requests, ``status`` in answers.
+
+    Both are any text: some clients send an empty action, or a status in a request.
+    """
 
     xml = Name(NAMESPACE, "command")
 
     node: Annotated[str, Attr()]
     sessionid: Annotated[str | None, Attr()] = None
-    action: Annotated[Literal["execute", "cancel", "prev", "next", "complete"] | None, Attr()] = (
-        None
-    )
-    status: Annotated[Literal["executing", "completed", "canceled"] | None, Attr()] = None
+    action: Annotated[str | None, Attr()] = None
+    status: Annotated[str | None, Attr()] = None
     actions: Annotated[Actions | None, Child()] = None
     notes: Annotated[tuple[Note, ...], Child()] = ()
     form: Annotated[Form | None, Child()] = None

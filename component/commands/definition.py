@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import inspect as types
 
+from component.skills.choice_order import schema_of
 from component.skills.errors import InvalidParam
 from component.skills.params import fill
 from component.skills.readers import Reader, reader_of
@@ -95,7 +96,7 @@ class Outline(Generic[P]):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the parameters, an object with its properties in order."""
-        schema = msgspec.json.schema(self.params)
+        schema = schema_of(self.params)
         definitions: dict[str, Any] = schema.pop("$defs")
         found: dict[str, Any] = definitions.pop(self.params.__name__)
         return {**found, "$defs": definitions} if definitions else found

@@ -6,6 +6,7 @@ valid (FAC-004); then the work, once. A command without parameters runs at once.
 
 from collections.abc import Awaitable, Sequence
 from inspect import isawaitable
+from typing import Final
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from component.handlers.command_offers import (
 )
 from component.handlers.command_sessions import Session, Sessions, expired, refused
 from component.router.table import IQRoute, ReplyPayload, Request
+from component.skills.errors import printable
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.schema_properties import properties_of
 from xep import data_forms
@@ -28,6 +30,7 @@ from xep.commands import (
     BadAction,
     BadPayload,
     Command,
+    MalformedAction,
     Note,
 )
 from xep.data_forms import Form
@@ -37,6 +40,10 @@ from xep.stanza_error import StanzaError
 
 _LANG = "en"
 """The language of all texts here."""
+
+
+_ACTIONS: Final = frozenset(("execute", "cancel", "prev", "next", "complete"))
+_LONGEST: Final = 40
 
 
 class CommandsHandler:
@@ -63,6 +70,8 @@ class CommandsHandler:
         """
         asked = request.payload
         action = asked.action or "execute"
+        if action not in _ACTIONS:
+            raise refused(MalformedAction(), f"There is no action {printable(action, _LONGEST)}.")
         if asked.sessionid is None:
             if action != "execute":
                 raise refused(BadAction(), f"Start a command with execute, not with {action}.")

@@ -137,6 +137,12 @@ class Server(Section):
         description="Largest number of elements accepted in a stanza.",
     )
 
+    @field_validator("host")
+    @classmethod
+    def _without_brackets(cls, value: str) -> str:
+        # An IPv6 address has brackets in a URL only.
+        return value[1:-1] if value.startswith("[") and value.endswith("]") else value
+
     @field_validator("srv")
     @classmethod
     def _only_for_a_client(cls, value: bool, info: ValidationInfo) -> bool:

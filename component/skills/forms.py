@@ -100,8 +100,11 @@ def values_of(
     if form_type is not None and said is not None and said != form_type:
         reasons[FORM_TYPE] = f"expected {form_type}"
     for field in form.fields:
-        if field.var is not None and given.setdefault(field.var, field) is not field:
-            reasons[field.var] = "was given more than once"
+        if field.var is None:
+            continue
+        # Psi sends FORM_TYPE twice.
+        if given.setdefault(field.var, field).values != field.values:
+            reasons[field.var] = "was given more than once, with different values"
     values: dict[str, Any] = {}
     for each in properties_of(declared):
         if each.name in reasons:

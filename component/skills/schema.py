@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import inspect as types
 
+from component.skills.choice_order import schema_of
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
 from component.skills.hints import constrained_union
@@ -241,7 +242,7 @@ def _check_default(default: Any, hint: Any, where: str) -> None:
 
 def _schema_of(hint: Any) -> Schema:
     """Return a JSON Schema whose top is the type itself and not a reference to it."""
-    schema = msgspec.json.schema(hint)
+    schema = schema_of(hint)
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     name = schema.get("$ref", "").removeprefix("#/$defs/")
     # A recursive type is still referred to by name, and stays in the definitions.

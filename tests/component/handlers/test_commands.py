@@ -387,6 +387,20 @@ async def test_a_repetition_waits_for_the_work_under_way() -> None:
     assert len(run.asked) == 1
 
 
+@pytest.mark.parametrize("attributes", ["action=''", "status='executing'", "status='' action=''"])
+def test_an_empty_action_and_a_status_in_a_request_are_ignored(attributes: str) -> None:
+    bench = CommandBench(SKILLS)
+    xml = f"<command xmlns='{NAMESPACE}' node='skill/add' {attributes}/>"
+    form = result(Command, bench.reply(xml))
+    assert form.status == "executing"
+
+
+def test_an_action_that_does_not_exist_is_malformed() -> None:
+    bench = CommandBench(SKILLS)
+    xml = f"<command xmlns='{NAMESPACE}' node='skill/add' action='jump'/>"
+    assert refusal(bench.reply(xml)) == ("bad-request", ["malformed-action"])
+
+
 async def test_work_that_was_given_up_is_not_begun_again() -> None:
     run = Answers(anyio.sleep_forever())
     bench = CommandBench(SKILLS, run=run, request_timeout_s=0.2)

@@ -368,7 +368,15 @@ def test_a_component_domain_that_no_address_can_have_is_refused_in_a_sentence(
         read(f'[server]\ncomponent_domain = "{domain}"\ncomponent_secret = "s"\n')
 
 
-@pytest.mark.parametrize("domain", ["agent.example", "agent.xn--kln-sna.example", "agent.köln.example"])
+@pytest.mark.parametrize(
+    "domain", ["agent.example", "agent.xn--kln-sna.example", "agent.köln.example"]
+)
 def test_a_component_domain_may_be_internationalised(read: Any, domain: str) -> None:
     settings = read(f'[server]\ncomponent_domain = "{domain}"\ncomponent_secret = "s"\n')
     assert settings.server.address == domain
+
+
+@pytest.mark.parametrize("host", ["[::1]", "::1"])
+def test_an_ipv6_address_may_have_brackets(read: Any, host: str) -> None:
+    section = f'[server]\nhost = "{host}"\ncomponent_domain = "a.b"\ncomponent_secret = "s"\n'
+    assert read(section).server.host == "::1"
