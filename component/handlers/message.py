@@ -193,6 +193,8 @@ class MessageHandler:
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
         """Pass a message through the stages, after those that came before from the same sender."""
+        if request.principal == request.to.bare:
+            return None  # written by the agent itself, or by another client of its account
         handled = self._forms(request)
         if handled is not None:
             return handled
