@@ -12,7 +12,7 @@ from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
 from component.models.reasoning import Reasoning
 from component.models.tolerant_json import NESTED_TOO_DEEPLY, BadJSONError, encode_any
-from component.models.usage import Figures, Reported
+from component.models.usage import Figures, Reported, later_usage, with_reasoning
 
 _FINISH: Mapping[str, Finish] = {
     "length": "length",
@@ -79,7 +79,7 @@ class Gathering:
         """Process the next chunk. Raises TooMuchError."""
         self.draft.count()
         if chunk.usage is not None:
-            self.draft.used = chunk.usage
+            self.draft.used = later_usage(self.draft.used, chunk.usage)
         if chunk.choices:
             # The request asks for one choice only.
             self._choice(chunk.choices[0])
@@ -91,7 +91,7 @@ class Gathering:
         cached = detail_in.tokens("cached_tokens")
         if cached is None:  # DeepSeek
             cached = figures.tokens("prompt_cache_hit_tokens")
-        return Reported(
+        found = Reported(
             tokens_in=figures.tokens("prompt_tokens"),
             tokens_out=figures.tokens("completion_tokens"),
             cache_read=cached or 0,
@@ -99,6 +99,7 @@ class Gathering:
             reasoning=detail_out.tokens("reasoning_tokens") or 0,
             usd=figures.usd("cost") if self._tells_cost else None,
         )
+        return with_reasoning(found, figures)
 
     def _choice(self, choice: Choice) -> None:
         said = choice.delta or choice.message or Said()

@@ -12,7 +12,7 @@ from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.faults import Fault, read_fault
 from component.models.protocol import Finish, OnText
 from component.models.tolerant_json import BadJSONError, decode_any, decode_as, encode_any
-from component.models.usage import Figures, Reported
+from component.models.usage import Figures, Reported, later_usage
 
 _FINISH: Mapping[str, Finish] = {
     "max_tokens": "length",
@@ -205,12 +205,7 @@ class MessagesReader:
     # -- the message -----------------------------------------------------------------------------
 
     def _use(self, usage: Any) -> None:
-        """Later figures replace earlier ones: all are totals."""
-        if isinstance(usage, dict):
-            before = self.draft.used if isinstance(self.draft.used, dict) else {}
-            self.draft.used = before | {k: v for k, v in usage.items() if v is not None}
-        elif usage is not None:
-            self.draft.used = usage
+        self.draft.used = later_usage(self.draft.used, usage)
 
     def _end(self, reason: str) -> None:
         self.draft.paused = reason == "pause_turn"

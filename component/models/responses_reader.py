@@ -12,7 +12,7 @@ from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.faults import Fault, read_fault
 from component.models.protocol import Finish, OnText
 from component.models.tolerant_json import BadJSONError, decode_as, encode_any
-from component.models.usage import Figures, Reported
+from component.models.usage import Figures, Reported, with_reasoning
 
 _ADDED: Final = "response.output_item.added"
 _FINISH: Mapping[str, Finish] = {
@@ -128,13 +128,14 @@ class ResponsesReader:
         """The figures of `usage`; see AnswerReader.reported."""
         details = figures.inside("input_tokens_details")
         out = figures.inside("output_tokens_details")
-        return Reported(
+        found = Reported(
             tokens_in=figures.tokens("input_tokens"),
             tokens_out=figures.tokens("output_tokens"),
             cache_read=details.tokens("cached_tokens") or 0,
             cache_write=details.tokens("cache_write_tokens") or 0,
             reasoning=out.tokens("reasoning_tokens") or 0,
         )
+        return with_reasoning(found, figures)
 
     # -- items -----------------------------------------------------------------------------------
 

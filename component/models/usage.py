@@ -82,6 +82,34 @@ class Figures:
         )
 
 
+def later_usage(before: Any, said: Any) -> Any:
+    """Return the report of usage after another event of an answer has `said` one.
+
+    All figures are totals, so the largest one counts: some servers end with a report of zeros.
+    """
+    if said is None:
+        return before
+    if isinstance(before, dict) and isinstance(said, dict):
+        return before | {key: later_usage(before.get(key), one) for key, one in said.items()}
+    if _is_number(before) and _is_number(said):
+        return max(before, said)
+    return said
+
+
+def with_reasoning(reported: Reported, figures: Figures) -> Reported:
+    """Return the report with the reasoning in the tokens of the answer, where some providers do not
+    count it: `total_tokens` has it, or there is more reasoning than answer.
+    """
+    said, total = reported.tokens_out, figures.tokens("total_tokens")
+    if said is None:
+        return reported
+    if reported.reasoning > said:
+        said += reported.reasoning
+    if total is not None and reported.tokens_in is not None:
+        said = max(said, total - reported.tokens_in)
+    return msgspec.structs.replace(reported, tokens_out=said)
+
+
 def _is_number(said: Any) -> bool:
     if isinstance(said, bool):
         return False

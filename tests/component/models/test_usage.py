@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
-from component.models.usage import Figures
+from component.models.gathering import Gathering
+from component.models.usage import Figures, later_usage
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -57,3 +58,37 @@ def test_any_usage_report_gives_figures_in_range_or_none(said: Any) -> None:
         tokens, usd = figures.tokens("a"), figures.usd("a")
         assert tokens is None or 0 <= tokens <= CALL_TOKENS
         assert usd is None or 0 <= usd <= CALL_USD
+
+
+def test_of_several_reports_the_largest_figures_count() -> None:
+    first = {"prompt_tokens": 12_000, "completion_tokens": 5, "details": {"cached": 7}}
+    last = {"prompt_tokens": 0, "completion_tokens": 40, "details": {"cached": 0, "new": 1}}
+    assert later_usage(None, first) == first
+    assert later_usage(first, None) == first
+    assert later_usage(first, last) == {
+        "prompt_tokens": 12_000,
+        "completion_tokens": 40,
+        "details": {"cached": 7, "new": 1},
+    }
+    assert later_usage(first, {"prompt_tokens": None}) == first
+    assert later_usage("nothing", last) == last
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 360}, 260),
+        ({"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130}, 30),
+        ({"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 0}, 30),
+        ({"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 10**18}, 30),
+        ({"prompt_tokens": 100, "completion_tokens": 30}, 30),
+        ({"completion_tokens": 30, "total_tokens": 360}, 30),
+        ({"completion_tokens": 30, "completion_tokens_details": {"reasoning_tokens": 230}}, 260),
+        ({"completion_tokens": 30, "completion_tokens_details": {"reasoning_tokens": 20}}, 30),
+    ],
+)
+def test_reasoning_that_is_not_in_the_count_of_the_answer_is_charged(
+    said: dict[str, int], tokens: int
+) -> None:
+    reported = Gathering(None).reported(Figures("m", said))
+    assert reported.tokens_out == tokens
