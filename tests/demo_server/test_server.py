@@ -98,7 +98,7 @@ async def test_nothing_is_routed_before_a_resource_is_bound(server: DemoServer) 
         await raw.says(HEADER, until="</stream:features>")
         answer = await raw.says(
             "<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>"
-            "<resource>\u200f</resource></bind></iq>",
+            "<resource>&#x85;</resource></bind></iq>",
             until="</iq>",
         )
         assert "<bad-request" in answer
