@@ -266,7 +266,7 @@ async def test_what_cannot_be_called_is_an_error_for_the_model(tmp_path: Path) -
     world.brain.think = lambda request: (
         says("; ".join(one.text for one in request.messages if one.role == "tool"))
         if any(one.role == "tool" for one in request.messages)
-        else says("", call("fly"), call("buy", "[1]"), call("find", DEEP), call("look", ""))
+        else says("", call("fly"), call("buy", "[1]"), call("find", DEEP), call("look", "{}"))
     )
     await one(world)
     assert [made[2:] for made in world.shop.made] == [("look", "{}")]
