@@ -122,29 +122,30 @@ class JID(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def learn_spelling(address: str) -> None:
-    """Write the domain of an address, and the domains above it, as they are spelt there.
+    """Spell the domain of an address, and the domains above it, in stanzas as it does.
 
     A server knows a domain with other letters than those of ASCII by its U-labels or by its
     A-labels (RFC 5890 §2.3.2.1), and may refuse stanzas that use the other spelling. A JID has
-    U-labels. An address of a delivered stanza is learnt by `JID.parse_delivered`; this function is
-    for the one in the configuration. The newest 4,096 domains are remembered.
+    U-labels. `JID.parse_delivered` learns the domain of the sender of a stanza, which cannot speak
+    for the domains above it; this function is for the address in the configuration. The newest
+    4,096 domains are remembered.
 
     Raises `JIDError` as `JID.parse` does.
     """
-    _learn(_domain_in(address), JID.parse(address).domain)
+    spelt, prepared = _domain_in(address).lower().removesuffix("."), JID.parse(address).domain
+    while prepared:
+        _learn(spelt, prepared)
+        spelt, prepared = spelt.partition(".")[2], prepared.partition(".")[2]
 
 
 def _learn(spelt: str, prepared: str) -> None:
     if prepared.isascii():
         return
-    labels, found = spelt.lower().removesuffix(".").split("."), prepared.split(".")
-    for at in range(len(found)):
-        domain, written = ".".join(found[at:]), ".".join(labels[at:])
-        _spellings.pop(domain, None)
-        if written != domain and written.isascii():
-            _spellings[domain] = written
-    while len(_spellings) > _CACHE_ENTRIES:
-        del _spellings[next(iter(_spellings))]
+    _spellings.pop(prepared, None)
+    if spelt.isascii():
+        _spellings[prepared] = spelt
+        if len(_spellings) > _CACHE_ENTRIES:
+            del _spellings[next(iter(_spellings))]
 
 
 def _domain_in(text: str) -> str:

@@ -150,8 +150,9 @@ class Gathering:
         call.name = call.name or name
         if isinstance(arguments, dict):
             arguments = _encoded(arguments)
-            call.pieces = []
-        if arguments and not (name and growing.whole and arguments == "".join(call.pieces)):
+            call.pieces, growing.characters = [], 0
+        if arguments and not (name and growing.repeats(arguments)):
+            growing.characters += len(arguments)
             self.draft.add_arguments(call, arguments)
 
     def _begun(self, piece: Call, name: str, arguments: Any) -> "_Growing | None":
@@ -189,11 +190,19 @@ class _Growing:
     def __init__(self, index: int | None, call: DraftCall) -> None:
         self.index = index
         self.call = call
+        self.characters = 0
         self._read = 0  # the number of pieces that `whole` has read
         self._depth = 0
         self._begun = False
         self._in_string = False
         self._escaped = False
+
+    def repeats(self, arguments: str) -> bool:
+        """Whether these are the arguments so far, which are whole. Joins them only if they may be
+        the same, as there may be many pieces.
+        """
+        same = self.whole and len(arguments) == self.characters
+        return same and arguments == "".join(self.call.pieces)
 
     @property
     def whole(self) -> bool:

@@ -291,6 +291,12 @@ def test_a_configured_domain_is_written_as_it_is_there_and_so_are_those_above_it
     assert JID.parse("other.köln.example").on_wire() == "other.köln.example"
 
 
+def test_a_delivered_domain_does_not_speak_for_those_above_it() -> None:
+    mallory = JID.parse_delivered("mallory@guest.xn--zrich-kva.example")
+    assert mallory.on_wire() == "mallory@guest.xn--zrich-kva.example"
+    assert JID.parse("ann@zürich.example").on_wire() == "ann@zürich.example"
+
+
 def test_delivered_resources_may_be_mapped() -> None:
     assert JID.parse_delivered("a@b/\u00a0") == JID.parse("a@b/ ")
 

@@ -175,6 +175,18 @@ def test_an_answer_is_limited(delta: dict[str, Any], times: int, sends: str) -> 
         deque((gathering.take(one) for _ in range(times)), maxlen=0)
 
 
+def test_many_pieces_after_a_whole_call_take_linear_time() -> None:
+    """Whether a piece repeats the whole call is asked at each: in quadratic time this takes
+    minutes.
+    """
+    gathering = Gathering(None)
+    for piece in ('{"a":"' + "x" * 900_000 + '"}', *[" "] * 20_000):
+        function = {"name": "a", "arguments": piece}
+        gathering.take(chunk(tool_calls=[{"id": "c1", "function": function}]))
+    (call,) = calls_of(gathering)
+    assert len(call.arguments) == 920_008
+
+
 def test_many_pieces_with_names_take_linear_time() -> None:
     """Whether a call is whole is asked at each piece: in quadratic time this takes minutes."""
     count = 200_000 if THOROUGH else 50_000
