@@ -26,7 +26,9 @@ _CHAIN: Final = re.compile(r"[0-9a-f]{16}")
 _LOOKED_AT: Final = 20_000
 """Maximum number of lines read backwards to find the one that the database knows."""
 _LAG: Final = timedelta(minutes=1)
-"""The database is told about the last line once a second."""
+"""The database counts as current if it lags behind the log by less than this: the number of the
+last line is stored in it once a second.
+"""
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -60,6 +60,7 @@ _HELP: Final = re.compile(r"help\s*[.!?]?", re.IGNORECASE)
 commands. In a reply to a question it is an answer instead.
 """
 _STALE: Final = timedelta(minutes=10)
+"""What a message asks for may not be wanted any more after this time."""
 _LATE_MESSAGE: Final = (
     "Your message of {sent:%Y-%m-%d %H:%M %Z} reached me only now. Send it again if you still want"
     " an answer."
@@ -146,6 +147,7 @@ class MessageHandler:
         let_in: raises StanzaError if new requests of this principal are rejected now.
         notices: the notice that each person gets once; None where it is turned off.
         forms: handles messages that are forms, such as `PubSubHandler.authorized`; None for others.
+        now: returns the time, for delayed messages.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class MessageHandler:
         let_in: Callable[[JID], None] = lambda _: None,
         notices: Notices | None = None,
         forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._name = name
         self._messages = messages
@@ -171,6 +174,7 @@ class MessageHandler:
         self._let_in = let_in
         self._notices = notices
         self._forms = forms
+        self._now = now
         self._hints = Hints(clock)
         self._latest: dict[JID, anyio.Event] = {}
         self._references = References()
@@ -198,7 +202,7 @@ class MessageHandler:
         handled = self._forms(request)
         if handled is not None:
             return handled
-        message = parse_message(request.stanza, request.sender, request.to)
+        message = parse_message(request.stanza, request.sender, request.to, self._now())
         message = self._messages.receive(message)
         if not _says_something(message):
             return None
@@ -305,8 +309,7 @@ class MessageHandler:
         body = said_to_agent(message)
         if not body:
             return None
-        if message.delayed and _is_stale(message):
-            assert message.sent_at is not None, "it is stale"
+        if message.delayed and message.sent_at and self._now() - message.sent_at > _STALE:
             return Handled(_LATE_MESSAGE.format(sent=message.sent_at))
         if self._agents is None:
             return Handled(None if message.delayed else self._hint(message.principal))
@@ -370,11 +373,6 @@ class MessageHandler:
         return (
             f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
         )
-
-
-def _is_stale(message: InboundMessage) -> bool:
-    """Return whether what a message asks for may not be wanted any more."""
-    return message.sent_at is not None and datetime.now(UTC) - message.sent_at > _STALE
 
 
 def _turn_id(message: InboundMessage) -> str:

@@ -44,16 +44,14 @@ class Duplicates:
     def add(self, message: InboundMessage) -> bool:
         """Remember a message; return False if it is a repetition."""
         keys, now = list(_keys(message)), self._clock()
-        counted = _counted_key(message)
-        for_s = dict.fromkeys(keys, _REMEMBERED_S) | ({counted: _COUNTED_S} if counted else {})
-        is_new = not any(self._known.get(key, now) > now for key in for_s)
-        for key, seconds in for_s.items():
+        is_new = not any(self._known.get(key, now) > now for key, _ in keys)
+        for key, seconds in keys:
             self._known[key] = now + seconds
         return is_new
 
     def forget(self, message: InboundMessage) -> None:
         """Forget a message that could not be handled, so that a repetition is handled."""
-        for key in (*_keys(message), _counted_key(message) or b""):
+        for key, _ in _keys(message):
             self._known.pop(key, 0.0)
 
 
@@ -61,24 +59,29 @@ def key_of(message: InboundMessage) -> Key | None:
     """Return the properties that all copies of a message share, in every process; None if it has no
     such id.
     """
-    return next(_keys(message), None)
+    return next((key for key, seconds in _keys(message) if seconds == _REMEMBERED_S), None)
 
 
-def _keys(message: InboundMessage) -> Iterator[Key]:
-    own = message.id if len(message.id or "") >= _UNIQUE else None
-    found = (("origin", message.origin_id), ("stanza", message.stanza_id), ("id", own))
-    return (_key(message, kind, id_) for kind, id_ in found if id_)
+def _keys(message: InboundMessage) -> Iterator[tuple[Key, float]]:
+    """Yield the keys of a message, each with the seconds for which it is remembered."""
+    ids = [("origin", message.origin_id), ("stanza", message.stanza_id)]
+    counted = message.id is not None and len(message.id) < _UNIQUE
+    if not counted:
+        ids.append(("id", message.id))
+    content = _digest_of(message)
+    for kind, id_ in ids:
+        if id_:
+            yield _key(kind, id_, content), _REMEMBERED_S
+    if message.id and counted:
+        yield _key("counted", f"{message.id} {message.sender}", content), _COUNTED_S
 
 
-def _counted_key(message: InboundMessage) -> Key | None:
-    """Return the key by an id that may be a number, of one login; None if it is long enough."""
-    id_ = message.id
-    if not id_ or len(id_) >= _UNIQUE:
-        return None
-    return _key(message, "counted", f"{id_} {message.sender}")
+def _key(kind: str, id_: str, content: bytes) -> Key:
+    return hashlib.sha256(content + msgspec.json.encode((kind, id_))).digest()
 
 
-def _key(message: InboundMessage, kind: str, id_: str) -> Key:
+def _digest_of(message: InboundMessage) -> bytes:
+    """Return a digest of the author of a message, its recipient and its content."""
     author = message.principal if isinstance(message.actor, Account) else message.sender
     content = (
         message.text,
@@ -92,5 +95,5 @@ def _key(message: InboundMessage, kind: str, id_: str) -> Key:
         message.encryption,
     )
     to = message.conversation.agent
-    named = msgspec.json.encode((kind, id_, str(author), str(to), content))
+    named = msgspec.json.encode((str(author), str(to), content))
     return hashlib.sha256(named).digest()

@@ -6,9 +6,10 @@ retraction or an encrypted message, replace an earlier message, or repeat somebo
 message contains anything that can change the meaning of the rest.
 """
 
+import contextlib
 import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar, cast
 
 from component.messages.inbound import (
@@ -144,11 +145,11 @@ _ME: Final = "/me "
 _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
 _LATE: Final = timedelta(minutes=1)
+_UNITS: Final = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
+"""Encodings whose units clients count, and the bytes of a unit."""
 
 
-def parse_message(
-    stanza: Incoming, sender: JID, to: JID, now: datetime | None = None
-) -> InboundMessage:
+def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> InboundMessage:
     """Parse a message from `sender` to the address `to` of the component, received `now`.
 
     It never fails: an element that does not match its declaration is treated as unknown.
@@ -217,11 +218,9 @@ def _without_invisible_start(text: str) -> str:
     return text[at:] if text[at : at + 1] == "/" else text
 
 
-def _is_recent(late: delay.Delay | None, now: datetime | None) -> bool:
+def _is_recent(late: delay.Delay | None, now: datetime) -> bool:
     """Return whether a message was stored for a moment only, such as by a server that resumes."""
-    if late is None or late.stamp is None:
-        return False
-    return abs((now or datetime.now(UTC)) - late.stamp) <= _LATE
+    return late is not None and abs(now - late.stamp) <= _LATE
 
 
 def _actor(stanza: Incoming, sender: JID, names: set[str]) -> Actor:
@@ -280,28 +279,23 @@ def _quotation(body: str, marked: fallback.Fallback) -> Sequence[fallback.Fallba
     Some clients count UTF-16 units or bytes. Some keep the range of an earlier version when a reply
     is corrected: it may lie beyond the body, or mark the author's own text.
     """
-    for encoding in ("utf-32-le", "utf-16-le", "utf-8"):
-        ranges = [_in_code_points(body, one, encoding) for one in marked.bodies]
-        if ranges and None not in ranges:
-            found = [one for one in ranges if one is not None]
-            if all(_is_quoted(body[one.start or 0 : one.end]) for one in found):
-                return found
+    for encoding, unit in _UNITS:
+        with contextlib.suppress(ValueError):
+            data = body.encode(encoding, "surrogatepass")
+            ranges = [_in_code_points(data, one, encoding, unit) for one in marked.bodies]
+            if ranges and all(_is_quoted(body[one.start : one.end]) for one in ranges):
+                return ranges
     return None
 
 
 def _in_code_points(
-    body: str, one: fallback.FallbackBody, encoding: str
-) -> fallback.FallbackBody | None:
-    """Convert a range that counts units of an encoding; None if it is not a range of the body."""
-    unit = {"utf-32-le": 4, "utf-16-le": 2, "utf-8": 1}[encoding]
-    data = body.encode(encoding, "surrogatepass")
+    data: bytes, one: fallback.FallbackBody, encoding: str, unit: int
+) -> fallback.FallbackBody:
+    """Convert a range that counts units of so many bytes. Raises ValueError for another one."""
     start, end = (one.start or 0) * unit, len(data) if one.end is None else one.end * unit
     if not 0 <= start <= end <= len(data):
-        return None
-    try:
-        before, part = data[:start].decode(encoding), data[start:end].decode(encoding)
-    except UnicodeDecodeError:
-        return None
+        raise ValueError(f"the body has no range from {start} to {end}")
+    before, part = data[:start].decode(encoding), data[start:end].decode(encoding)
     return fallback.FallbackBody(start=len(before), end=len(before) + len(part))
 
 
@@ -309,7 +303,7 @@ def _is_quoted(text: str) -> bool:
     return all(line.startswith(">") for line in text.splitlines() if line.strip())
 
 
-def _words(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
@@ -325,7 +319,7 @@ def _unclear(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
             continue
         if name == _SUBJECT and not any(map(str.strip, stanza.texts_of("subject"))):
             continue
-        if name == _XHTML and _words(stanza.inner_text(_XHTML)) == _words(body):
+        if name == _XHTML and _without_spaces(stanza.inner_text(_XHTML)) == _without_spaces(body):
             continue  # the same text with formatting (XEP-0071)
         return _clause(name)
     if sum(map(names.count, choices)) > 1:

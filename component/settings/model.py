@@ -55,7 +55,9 @@ DEFAULT_AGENT = "assistant"
 agent of a client's account.
 """
 
-NO_SERVER = Server(component_domain="worker.invalid", component_secret=SecretStr("none"))
+NO_SERVER = Server.model_construct(
+    component_domain="worker.invalid", component_secret=SecretStr("none")
+)
 """The server of a configuration that has only a worker; the domain does not exist (RFC 6761)."""
 
 ENV_PREFIX = "XMPP_AGENT_"

@@ -123,7 +123,7 @@ class ReplayCache:
 
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
-        entries = self._named if key.named else self._unnamed
+        entries = self._entries_of(key)
         # The library's types do not say that `get` returns None for a missing key.
         entry: _Entry | None = entries.get(key.id)
         if entry is None:
@@ -139,8 +139,7 @@ class ReplayCache:
 
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
-        entries = self._named if key.named else self._unnamed
-        return self.flight(key) is not None or key.id in entries
+        return self.flight(key) is not None or key.id in self._entries_of(key)
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.
@@ -154,11 +153,14 @@ class ReplayCache:
         if size > self._most_bytes or left_s <= 0:
             return
         now = self._clock()
-        entries = self._named if key.named else self._unnamed
+        entries = self._entries_of(key)
         for _ in range(_EXPIRED_AT_ONCE):
             if entries and entries[entries.first()][2] <= now:
                 entries.popitem()
         entries[key.id] = key.digest, answer, now + left_s, max(size, self._least)
+
+    def _entries_of(self, key: RequestKey) -> _Entries:
+        return self._named if key.named else self._unnamed
 
     def flight(self, key: RequestKey) -> Flight | None:
         """Return the same request, if it is in progress. Raises StanzaError: `conflict`."""

@@ -49,14 +49,16 @@ async def test_every_agent_has_a_persistent_identity(storage: Storage) -> None:
 
 
 async def test_an_agent_that_receives_a_message_is_active_and_then_idle(storage: Storage) -> None:
-    async with open_agents(storage, idle_s=1.0) as agents:
+    async with open_agents(storage, idle_s=600) as agents:
         await agents.message_received("assistant")
         assert states(agents) == {"assistant": "active", "researcher": "created"}
+    async with open_agents(storage, idle_s=0.05) as agents:
         await eventually(lambda: states(agents)["assistant"] == "idle")
+    async with open_agents(storage, idle_s=600) as agents:
         await agents.message_received("assistant")
         assert states(agents)["assistant"] == "active"
         await agents.message_received("nobody")
-    async with open_agents(storage, idle_s=1.0) as agents:
+    async with open_agents(storage, idle_s=0.05) as agents:
         # On PostgreSQL another instance may hear from it; here nobody does for long enough.
         await eventually(lambda: states(agents) == {"assistant": "idle", "researcher": "created"})
 

@@ -249,7 +249,7 @@ class World:
             [JID.parse(jid) for jid in admins],
         )
         self.message = MessageHandler(
-            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized
+            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized, now=now
         )
         self.threads = Threads(8, 4)
         self.tools_ended: list[str] = []

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from component.messages.parsing import parse_message
-from tests.component.messages.clients import AGENT, SAID, Shape, shapes
+from tests.component.messages.clients import AGENT, NOON, SAID, Shape, shapes
 
 ALL = tuple(shapes())
 
 
 @pytest.mark.parametrize("shape", ALL, ids=str)
 def test_each_message_is_read_as_what_it_is(shape: Shape) -> None:
-    found = parse_message(shape.stanza, shape.sender, AGENT)
+    found = parse_message(shape.stanza, shape.sender, AGENT, NOON)
     expected = msgspec.structs.replace(shape.expected, unclear=found.unclear)
     assert found == expected
 
@@ -35,7 +35,7 @@ MORE = (
 
 @pytest.mark.parametrize("shape", [each for each in ALL if each.of in PLAIN + MORE], ids=str)
 def test_what_may_answer_a_question_is_plain(shape: Shape) -> None:
-    found = parse_message(shape.stanza, shape.sender, AGENT)
+    found = parse_message(shape.stanza, shape.sender, AGENT, NOON)
     assert (found.unclear is None) == (shape.of in PLAIN), found.unclear
 
 

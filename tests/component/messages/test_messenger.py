@@ -10,6 +10,7 @@ from component.messages.inbound import Account, InboundMessage, Reacted, Referen
 from component.messages.messenger import Messenger, TooBigError
 from component.messages.parsing import parse_message
 from component.messages.sent import SentMessages
+from tests.component.messages.clients import NOON
 from tests.component.messages.test_rendering import AGENT, JULIET, outbound
 from tests.component.router.wire import ListOutput, Wire, element, parse
 from xep.component_stream import StanzaReceived
@@ -31,7 +32,7 @@ class World:
         xml = element("message", inner, type=type_, id="in", from_=str(from_), to=str(AGENT))
         (event,) = self.wire.events(xml)
         assert isinstance(event, StanzaReceived)
-        return self.messenger.receive(parse_message(event.stanza, from_, AGENT))
+        return self.messenger.receive(parse_message(event.stanza, from_, AGENT, NOON))
 
 
 def test_a_message_is_put_and_its_delivery_is_told() -> None:

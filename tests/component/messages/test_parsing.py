@@ -17,6 +17,7 @@ from component.messages.inbound import (
     Reference,
 )
 from component.messages.parsing import parse_message
+from tests.component.messages.clients import NOON
 from tests.hostile.stanzas import Addresses, Stanzas
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -31,7 +32,7 @@ def message(
     inner: str, *, sender: JID = ROMEO, head: str = "type='chat' id='m1'"
 ) -> InboundMessage:
     xml = f"<message xmlns='jabber:client' from='{sender}' to='{AGENT}' {head}>{inner}</message>"
-    return parse_message(Incoming(ET.fromstring(xml), len(xml)), sender, AGENT)
+    return parse_message(Incoming(ET.fromstring(xml), len(xml)), sender, AGENT, NOON)
 
 
 def reply(body: str, marked: str, to: str | None = str(AGENT)) -> InboundMessage:
@@ -320,7 +321,7 @@ def test_whatever_comes_is_read(number: int, type_: str) -> None:
     except ET.ParseError:
         return
     element.set("type", type_)
-    found = parse_message(Incoming(element, len(stanza)), ROOM, AGENT)
+    found = parse_message(Incoming(element, len(stanza)), ROOM, AGENT, NOON)
     assert found.text == found.text.strip()
     if found.encryption is not None:
         assert not found.text

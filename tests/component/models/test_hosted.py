@@ -307,36 +307,45 @@ async def test_a_silent_server_is_an_error_that_names_the_timeout_setting(
     await endpoint.until(lambda: endpoint.hung_up == 1)
 
 
-class Waning(Patience):
-    """The first answer of a test has the configured timeouts; later ones have as long as it takes,
-    whatever the machine does meanwhile.
-    """
-
-    made = 0
-
-    def __init__(self, *seconds: float) -> None:
-        type(self).made += 1
-        super().__init__(*(seconds if self.made == 1 else (math.inf,) * 3))
-
-
 class Ending(Patience):
-    """The time of an answer is over with a certain token, and not after so many seconds."""
+    """Timeouts that pass when a test says so, whatever the machine does meanwhile."""
 
-    left = 4
+    def end(self, setting: str) -> None:
+        self.scope.deadline = anyio.current_time()
+        if setting == "timeout_s":
+            self._last = self.scope.deadline
 
-    def heard(self, *, visible: bool) -> None:
-        super().heard(visible=visible)
-        self.left -= 1
-        if self.left == 0:
-            self._last = self.scope.deadline = anyio.current_time()
+
+@pytest.fixture
+def endings(monkeypatch: pytest.MonkeyPatch) -> list[Ending]:
+    """The timeouts of each answer."""
+    made: list[Ending] = []
+
+    def patience(*_seconds: float) -> Ending:
+        made.append(Ending(math.inf, math.inf, math.inf))
+        return made[-1]
+
+    monkeypatch.setattr(hosted, "Patience", patience)
+    return made
+
+
+async def end_when(held: anyio.Event, endings: list[Ending], setting: str) -> None:
+    """Have the first answer time out when its server is silent and what it has sent was read."""
+    await held.wait()
+    await anyio.wait_all_tasks_blocked()
+    endings[0].end(setting)
 
 
 async def test_silence_before_the_answer_is_retried(
-    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, make: Make, endings: list[Ending]
 ) -> None:
-    endpoint.answers(Stall(after=2), Text("Noon."))
-    monkeypatch.setattr(hosted, "Patience", Waning)
-    assert (await make(token_timeout_s=0.2).complete(asking(), lambda _: None)).text == "Noon."
+    stall = Hold(Text("Late."), anyio.Event(), after=2)
+    endpoint.answers(stall, Text("Noon."))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(end_when, stall.held, endings, "token_timeout_s")
+        completion = await make().complete(asking(), lambda _: None)
+    assert completion.text == "Noon."
 
 
 class Endless(Text):
@@ -352,11 +361,18 @@ class Endless(Text):
 
 @pytest.mark.ports
 async def test_a_text_that_is_still_being_written_at_the_limit_is_kept(
-    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, make: Make, endings: list[Ending]
 ) -> None:
     endpoint.answers(Endless("tick "))
-    monkeypatch.setattr(hosted, "Patience", Ending)
-    completion = await make(timeout_s=600).complete(asking())
+    told: list[str] = []
+
+    def tell(piece: str | None) -> bool:
+        told.append(piece or "")
+        if "".join(told).startswith("tick tick"):
+            endings[0].end("timeout_s")
+        return False
+
+    completion = await make(timeout_s=600).complete(asking(), tell)
     assert completion.text.startswith("tick tick")
     assert completion.finish == "length"
     assert completion.usage.estimated
@@ -364,12 +380,14 @@ async def test_a_text_that_is_still_being_written_at_the_limit_is_kept(
 
 
 async def test_a_call_that_is_not_complete_at_the_limit_is_not_made(
-    endpoint: Endpoint, make: Make, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, make: Make, endings: list[Ending]
 ) -> None:
     hold = Hold(Calls(("a", {}), ("b", {"x": "y"}), text="So", pieces=2), anyio.Event(), after=5)
     endpoint.answers(hold)
-    monkeypatch.setattr(hosted, "Patience", Ending)
-    completion = await make(timeout_s=600).complete(asking())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(end_when, hold.held, endings, "timeout_s")
+        completion = await make(timeout_s=600).complete(asking())
     assert completion.text == "So"
     assert [call.name for call in completion.tool_calls] == ["a"]
     assert completion.finish == "length"
@@ -507,13 +525,21 @@ async def test_a_connection_that_breaks_after_the_answer_loses_nothing(
     assert slept.pauses == []
 
 
-async def test_a_server_that_is_silent_after_the_answer(endpoint: Endpoint, make: Make) -> None:
+async def test_a_server_that_is_silent_after_the_answer(
+    endpoint: Endpoint, make: Make, endings: list[Ending]
+) -> None:
+    silent = anyio.Event()
+
     class Mute(Text):
         async def play(self, exchange: Any) -> None:
             await exchange.head()
             for event in self.events(exchange.body):
                 await exchange.data(event)
+            silent.set()
             await exchange.gone()
 
     endpoint.answers(Mute("Noon."))
-    assert (await make(token_timeout_s=3).complete(asking(), lambda _: None)).text == "Noon."
+    async with anyio.create_task_group() as group:
+        group.start_soon(end_when, silent, endings, "token_timeout_s")
+        completion = await make().complete(asking(), lambda _: None)
+    assert completion.text == "Noon."

@@ -24,6 +24,7 @@ from xep.jid import JID
 from xep.stanza import Incoming
 
 AGENT = JID.parse("assistant@agent.example.com")
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUESTION_ID = "c-q"
 CORRECTED_ID = "m0"
 URL = "https://files.a.example/f1/river.jpg"
