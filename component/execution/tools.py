@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.requests import MessageStarter
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
 from component.execution.admission import ANSWERS
@@ -224,6 +225,7 @@ class ToolExecutor:
             TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
             chosen,
             AgentLimits(caller.skills, caller.capabilities),
+            unrequested=not isinstance(said.starter, MessageStarter),
         )
 
     async def _run(

@@ -70,6 +70,9 @@ class Judges(Protocol):
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions to `who`. Raises StorageError."""
 
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question came back as an error. Raises StorageError."""
+
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question to `who`, identified by its id or thread, is closed. Raises
         StorageError.
@@ -108,6 +111,15 @@ class ChatAnswers:
                 " again later."
             )
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message of ours to `who` came back as an error: if it was a question, words
+        of theirs that name nothing do not answer it.
+        """
+        try:
+            await self._tasks.returned(who, at, message_id)
+        except StorageError as error:
+            _log.error("could not record that a message came back", reason=str(error))
+
     async def _answered(self, message: InboundMessage) -> str | None:
         if message.reacted is not None:
             return await self._reacted(message, message.reacted)
@@ -122,6 +134,7 @@ class ChatAnswers:
             if message.unclear is not None and command[0] != "/deny":
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
+        questions = [each for each in questions if not each.withheld]
         quoted, text = split_quotation(message.text)
         if quoted and text and message.replies_to is None:
             who = message.principal

@@ -97,6 +97,9 @@ class Answers(Protocol):
     async def answered(self, message: InboundMessage) -> str | None:
         """Return the outcome of an answer, as a text; None if the message is not an answer."""
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message of ours from the address `at` to `who` came back as an error."""
+
 
 class Messages(Protocol):
     """Sends messages: `component.messages.messenger.Messenger`."""
@@ -106,6 +109,9 @@ class Messages(Protocol):
 
     def receive(self, message: InboundMessage, /) -> InboundMessage:
         """Process a message's reports about our messages; it then refers to our ids."""
+
+    def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
+        """Return the id of our message of which a stanza came back as an error."""
 
 
 class Listener(Protocol):
@@ -193,7 +199,18 @@ class MessageHandler:
         features: tuple[str, ...] = (REPLIES, ENCRYPTION, REACTIONS, RECEIPTS, MARKERS)
         if self._agents is not None:
             features += (CHAT_STATES, CORRECTION, RETRACTION)
-        return (StanzaRoute("message", frozenset(("chat", "normal")), self.message, features),)
+        return (
+            StanzaRoute("message", frozenset(("chat", "normal")), self.message, features),
+            StanzaRoute("message", frozenset(("error",)), self.returned),
+        )
+
+    def returned(self, request: Request[None]) -> Awaitable[None] | None:
+        """Take note of a message of ours that came back (RFC 6120 §8.3.1)."""
+        id_ = request.stanza.id
+        if id_ is None or self._answers is None:
+            return None
+        ours = self._messages.returned(request.to.bare, request.principal, id_)
+        return self._answers.returned(request.principal, request.to.bare, ours)
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
         """Pass a message through the stages, after those that came before from the same sender."""

@@ -51,7 +51,8 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     turn. `operator` is the operator who started the turn, if it was not started by the principal.
     `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
     `chosen` names the parameters that the model has chosen after reading strangers. `limits`
-    are those of the agent, for calls of its model.
+    are those of the agent, for calls of its model. `unrequested` says that the principal has not
+    asked for it: a schedule, an event or an operator has started it.
     """
 
     agent: str
@@ -63,6 +64,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: TurnBudget | None = None
     chosen: tuple[str, ...] = ()
     limits: AgentLimits = AgentLimits()
+    unrequested: bool = False
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -160,7 +162,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
     It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
     operator who caused it, if the principal did not. `chosen` names the parameters that a model has
-    chosen after reading strangers.
+    chosen after reading strangers. `withheld` says that the person for whom it was looked up has
+    not got it, because they want no such messages.
     """
 
     id: str
@@ -178,6 +181,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
     operator: str = ""
     chosen: tuple[str, ...] = ()
+    withheld: bool = False
 
 
 class Naming(msgspec.Struct, frozen=True):
@@ -200,6 +204,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     `thread` is the thread that the request named, or else the task's id. `question` is the question
     that the change asked, or that expired with it: the persons who were asked get a message besides
     the event. For a model's call only the question is sent; the model reports the rest.
+    `unrequested` says that the work is not the principal's own request.
     """
 
     task: Task
@@ -212,6 +217,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     question: Question | None = None
     lang: str | None = None
     origin: Origin = "iq"
+    unrequested: bool = False
 
 
 class Listener(Protocol):
@@ -311,6 +317,11 @@ class Tasks(Protocol):
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question to `who` came back as an error. Raises
+        StorageError.
+        """
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question that `who` was asked, by its id or thread, is closed."""

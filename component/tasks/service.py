@@ -14,7 +14,7 @@ from component.skills.threads import Threads
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.tasks import admit, idempotency, inputs, instances, queries, questions
+from component.tasks import admit, idempotency, inputs, instances, queries, questions, recent
 from component.tasks.admission import TaskAdmission
 from component.tasks.admit import TaskLimits
 from component.tasks.membership import Membership
@@ -363,7 +363,7 @@ class TaskService:
         """Answer a question of a task, and return the task after that."""
         slot = self._worker.try_slot(str(who.bare))
         taken = False
-        words = self._in_words(naming)
+        words = self._in_words(who, naming)
         try:
             judged = await self._judge(
                 lambda db: inputs.answer(
@@ -397,7 +397,7 @@ class TaskService:
         naming: Naming | None = None,
     ) -> None:
         """Decide a confirmation."""
-        words = self._in_words(naming)
+        words = self._in_words(who, naming)
         # The task does not run at once: before it runs, the principal's permission is checked again
         # (CNF-042).
         judged = await self._judge(
@@ -415,11 +415,14 @@ class TaskService:
         if judged.error is not None:
             raise judged.error
 
-    def _in_words(self, naming: Naming | None) -> inputs.InWords | None:
-        """Return the rules for an answer that names its question by `naming`; None if there are
-        none.
+    def _in_words(self, who: JID, naming: Naming | None) -> inputs.InWords | None:
+        """Return the rules for an answer of `who` that names its question by `naming`; None if
+        there are none.
         """
-        return None if naming is None else inputs.InWords(naming, self._limits.certainty)
+        if naming is None:
+            return None
+        sent = self._event_sender.questions_to(who)
+        return inputs.InWords(naming, self._limits.certainty, sent)
 
     async def _judge(
         self, judge: Callable[[Database], inputs.Judgement], *tasks: str
@@ -435,6 +438,12 @@ class TaskService:
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""
         return await self._store.read(lambda db: questions.open_questions(db, who, at))
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question came back as an error."""
+        # Most messages that come back are no questions, and a read costs less than a commit.
+        if await self._store.read(lambda db: recent.is_open(db, question, who, at)):
+            await self._store.commit(lambda tx: recent.returned(tx, question, who, at))
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether this address asked `who` something, by its id or thread, that is
