@@ -87,6 +87,10 @@ class Messenger:
         """Wait until there is a stream that accepts more."""
         await self._output.ready()
 
+    def is_ours(self, agent: JID, peer: JID, stanza_id: str) -> bool:
+        """Return whether we have sent a stanza with that id in a conversation."""
+        return self.sent.has(conversation_with(agent, peer), stanza_id)
+
     def returned(self, agent: JID, peer: JID, stanza_id: str) -> str:
         """Return the id of the message of which a stanza came back as an error (RFC 6120 §8.3)."""
         _log.info(

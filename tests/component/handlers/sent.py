@@ -26,5 +26,8 @@ class Sent:
     def receive(self, message: InboundMessage, /) -> InboundMessage:
         return message
 
+    def is_ours(self, agent: JID, peer: JID, stanza_id: str, /) -> bool:
+        return False
+
     def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
         return stanza_id

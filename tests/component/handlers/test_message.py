@@ -330,13 +330,6 @@ async def test_a_message_that_is_hours_late_is_not_passed_to_the_agent() -> None
     assert await said(world, "hello") != []  # and has not used up the hint
 
 
-@pytest.mark.parametrize("body", ["/ping", "hello"])
-async def test_an_agent_does_not_answer_its_own_address(body: str) -> None:
-    world = World(now=lambda: NOON)
-    assert await said(world, body, from_=f"{AGENT}/other") == []
-    assert await said(world, body, from_=AGENT) == []
-
-
 @pytest.mark.parametrize("type_", ["error", "headline", "groupchat"])
 @pytest.mark.parametrize("body", ["/ping", "hello"])
 async def test_other_types_are_not_answered(type_: str, body: str) -> None:
