@@ -62,7 +62,11 @@ class SkillsHandler:
         except SearchError as error:
             raise errors.malformed(str(error)) from error
         chosen, which = page(
-            names, query.page, lambda name: self._describe(_known(view, name)), self._room
+            names,
+            query.page,
+            lambda name: self._describe(_known(view, name)),
+            self._room,
+            always_paged=True,
         )
         return self._answer(view, chosen, which)
 
