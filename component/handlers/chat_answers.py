@@ -134,7 +134,7 @@ class ChatAnswers:
             if message.unclear is not None and command[0] != "/deny":
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
-        questions = [each for each in questions if not each.withheld]
+        questions = [each for each in questions if _is_present(each)]
         quoted, text = split_quotation(message.text)
         if quoted and text and message.replies_to is None:
             who = message.principal
@@ -339,6 +339,18 @@ def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
     """Return whether words deny a confirmation: a no counts, whatever else the message has."""
     is_no = said is not None and said.value == "deny"
     return is_no and (question is None or isinstance(question.content, Confirm))
+
+
+def _is_present(question: Question) -> bool:
+    """Return whether words may be meant for a question.
+
+    The person does not know one that was withheld from them. One that came back may have reached
+    another client: then a yes or no is doubtful and is asked about, while any other text is rather
+    for the agent.
+    """
+    if question.shown == "returned":
+        return isinstance(question.content, Confirm)
+    return question.shown != "withheld"
 
 
 def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:

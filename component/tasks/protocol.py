@@ -156,14 +156,20 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     asker_of_child: Callable[[Call, Skill], Asker] = _asker_of_child
 
 
+Shown = Literal["waiting", "shown", "withheld", "returned"]
+"""Whether a person has got the message of a question: it was not written yet; it was written; it
+was withheld, because the person wants no such messages; or it came back as an error.
+"""
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """An open confirmation or input, and the persons who were asked.
 
     `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
     It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
     operator who caused it, if the principal did not. `chosen` names the parameters that a model has
-    chosen after reading strangers. `withheld` says that the person for whom it was looked up has
-    not got it, because they want no such messages.
+    chosen after reading strangers. `shown` says whether the person for whom it was looked up has
+    got its message.
     """
 
     id: str
@@ -181,7 +187,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
     operator: str = ""
     chosen: tuple[str, ...] = ()
-    withheld: bool = False
+    shown: Shown = "shown"
 
 
 class Naming(msgspec.Struct, frozen=True):

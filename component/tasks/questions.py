@@ -73,11 +73,10 @@ AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
 received the request. `at_values` returns the parameters.
 """
 INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
-_WITHHELD: Final = (
-    "EXISTS (SELECT 1 FROM recent_questions r"
-    " WHERE r.input = i.id AND r.jid = a.jid AND r.shown = 'withheld')"
+_SHOWN: Final = (
+    "(SELECT MIN(r.shown) FROM recent_questions r WHERE r.input = i.id AND r.jid = a.jid)"
 )
-"""Whether the message of the question `i` was withheld from the person `a`."""
+"""Whether the person `a` has got the message of the question `i`; NULL if that is not recorded."""
 
 
 def at_values(at: JID) -> tuple[str, int, str]:
@@ -218,7 +217,7 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     """Return the open questions of the address `at` to `who`, the newest first."""
     tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
     found = database.execute(
-        f"SELECT i.id, i.question, i.revision, {_WITHHELD}, {tasks} FROM asked a"  # noqa: S608
+        f"SELECT i.id, i.question, i.revision, {_SHOWN}, {tasks} FROM asked a"  # noqa: S608
         " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
         " WHERE a.jid = ? AND a.open = 1 AND i.state = 'open' AND i.expires > ?"
         " AND t.state = 'input-required'"
@@ -226,11 +225,11 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
         (str(who.bare), database.steady, *at_values(at)),
     ).fetchall()
     open_: list[Question] = []
-    for id_, question, revision, withheld, *columns in found:
+    for id_, question, revision, shown, *columns in found:
         row = Row(*columns)
         asked = asked_of(database, id_)
         one = question_of(row, asked_in(question), revision, asked, row.updated)
-        open_.append(msgspec.structs.replace(one, withheld=bool(withheld)))
+        open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
     return open_
 
 

@@ -315,6 +315,15 @@ async def test_words_do_not_approve_a_question_that_came_back(
     assert (await chat.say("/approve c-t2") or "").startswith("Approved.")
 
 
+async def test_a_text_does_not_answer_an_input_that_came_back(chat: World) -> None:
+    chat.input("t1")
+    await chat.say(None, type_="error", id_="q-t1")
+    said = await chat.say("What is the weather like?")
+    assert said is None or said.startswith("I am Assistant.")  # it is for the agent
+    assert is_open(chat, "t1")
+    assert await chat.say("/answer q-t1 Rhine") == "Thank you, I'll continue."
+
+
 async def test_the_error_of_another_person_changes_nothing(chat: World) -> None:
     chat.confirm("t2", **DANGEROUS)
     await chat.say(None, type_="error", from_="carol@c.example/phone", id_="c-t2")
