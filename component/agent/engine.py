@@ -35,6 +35,7 @@ from component.models.protocol import (
     ContextOverflowError,
     Model,
     ModelError,
+    ModelRefusedError,
     ModelUnavailableError,
     Usage,
 )
@@ -291,7 +292,13 @@ class Engine:
                 completion = await self._model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts
                 )
-            except ContextOverflowError:
+            except ContextOverflowError as error:
+                if asked.is_mostly_fixed:
+                    raise ModelRefusedError(
+                        f"the instructions and tools of {run.ask.profile.agent} alone, about"
+                        f" {asked.fixed:,} tokens, are too long for {run.model.name}: offer the"
+                        f" agent fewer skills, or set another model ({error})"
+                    ) from error
                 if run.pressure == _SHORTENED:
                     raise
                 run.notify(sentences.SHORTENED)
