@@ -34,6 +34,7 @@ from component.models.protocol import (
     ContentFilteredError,
     ContextOverflowError,
     Model,
+    ModelError,
     ModelRefusedError,
     ModelUnavailableError,
     Usage,
@@ -160,17 +161,8 @@ class Engine:
                 return await self._stages(run)
             except BudgetExceededError as stopped:
                 excuse = str(stopped)
-            except ContextOverflowError:
-                excuse = sentences.TOO_LONG
-            except ModelUnavailableError as error:
-                _log.warning("no model is available", turn=ask.id, reason=str(error))
-                excuse = sentences.NO_MODEL
-            except ContentFilteredError as error:
-                _log.warning("a content filter rejects a turn", turn=ask.id, reason=str(error))
-                excuse = sentences.FILTERED
-            except ModelRefusedError as error:
-                _log.error("the model refuses", turn=ask.id, reason=str(error))
-                excuse = sentences.REFUSED
+            except ModelError as error:
+                excuse = excuse_for(error, ask.id)
             return await self._excuse(run, excuse)
 
     async def _stages(self, run: Run) -> Answered | Parked:
@@ -300,7 +292,13 @@ class Engine:
                 completion = await self._model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts
                 )
-            except ContextOverflowError:
+            except ContextOverflowError as error:
+                if asked.is_mostly_fixed:
+                    raise ModelRefusedError(
+                        f"the instructions and tools of {run.ask.profile.agent} alone, about"
+                        f" {asked.fixed:,} tokens, are too long for {run.model.name}: offer the"
+                        f" agent fewer skills, or set another model ({error})"
+                    ) from error
                 if run.pressure == _SHORTENED:
                     raise
                 run.notify(sentences.SHORTENED)
@@ -371,6 +369,23 @@ class Engine:
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
+
+
+def excuse_for(error: ModelError, turn: str) -> str:
+    """Log why a turn gets no answer of a model, and return the sentence for the person."""
+    reason = str(error)
+    match error:
+        case ContextOverflowError():
+            return sentences.TOO_LONG
+        case ModelUnavailableError():
+            _log.warning("no model is available", turn=turn, reason=reason)
+            return sentences.NO_MODEL
+        case ContentFilteredError():
+            _log.warning("a content filter rejects a turn", turn=turn, reason=reason)
+            return sentences.FILTERED
+        case _:
+            _log.error("the model refuses", turn=turn, reason=reason)
+            return sentences.REFUSED
 
 
 def _without_fences(completion: Completion, fence: Fence) -> Completion:

@@ -226,6 +226,7 @@ class AnswerDraft:
                 if part.name:
                     name = names.ours(storable(part.name[:NAME_CHARACTERS]))
                     arguments = storable("".join(part.pieces)) or missing
+                    arguments = names.our_arguments(name, arguments)
                     found.append(ToolCall(next(ids).id, name, arguments))
             elif isinstance(part, _DraftText):
                 if text := storable("".join(part.pieces)):

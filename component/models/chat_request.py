@@ -83,7 +83,7 @@ def messages_of(message: ModelMessage, names: ToolNames) -> list[dict[str, Any]]
                 "type": "function",
                 "function": {
                     "name": names.theirs(call.name),
-                    "arguments": json_arguments(call.arguments),
+                    "arguments": json_arguments(names.arguments_for(call.name, call.arguments)),
                 },
             }
             for call in calls

@@ -70,7 +70,9 @@ class Progress(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    """One event of a stream, or a whole answer. `error` is one that came after the beginning."""
+    """One event of a stream, or a whole answer. `error` is one that came after the beginning;
+    `base_resp` is that of MiniMax, which answers with status 200.
+    """
 
     choices: list[Choice] | None = None
     usage: Any = None  # `component.models.usage` checks it: some servers send invalid values
@@ -79,6 +81,7 @@ class Chunk(msgspec.Struct):
     prompt_progress: Progress | None = None
     message: Any = None
     code: Any = None
+    base_resp: Any = None
 
 
 _decoder = msgspec.json.Decoder(Chunk)

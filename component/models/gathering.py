@@ -71,7 +71,7 @@ class Gathering:
             raise BadJSONError("it is not an object")
         chunk = chat_wire.decode(data)
         fault = chunk.error or chunk.object == "error"
-        if fault or (chunk.choices is None and chunk.code and chunk.message):
+        if fault or (not chunk.choices and _is_fault(chunk)):
             raise ProviderFaultError(read_fault(0, data))
         self.take(chunk)
 
@@ -227,6 +227,14 @@ class _Growing:
             self._depth += 1
         elif char in "}]":
             self._depth -= 1
+
+
+def _is_fault(chunk: Chunk) -> bool:
+    """Whether an event without an answer is an error that other fields than `error` have."""
+    result = chunk.base_resp
+    if isinstance(result, dict) and result.get("status_code"):
+        return True
+    return chunk.choices is None and bool(chunk.code and chunk.message)
 
 
 def _encoded(arguments: dict[str, Any]) -> str:

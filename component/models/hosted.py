@@ -25,6 +25,7 @@ from component.models.connecting import Connection, connect
 from component.models.faults import Fault, read_fault
 from component.models.messages import ModelMessage
 from component.models.messages_dialect import Messages
+from component.models.offered_tools import OfferedTools, RefusedTool, refuses_all
 from component.models.patience import Patience
 from component.models.protocol import (
     Completion,
@@ -74,6 +75,7 @@ class HostedModel:
     Args:
         target: the model, and how it is reached.
         adapter: that of the dialect, if it is not the usual one.
+        refused: called with each tool that the model is not offered any more.
         sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
     """
 
@@ -82,6 +84,7 @@ class HostedModel:
         target: Target,
         adapter: Adapter | None = None,
         *,
+        refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         draw: Callable[[], float] = random.random,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -89,6 +92,7 @@ class HostedModel:
         self.name = target.choice.model
         self._adapter = adapter or _ADAPTERS[target.dialect](target)
         self._target = target
+        self._tools = OfferedTools(target, refused)
         self._url = target.base_url + self._adapter.path
         self._headers = {"Content-Type": "application/json", **self._adapter.headers}
         for name, value in target.choice.headers.items():
@@ -145,23 +149,26 @@ class HostedModel:
     ) -> tuple[Completion, bool]:
         """Ask the model, with retries. True if the provider has paused the turn."""
         connection = self._connection or await self._connected()
-        names = ToolNames(tool.name for tool in request.tools)
+        offered, names = self._tools.offer(request)
         try:
-            content = self._adapter.body(request, names)
+            content = self._adapter.body(offered, names)
         except UnicodeEncodeError:
             messages = tuple(map(storable_message, request.messages))
             request = msgspec.structs.replace(request, messages=messages)
-            content = self._adapter.body(request, names)
+            offered, names = self._tools.offer(request)
+            content = self._adapter.body(offered, names)
         tried = 0
         while True:
-            reader = self._adapter.reader(request, names, on_text)
+            reader = self._adapter.reader(offered, names, on_text)
             try:
                 await self._attempt(connection, content, reader)
                 return self._completion(request, reader, names), reader.draft.paused
             except _RejectedError as error:
-                if not self._adapter.leave_out(error.fault):
-                    raise self._refusal(error.fault, request) from None
-                content = self._adapter.body(request, names)
+                if self._tools.learn(error.fault, offered, request):
+                    offered, names = self._tools.offer(request)
+                elif not self._adapter.leave_out(error.fault):
+                    raise self._refusal(error.fault, offered) from None
+                content = self._adapter.body(offered, names)
             except UnusableAnswerError:
                 raise
             except ModelUnavailableError as error:
@@ -210,7 +217,7 @@ class HostedModel:
                 f"{self.name} takes no tools: start vLLM with {_VLLM_OPTION} and"
                 f" --tool-call-parser, or set {section}.native_tools = false"
             )
-        if request.tools and fault.blames("tool"):
+        if request.tools and refuses_all(fault):
             return ModelRefusedError(
                 f"{self.name} takes no tools: set {section}.native_tools = false"
             )

@@ -144,11 +144,12 @@ def _block(part: Part, names: ToolNames) -> _Block | msgspec.Raw | None:
         case FilePart(name, media_type, data):
             return {"type": "document", "source": _base64(media_type, data), "title": name}
         case ToolCall(id_, name, arguments):
+            arguments = json_arguments(names.arguments_for(name, arguments))
             return {
                 "type": "tool_use",
                 "id": _id(id_),
                 "name": names.theirs(name),
-                "input": msgspec.Raw(json_arguments(arguments).encode()),
+                "input": msgspec.Raw(arguments.encode()),
             }
         case ToolResultPart(id_, parts, is_error):
             content = [block for inner in parts if (block := _block(inner, names))]

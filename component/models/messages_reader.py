@@ -9,7 +9,7 @@ import msgspec
 
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
-from component.models.faults import Fault, read_fault
+from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
 from component.models.tolerant_json import BadJSONError, decode_any, decode_as, encode_any
 from component.models.usage import Figures, Reported, later_usage
@@ -18,18 +18,6 @@ _FINISH: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
-}
-_STATUS: Mapping[str, int] = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
 }
 
 
@@ -111,7 +99,7 @@ class MessagesReader:
             case "message_stop":
                 return True
             case "error":
-                raise ProviderFaultError(_fault(data))
+                raise ProviderFaultError(read_fault(0, data))
         return False
 
     def document(self, data: bytes) -> None:
@@ -119,7 +107,7 @@ class MessagesReader:
         if not data.startswith(b"{"):
             raise BadJSONError("it is not an object")
         if decode_as(_events, data).type == "error":
-            raise ProviderFaultError(_fault(data))
+            raise ProviderFaultError(read_fault(0, data))
         message = decode_as(_documents, data)
         self.draft.count()
         self._use(message.usage)
@@ -214,8 +202,3 @@ class MessagesReader:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _fault(data: bytes) -> Fault:
-    fault = read_fault(0, data)
-    return msgspec.structs.replace(fault, status=_STATUS.get(fault.code, fault.status))

@@ -141,7 +141,8 @@ def _items(message: ModelMessage, names: ToolNames) -> list[_Item]:
             case ToolCall(id_, name, arguments):
                 flush()
                 call = {"type": "function_call", "call_id": id_, "name": names.theirs(name)}
-                items.append(call | {"arguments": json_arguments(arguments)})
+                arguments = json_arguments(names.arguments_for(name, arguments))
+                items.append(call | {"arguments": arguments})
             case ToolResultPart(id_):
                 flush()
                 items.append(

@@ -9,7 +9,7 @@ import msgspec
 
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
-from component.models.faults import Fault, read_fault
+from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
 from component.models.tolerant_json import BadJSONError, decode_as, encode_any
 from component.models.usage import Figures, Reported, with_reasoning
@@ -19,12 +19,6 @@ _FINISH: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
     "content_filter": "content_filter",
-}
-_STATUS: Mapping[str, int] = {
-    "rate_limit_exceeded": 429,
-    "server_error": 500,
-    "vector_store_timeout": 504,
-    "invalid_prompt": 400,
 }
 
 
@@ -107,11 +101,11 @@ class ResponsesReader:
                 self._end(event.response or Response(), data)
                 return True
             case "error":
-                raise ProviderFaultError(_fault(data))
+                raise ProviderFaultError(read_fault(0, data))
             case "":
                 # A fault of a server or gateway that has no types of events.
                 if event.error:
-                    raise ProviderFaultError(_fault(data))
+                    raise ProviderFaultError(read_fault(0, data))
         return False
 
     def document(self, data: bytes) -> None:
@@ -121,7 +115,7 @@ class ResponsesReader:
         response = decode_as(_documents, data)
         self.draft.count()
         if response.error and not response.status:
-            raise ProviderFaultError(_fault(data))
+            raise ProviderFaultError(read_fault(0, data))
         self._end(response, data)
 
     def reported(self, figures: Figures) -> Reported:
@@ -193,7 +187,7 @@ class ResponsesReader:
         if response.usage is not None:
             self.draft.used = response.usage
         if response.status == "failed" or response.error:
-            raise ProviderFaultError(_fault(encode_any({"error": response.error or {}})))
+            raise ProviderFaultError(read_fault(0, encode_any({"error": response.error or {}})))
         # Some gateways have all of the output in here, and had none of it before.
         for index, item in enumerate(response.output or ()):
             if index not in self._items:
@@ -220,8 +214,3 @@ def _message_text(message: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _fault(data: bytes) -> Fault:
-    fault = read_fault(0, data)
-    return msgspec.structs.replace(fault, status=_STATUS.get(fault.code, fault.status))

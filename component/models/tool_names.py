@@ -1,19 +1,27 @@
-"""Names of tools as providers take them."""
+"""Names of tools, and of what is in the arguments of their calls, as providers take them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-_TAKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+from component.models.tool_schemas import Renamed, translated
+
+_TAKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolNames:
     """Both ways between our names and those that OpenAI and Anthropic take.
 
-    A skill may be called `files.read`; the providers take letters, digits, `_` and `-`, 64 at most.
+    A skill may be called `files.read`; the providers take letters, digits, `_` and `-`, 64 at most,
+    and some a letter or `_` at the beginning.
+
+    Args:
+        names: our names of the tools that are offered.
+        renamed: the names in the arguments of tools, by our names; of those that need other ones.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], renamed: Mapping[str, Renamed] = {}) -> None:
+        self._renamed = renamed
         self._theirs: dict[str, str] = {}
         self._ours: dict[str, str] = {}
         others = []
@@ -39,6 +47,17 @@ class ToolNames:
         """Return our name of a tool; unknown names are unchanged."""
         return self._ours.get(name, name)
 
+    def arguments_for(self, name: str, arguments: str) -> str:
+        """Translate the arguments of a call of our tool for the model."""
+        renamed = self._renamed.get(name)
+        return arguments if renamed is None else translated(arguments, renamed, to_ours=False)
+
+    def our_arguments(self, name: str, arguments: str) -> str:
+        """Translate the arguments that the model has written for our tool."""
+        renamed = self._renamed.get(name)
+        return arguments if renamed is None else translated(arguments, renamed, to_ours=True)
+
 
 def _plain(name: str) -> str:
-    return _OTHER.sub("_", name)[:64] or "_"
+    plain = _OTHER.sub("_", name)
+    return (plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}")[:64]

@@ -11,6 +11,7 @@ from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
 from component.models.protocol import Model
+from component.models.refused_tools import RefusedTools
 from component.policy.narrower import narrowed
 from component.service.memory import Memories
 from component.service.options import agent_titles, limited_in_usd, own_models
@@ -31,6 +32,7 @@ class AgentProfiles:
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
+        refused_tools: the tools that their models refuse.
 
     Raises ModelRefusedError: what a model needs is not installed.
     """
@@ -47,7 +49,13 @@ class AgentProfiles:
         self._agents = agents
         self._skill_names = skill_names
         self.titles = agent_titles(settings)
-        self._models = Models(settings.llm, own_models(settings), in_usd=limited_in_usd(settings))
+        self.refused_tools = RefusedTools(settings.storage.path)
+        self._models = Models(
+            settings.llm,
+            own_models(settings),
+            in_usd=limited_in_usd(settings),
+            refused=self.refused_tools.add,
+        )
 
     def model(self, tier: Tier, of: str = "") -> Model:
         """Return the model of a tier; with `of` that of an agent with a model of its own."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from component.agent import prompt, sentences
@@ -17,6 +18,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    Tool,
     UnusableAnswerError,
 )
 from component.storage import StorageError
@@ -530,3 +532,14 @@ async def test_an_idle_conversation_with_a_parked_turn_is_not_archived(tmp_path:
         world.shop.tasks["task-m1-c0-order"] = ToolResult("here")
         await world.ended("task-m1-c0-order")
         await world.ear.hears(3)
+
+
+async def test_nobody_hears_that_a_greeting_is_too_long_because_of_the_tools(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    long = Tool("look", "word " * 5000, msgspec.Raw(b'{"type":"object"}'))
+    world.shop.offered = lambda _caller: [long]  # type: ignore[method-assign]
+    world.brain.think = raising(ContextOverflowError("prompt is too long"))
+    await one(world)
+    assert world.ear.bodies == [sentences.REFUSED]
