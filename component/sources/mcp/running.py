@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from component.settings.mcp import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult
+    from component.skills.spec import Annotations
     from component.sources.mcp.connection import ToolDescription
     from component.sources.mcp.pool import Pool
 
@@ -50,13 +51,25 @@ class Runner:
         """Calls whose server waits for an answer, by idempotency key, and until when."""
 
     async def invoke(
-        self, tool: ToolDescription, arguments: dict[str, Any], context: Context
+        self,
+        tool: ToolDescription,
+        annotations: Annotations,
+        arguments: dict[str, Any],
+        context: Context,
     ) -> SkillResult:
-        """Call a tool for the principal of a context.
+        """Call a tool, which has these effects, for the principal of a context.
 
         Raises SkillError if the server refuses the call, and SkillUnavailable if it fails.
         """
-        move = await context.step("call", lambda _: self._begin(tool, arguments, context), Move)
+        repeatable = annotations.repeatable
+
+        async def begin(_key: str) -> Move:
+            move = await self._begin(tool, arguments, context)
+            if move.ended and (repeatable or not move.begun):
+                move = await self._begin(tool, arguments, context)  # in a new session
+            return move
+
+        move = await context.step("call", begin, Move)
         while move.request is not None:
             reply = await self._reply(move.request, context)
             move = await self._go_on(reply, context)
