@@ -134,13 +134,15 @@ class Serving:
         """Return the skills, those of an earlier offer where nothing has changed."""
         before = self._offered
         same = [
-            before[one.name]
-            if one.name in before and before[one.name].digest == one.digest
-            else one
+            there if (there := before.get(one.name)) and _is_same(there, one) else one
             for one in skills
         ]
         self._offered = {one.name: one for one in same}
         return same
+
+
+def _is_same(one: Skill, other: Skill) -> bool:
+    return one.digest == other.digest and one.claims == other.claims
 
 
 def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Any:

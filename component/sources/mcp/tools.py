@@ -98,6 +98,7 @@ def skill_of(
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",
+        versioned_by_content=True,
         inputs=schema_inputs(schema, adds_defaults=False),
         kind="async",
         wants_context=True,
