@@ -10,7 +10,7 @@ import structlog
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
 from component.sources.mcp.calls import Move, ToolCall
 from component.sources.mcp.contents import result_of
-from component.sources.mcp.elicitation import answer_of, form_of, question_of
+from component.sources.mcp.elicitation import answer_of, question_of, schema_of
 from component.sources.mcp.sampling import ANSWER, prompt_of, reply_of, tokens_of
 from component.sources.mcp.tools import misfit
 
@@ -142,19 +142,19 @@ class Runner:
         if len(self._waiting) > _MOST_WAITING:
             return {"action": "cancel"}
         try:
-            form = form_of(request)
+            schema = schema_of(request)
         except (ValueError, TypeError, RecursionError) as error:
             _log.warning(
                 "a question of an MCP server cannot be shown", server=self._name, reason=str(error)
             )
             return {"action": "decline"}
         try:
-            answer = await context.ask(question_of(self._name, request), form, expires_s=_ASK_S)
+            answer = await context.ask(question_of(self._name, request), schema, expires_s=_ASK_S)
         except Denied:
             return {"action": "decline"}
         except UsageError:  # there is nobody who can be asked
             return {"action": "cancel"}
-        return answer_of(answer)
+        return answer_of(schema, answer)
 
     async def _sample(self, request: dict[str, Any], context: Context) -> dict[str, Any]:
         try:
