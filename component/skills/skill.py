@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from component.policy.taint import TAINTS, Taint, worst
 from component.skills.inputs import Arguments, Inputs
@@ -13,6 +14,8 @@ from component.skills.spec import TAINT_CHOICES, SkillSpec
 
 if TYPE_CHECKING:
     from component.skills.context import Context
+
+_CONTENT: Final = re.compile(r"\+sha256\.[0-9a-f]{12}\Z")
 
 RunKind = Literal["inline", "thread", "async"]
 Invoke: TypeAlias = Callable[[Arguments, "Context | None"], Any]
@@ -28,7 +31,9 @@ class Skill(SkillSpec):
     may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
     are approved now; without it the skill is trusted, and has all that it declares. `described_by`
     is the least trusted possible author of its name, texts and schemas, or None if that is the
-    operator; `claims` is what else that author says of it, in types of JSON.
+    operator; `claims` is what else that author says of it, in types of JSON. The version of one
+    that is `versioned_by_content` also has a hash of its description (`1.0.0+sha256.a3f1…`), since
+    its source may change it without a new version.
     """
 
     inputs: Inputs
@@ -38,11 +43,16 @@ class Skill(SkillSpec):
     granted: Callable[[], Sequence[str]] | None = dataclasses.field(default=None, repr=False)
     described_by: Taint | None = None
     claims: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    versioned_by_content: bool = dataclasses.field(default=False, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the description. Raises DeclarationError."""
+        if self.versioned_by_content:  # a copy of such a skill has a hash already
+            object.__setattr__(self, "version", _CONTENT.sub("", self.version))
         SkillSpec.__post_init__(self)
+        if self.versioned_by_content:
+            object.__setattr__(self, "version", f"{self.version}+sha256.{self.digest.hex()[:12]}")
         plain = self.queue is None and self.attempts == 1
         at_once = self.kind == "inline" and self.annotations.repeatable and plain
         object.__setattr__(self, "at_once", at_once)

@@ -42,7 +42,7 @@ def skills_of(
     name: str,
     entry: McpServer,
     tools: Sequence[ToolDescription],
-    invoke_of: Callable[[ToolDescription], Invoke],
+    invoke_of: Callable[[ToolDescription, Annotations], Invoke],
 ) -> list[Skill]:
     """Return the skills of the tools that the settings select, in their order.
 
@@ -55,7 +55,7 @@ def skills_of(
         if not wanted.fullmatch(tool.name):
             continue
         try:
-            one = skill_of(name, entry, tool, invoke_of(tool))
+            one = skill_of(name, entry, tool, invoke_of)
         except (DeclarationError, ValueError, RecursionError) as error:
             _log.warning(
                 "a tool of an MCP server is left out",
@@ -68,8 +68,14 @@ def skills_of(
     return list(made.values())
 
 
-def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke) -> Skill:
+def skill_of(
+    name: str,
+    entry: McpServer,
+    tool: ToolDescription,
+    invoke_of: Callable[[ToolDescription, Annotations], Invoke],
+) -> Skill:
     """Return the skill of a tool. Raises DeclarationError, ValueError and RecursionError."""
+    annotations = annotations_of(name, entry, tool)
     schema = clean_schema(tool.input_schema, _LONGEST_IN_SCHEMA)
     capabilities: tuple[str, ...] = (f"mcp:{name}",)
     seconds = entry.start_timeout_s + entry.timeout_s + _MARGIN_S
@@ -81,7 +87,7 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         title=line(tool.title, _LONGEST_TITLE),
         description=clean(tool.description, _LONGEST_DESCRIPTION),
         tags=("mcp",),
-        annotations=annotations_of(name, entry, tool),
+        annotations=annotations,
         timeout=seconds,
         # The call is a step, so that a question of the server can be answered while it runs.
         durable=True,
@@ -92,10 +98,11 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",
+        versioned_by_content=True,
         inputs=schema_inputs(schema, adds_defaults=False),
         kind="async",
         wants_context=True,
-        invoke=invoke,
+        invoke=invoke_of(tool, annotations),
     )
 
 
