@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from component.policy.taint import TAINTS, Taint, worst
 from component.skills.inputs import Arguments, Inputs
 from component.skills.outputs import SkillResult, result_of
 from component.skills.spec import TAINT_CHOICES, SkillSpec
+from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.skills.context import Context
 
 RunKind = Literal["inline", "thread", "async"]
 Invoke: TypeAlias = Callable[[Arguments, "Context | None"], Any]
+Complete: TypeAlias = Callable[[JID, JID, Arguments], Awaitable[Arguments]]
+"""Completes the arguments of a call, for its requester (a full JID, if known) and the address of
+this service that received it. Raises InvalidParam and StorageError.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +33,8 @@ class Skill(SkillSpec):
     may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
     are approved now; without it the skill is trusted, and has all that it declares. `described_by`
     is the least trusted possible author of its name, texts and schemas, or None if that is the
-    operator; `claims` is what else that author says of it, in types of JSON.
+    operator; `claims` is what else that author says of it, in types of JSON. `complete` fills in
+    arguments that depend on the person, before they are asked to confirm the call.
     """
 
     inputs: Inputs
@@ -38,6 +44,7 @@ class Skill(SkillSpec):
     granted: Callable[[], Sequence[str]] | None = dataclasses.field(default=None, repr=False)
     described_by: Taint | None = None
     claims: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    complete: Complete | None = dataclasses.field(default=None, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
