@@ -137,7 +137,7 @@ def test_a_time_that_is_not_understood_whole_is_refused_with_what_was(
     ],
 )
 def test_words_that_may_belong_to_the_time_are_not_taken_for_the_goal(text: str) -> None:
-    with pytest.raises(TimingError, match="is not|clearly the time"):
+    with pytest.raises(TimingError, match=r"is not|clearly the time"):
         split_timing(text)
 
 
@@ -233,8 +233,7 @@ WORDS = (
 def test_any_words_of_time_are_understood_whole_or_refused(text: str) -> None:
     try:
         timing = read_timing(text, TOKYO, NOW)
-    except TimingError as error:
-        assert str(error)
+    except TimingError:
         with pytest.raises(TimingError):
             split_timing(f"{text}: measure")
         return
