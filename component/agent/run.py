@@ -184,6 +184,7 @@ class Run:
             spawn=profile.spawn,
             tier=profile.tier,
             model_of=profile.model_of,
+            zone=profile.zone,
             operator=self.ask.operator or self.ask.messages[0].operator or "",
             capabilities=profile.capabilities,
             skills=profile.skills,

@@ -195,7 +195,7 @@ class ToolExecutor:
         """Make a call that was approved with others; one that has changed since is asked about."""
         skill = self._skill(caller, call.name)
         arguments = call.arguments.strip() or "{}"
-        if skill is None or not approves(approval, skill, arguments.encode()):
+        if skill is None or not await approves(caller, approval, skill, arguments.encode()):
             return await self.call(caller, call.id, call.name, arguments)
         missing = covers(caller.capabilities, skill.capabilities)
         if missing is not None:

@@ -351,7 +351,7 @@ class MessageHandler:
             return Handled(_LATE_COMMAND)
         name, *rest = message.text[1:].split(maxsplit=1) or [""]
         agent = message.conversation.agent
-        asking = self._commands.asking(message.principal, agent, message.language)
+        asking = self._commands.asking(message.principal, agent, message.language, message.sender)
         command = self._commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")

@@ -1,6 +1,6 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -29,6 +29,7 @@ class AgentProfiles:
         memories: the personas and the files of agents.
         agents: the states of the agents.
         skill_names: gives the names of the skills that a principal may use.
+        zone_of: gives the name of the time zone of a person; without it, that is UTC.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
@@ -43,11 +44,13 @@ class AgentProfiles:
         memories: Memories,
         agents: Agents,
         skill_names: Callable[[JID], Iterable[str]],
+        zone_of: Callable[[JID], Awaitable[str]] | None = None,
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories
         self._agents = agents
         self._skill_names = skill_names
+        self._zone_of = zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
         self._models = Models(
@@ -113,6 +116,7 @@ class AgentProfiles:
             context=character.context,
             user=character.user,
             memory=character.memory,
+            zone="UTC" if self._zone_of is None else await self._zone_of(key.who),
             tier=tier,
             model_of=model_of,
             temperature=entry.temperature,

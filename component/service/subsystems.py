@@ -76,7 +76,9 @@ class Subsystems:
         self.work = WorkSubsystem(
             environment, self.stream, self.tasks, self.agents, self.notifications
         )
-        self.schedules = ScheduleSubsystem(environment, self.stream, self.pubsub, self.work)
+        self.schedules = ScheduleSubsystem(
+            environment, self.stream, self.pubsub, self.work, self.notifications.zones
+        )
         self.watches = WatchSubsystem(
             *(environment, self.stream, self.contacts, self.work), *self.memory.listeners()
         )
@@ -149,7 +151,8 @@ class Subsystems:
             self._environment.home,
             self._environment.memories,
             agent_ports(
-                self._environment, self.stream, self.contacts, self.tasks, self._forget_person
+                *(self._environment, self.stream, self.contacts, self.tasks, self._forget_person),
+                self.notifications.zones.of,
             ),
         )
 

@@ -381,3 +381,13 @@ async def test_every_answer_has_an_origin_id() -> None:
     assert [each.get("id") for each in sent.findall("{urn:xmpp:sid:0}origin-id")] == [
         sent.get("id")
     ]
+
+
+async def test_a_command_from_the_chat_knows_the_client_that_sent_it() -> None:
+    outline = Outline(name="greet", title="Greet", about="greet", params=Named)
+
+    async def from_where(asking: Asking, _params: Named) -> CommandResult:
+        return CommandResult(f"from {asking.client}")
+
+    world = World(commands=[outline.done_by(from_where)])
+    assert await answered(world, "/greet Bob") == f"from {ALICE}"
