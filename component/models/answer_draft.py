@@ -225,7 +225,7 @@ class AnswerDraft:
             if isinstance(part, DraftCall):
                 if part.name:
                     name = names.ours(storable(part.name[:NAME_CHARACTERS]))
-                    arguments = storable("".join(part.pieces)) or missing
+                    arguments = _encoded_once(storable("".join(part.pieces))) or missing
                     arguments = names.our_arguments(name, arguments)
                     found.append(ToolCall(next(ids).id, name, arguments))
             elif isinstance(part, _DraftText):
@@ -234,6 +234,17 @@ class AnswerDraft:
             else:
                 found.append(OpaquePart(origin, part))
         return tuple(found)
+
+
+def _encoded_once(arguments: str) -> str:
+    """Return arguments without the second encoding that some servers add: an object in a string."""
+    if not arguments.startswith('"'):
+        return arguments
+    try:
+        inner = msgspec.json.decode(arguments, type=str)
+    except (msgspec.DecodeError, UnicodeError):
+        return arguments
+    return inner if inner.startswith("{") else arguments
 
 
 def _usable_id(id_: str) -> str:

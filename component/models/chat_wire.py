@@ -14,15 +14,20 @@ class Function(msgspec.Struct):
     """Name and arguments, or a piece of them. Some servers give arguments as an object."""
 
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class Call(msgspec.Struct):
-    """A tool call, or a piece of one."""
+    """A tool call, or a piece of one. Some servers count ids, or write the index as a text."""
 
-    index: int | None = None
-    id: str | None = None
+    index: int | str | None = None
+    id: Any = None
     function: Function | None = None
+
+    @property
+    def named(self) -> str:
+        """The id as a text; empty if there is none."""
+        return self.id if isinstance(self.id, str) else "" if self.id is None else str(self.id)
 
 
 class Part(msgspec.Struct):
@@ -44,12 +49,14 @@ class Part(msgspec.Struct):
 class Said(msgspec.Struct):
     """A message, or a piece of one. `refusal` is the text that OpenAI sends instead of `content`.
 
-    Servers send reasoning in one or more of the three other fields.
+    Servers send reasoning in one or more of the three other fields. `function_call` is a call as it
+    was before there could be several.
     """
 
     content: str | list[Part] | None = None
     refusal: str | None = None
     tool_calls: list[Call] | None = None
+    function_call: Function | None = None
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None

@@ -11,7 +11,7 @@ from component.models.chat_wire import Call, Choice, Chunk, Part, Said
 from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
 from component.models.reasoning import Reasoning
-from component.models.tolerant_json import NESTED_TOO_DEEPLY, BadJSONError, encode_any
+from component.models.tolerant_json import BadJSONError, arguments_in
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
 
 _FINISH: Mapping[str, Finish] = {
@@ -121,6 +121,8 @@ class Gathering:
             self._text.feed(said.refusal)
         for call in said.tool_calls or ():
             self._grow(call)
+        if said.function_call is not None and not said.tool_calls:
+            self._grow(Call(function=said.function_call))
         if reason := choice.finish_reason:
             self.end()
             self.draft.finish(_FINISH.get(reason.lower()))
@@ -143,17 +145,17 @@ class Gathering:
         growing = self._begun(piece, name, arguments) if name else self._continued(piece)
         if growing is None:
             self._text.before_call()
-            growing = _Growing(piece.index, self.draft.call(piece.id or "", name))
+            growing = _Growing(piece.index, self.draft.call(piece.named, name))
             self._calls.append(growing)
         call = growing.call
-        call.id = call.id or piece.id or ""
+        call.id = call.id or piece.named
         call.name = call.name or name
         if isinstance(arguments, dict):
-            arguments = _encoded(arguments)
             call.pieces, growing.characters = [], 0
-        if arguments and not (name and growing.repeats(arguments)):
-            growing.characters += len(arguments)
-            self.draft.add_arguments(call, arguments)
+        added = arguments_in(arguments)
+        if added and not growing.repeats(added):
+            growing.characters += len(added)
+            self.draft.add_arguments(call, added)
 
     def _begun(self, piece: Call, name: str, arguments: Any) -> "_Growing | None":
         """The call that a piece with a name belongs to; None if it begins one.
@@ -165,7 +167,7 @@ class Gathering:
         last = next(of_index, None)
         if last is None or (last.call.name and last.call.name != name):
             return None
-        repeated = bool(piece.id) and piece.id == last.call.id
+        repeated = bool(piece.named) and piece.named == last.call.id
         return None if last.whole and arguments and not repeated else last
 
     def _continued(self, piece: Call) -> "_Growing | None":
@@ -176,9 +178,9 @@ class Gathering:
             for one in reversed(self._calls):
                 if one.index == piece.index:
                     return one
-        if piece.id:
+        if piece.named:
             for one in reversed(self._calls):
-                if one.call.id == piece.id:
+                if one.call.id == piece.named:
                     return one
         last = self._calls[-1] if self._calls else None
         return None if last is not None and last.whole else last
@@ -187,7 +189,7 @@ class Gathering:
 class _Growing:
     """A call whose pieces are still arriving."""
 
-    def __init__(self, index: int | None, call: DraftCall) -> None:
+    def __init__(self, index: int | str | None, call: DraftCall) -> None:
         self.index = index
         self.call = call
         self.characters = 0
@@ -235,10 +237,3 @@ def _is_fault(chunk: Chunk) -> bool:
     if isinstance(result, dict) and result.get("status_code"):
         return True
     return chunk.choices is None and bool(chunk.code and chunk.message)
-
-
-def _encoded(arguments: dict[str, Any]) -> str:
-    try:
-        return encode_any(arguments).decode()
-    except BadJSONError:
-        return NESTED_TOO_DEEPLY

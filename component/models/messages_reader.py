@@ -11,7 +11,13 @@ from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
-from component.models.tolerant_json import BadJSONError, decode_any, decode_as, encode_any
+from component.models.tolerant_json import (
+    BadJSONError,
+    arguments_in,
+    decode_any,
+    decode_as,
+    encode_any,
+)
 from component.models.usage import Figures, Reported, later_usage
 
 _FINISH: Mapping[str, Finish] = {
@@ -174,8 +180,8 @@ class MessagesReader:
             return
         data, text = block.data, "".join(block.pieces)
         if block.call is not None:
-            if not text and isinstance(data.get("input"), dict) and data["input"]:
-                self.draft.add_arguments(block.call, encode_any(data["input"]).decode())
+            if not text and data.get("input"):
+                self.draft.add_arguments(block.call, arguments_in(data["input"]))
             return
         if data.get("type") == "thinking":
             data["thinking"] = _text(data.get("thinking")) + text

@@ -11,7 +11,7 @@ from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
-from component.models.tolerant_json import BadJSONError, decode_as, encode_any
+from component.models.tolerant_json import BadJSONError, arguments_in, decode_as, encode_any
 from component.models.usage import Figures, Reported, with_reasoning
 
 _ADDED: Final = "response.output_item.added"
@@ -50,7 +50,7 @@ class Event(msgspec.Struct):
     item_id: str | None = None
     item: dict[str, Any] | None = None
     delta: str | dict[str, Any] | None = None
-    arguments: str | None = None
+    arguments: Any = None
     response: Response | None = None
     error: Any = None
 
@@ -158,12 +158,13 @@ class ResponsesReader:
             self.draft.say(delta)
 
     def _argue(self, item: _Item, delta: Any) -> None:
-        if isinstance(delta, str) and delta:
+        piece = arguments_in(delta)
+        if piece:
             if item.call is None:
                 self.draft.lost = True
                 return
-            item.characters += len(delta)
-            self.draft.add_arguments(item.call, delta)
+            item.characters += len(piece)
+            self.draft.add_arguments(item.call, piece)
 
     def _whole(self, item: _Item, data: dict[str, Any]) -> None:
         """Read a complete item, as far as deltas have not brought it."""
