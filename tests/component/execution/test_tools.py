@@ -238,6 +238,7 @@ async def test_a_result_that_says_more_than_its_skill_declares_is_none() -> None
         ("nosuch", "{}", "no tool called 'nosuch'"),
         ("add", "{", "not a JSON object"),
         ("add", "[1]", "not a JSON object"),
+        ("add", "", "not a JSON object"),
         ("add", '{"a": "x"}', "a"),
         ("add", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "not a JSON object"),
         ("add", '{"a": ' + "[" * 700 + "]" * 700 + "}", "nested at most 64 deep"),
