@@ -18,6 +18,7 @@ from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.tasks.protocol import Notice, Question
+from component.tasks.waiting import waiting_text
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 
@@ -270,4 +271,5 @@ def _body(notice: Notice) -> sentences.Sentence | None:
         return sentences.ending(notice.task, notice.lang)
     if notice.task.input is not None or notice.task.confirm is not None:
         return sentences.waiting(notice.task, notice.lang)
-    return None
+    waits = waiting_text(notice.task.progress)
+    return None if waits is None else sentences.Sentence(waits, "en")

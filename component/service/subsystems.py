@@ -1,5 +1,6 @@
 """The subsystems of one service, each built from the environment and from those before it."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ class Subsystems:
                 *self.installed.commands(),
             ),
             self.pubsub.offers(),
-            self.installed.warnings,
+            self._warnings,
         )
         self.chat = ChatSubsystem(
             environment,
@@ -164,6 +165,16 @@ class Subsystems:
                 partial(forget, agent=agent, address=address, person=person)
             )
         )
+
+    def _warnings(self) -> Sequence[str]:
+        """Return what an admin has to decide or to know, in sentences."""
+        late = self.tasks.late_sources()
+        waiting = (
+            (f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them.",)
+            if late
+            else ()
+        )
+        return (*waiting, *self.installed.warnings())
 
     def _disconnected(self) -> None:
         """Inform the subsystems that a session is over."""

@@ -70,6 +70,8 @@ class TaskSubsystem:
         internal: skills that only the service itself starts, and that nobody sees, by name.
         tool_ended: is called with the id of each task that has ended and was started by a call of
             a model or a trigger; the root connects it.
+        late_sources: returns the names of sources of skills that are not ready; the root connects
+            it.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class TaskSubsystem:
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
         self.tool_ended: Callable[[str], None] = lambda _task: None
+        self.late_sources: Callable[[], Sequence[str]] = tuple
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -107,6 +110,7 @@ class TaskSubsystem:
                 find=self._find_skill,
                 may_use=self._may_use,
                 names=lambda: (*catalog.registry.names(), *self.internal),
+                late=lambda: self.late_sources(),  # noqa: PLW0108 - it is connected later
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,

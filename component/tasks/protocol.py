@@ -137,6 +137,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         find: returns a skill by its name, for any principal; None if it does not exist.
         may_use: returns whether a principal may execute a skill now.
         names: returns the names of all skills that this instance has; None for any.
+        late: returns the names of sources of skills that are not ready yet: a task whose skill
+            does not exist waits for them.
         approvers: returns who has to confirm a call that is `undecided`; None if nobody has to.
             Raises StanzaError if nobody can.
         check: called before each run of a call, with the id of its task. Raises CapabilityMissing
@@ -150,6 +152,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[str], Skill | None]
     may_use: Callable[[JID, Skill], bool]
     names: Callable[[], Sequence[str] | None] = lambda: None
+    late: Callable[[], Sequence[str]] = tuple
     approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
     check: Callable[[Call, str], None] = lambda _call, _task: None
     provide: Callable[[Skill, Context], None] = _provide_nothing

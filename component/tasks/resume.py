@@ -18,6 +18,7 @@ from component.tasks.request import request_of
 from component.tasks.request_keys import NO_KEY
 from component.tasks.rows import Change, Row, change, load_owned, moment
 from component.tasks.store import Transaction
+from component.tasks.waiting import waiting_text
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output
@@ -101,8 +102,14 @@ def resume(
     owner: str,
     question_id: str,
     limits: TaskLimits,
+    *,
+    late: bool = False,
 ) -> Resumed:
-    """Set a claimed task to running, or settle why it cannot run. Raises LostError."""
+    """Set a claimed task to running, or settle why it cannot run. `late` says that skills may
+    still come.
+
+    Raises LostError.
+    """
     mine = load_owned(tx, row.id, row.token)
     # cancelled after it was claimed, when no execution could be stopped
     if mine.state == "cancelling":
@@ -110,7 +117,7 @@ def resume(
         return Resumed(mine)
     journal = read_journal(tx, mine.id)
     call = verdict.call
-    waits = not verdict.known and tx.dialect == "postgresql"
+    waits = not verdict.known and (late or tx.dialect == "postgresql")
     if call is None and (waits or instances.others_alive(tx, owner)):
         # Another release may have the skill, or accept these parameters. That instance may be
         # restarting, so the task waits for it even if no other instance runs, as it does in a
@@ -131,6 +138,9 @@ def resume(
         )
         return Resumed(mine)
     assert call is not None
+    if mine.progress is not None and waiting_text(read(mine.progress, Progress)) is not None:
+        mine.progress = None
+        tx.execute("UPDATE tasks SET progress = NULL WHERE id = ?", (mine.id,))
     if verdict.decided:
         mine.request = admit.request_row(call, limits)
         tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (mine.request, mine.id))

@@ -104,8 +104,10 @@ class TaskService:
             limits,
             threads,
             lambda: self.instance,
-            # Without other instances, no task is left for one that has its skill.
-            replace(skills, names=lambda: skills.names() if self._shared else None),
+            # Without other instances and late sources, nobody else will have the skill of a task.
+            replace(
+                skills, names=lambda: skills.names() if self._shared or skills.late() else None
+            ),
             self._ask_model,
         )
         cache = ReplayCache(limits.replay_s, clock=clock)
@@ -296,6 +298,10 @@ class TaskService:
     def requeued(self) -> None:
         """A task was queued by another part of the service: claim it soon. Never waits."""
         self._worker.wake()
+
+    def skills_changed(self) -> None:
+        """Claim the tasks that waited for other skills, or for a late source. Never waits."""
+        self._worker.skills_changed()
 
     async def withdraw(self, key: str) -> bool:
         """Cancel the work of a request."""

@@ -19,7 +19,7 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from component.sources.mcp.errors import reason_of
+from component.sources.mcp.errors import plain, reason_of
 from component.sources.mcp.sessions import ENDED, is_loss
 from component.sources.mcp.texts import line
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT: Final = 300
 _MOST_ROUNDS: Final = 16
+_SAID_BY_THE_SDK: Final = (types.PARSE_ERROR, types.INVALID_REQUEST)
 _NOT_BEGUN: Final = (types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
 
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -113,11 +114,14 @@ class ToolCall:
             return Move(failed=f"its answer cannot be used: {reason_of(error)}")
 
     def _error(self, error: MCPError) -> Move:
-        code, text = error.error.code, line(error.error.message, _LONGEST_TEXT)
+        said = error.error.message
+        code, text = error.error.code, line(plain(said), _LONGEST_TEXT)
         if is_loss(code, text):
             return Move(failed=ENDED, begun=False, ended=True)
         if code == types.CONNECTION_CLOSED:
             return Move(failed=text) if text != "Connection closed" else _CLOSED
+        if plain(said) != said and code in _SAID_BY_THE_SDK:
+            return Move(failed=text)
         if code in _NOT_BEGUN:
             return Move(refused=text or "The server refuses these parameters.", begun=False)
         return Move(failed=f"it reports an error: {text}")

@@ -132,7 +132,8 @@ class _Bounded(httpx2.AsyncBaseTransport):
             unreached = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             if request.method == "POST":
                 what = "it cannot be reached" if unreached else "the request failed"
-                self._told.failed(f"{what}: {reason_of(error)}", unreached)
+                why = reason_of(error) if str(error) else "the connection was lost"
+                self._told.failed(f"{what}: {why}", unreached)
             elif unreached and self._has_events:
                 self._told.lost()
             raise
