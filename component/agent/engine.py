@@ -310,6 +310,9 @@ class Engine:
                 await anyio.sleep(error.retry_after_s)
             else:
                 run.guard.asked += completion is not None
+                if completion is not None and completion.refused:
+                    omitted = tuple(sorted(completion.refused))
+                    await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
                 return completion
 
     # 5 and 6 are in `tool_calls`.

@@ -206,13 +206,18 @@ class Run:
         summarised.
         """
         ids, summary = tuple(self.journal.ids), self.journal.summary
+        omitted = self.journal.omitted()
         view = self._view
         if (
             view is None
             or summary is not self._view_below
-            or (view.turns, view.result_tokens) != (ids, result_tokens)
+            or (view.turns, view.result_tokens, view.omitted) != (ids, result_tokens, omitted)
         ):
-            view = View(self.fence, self.model.tokens, result_tokens, ids, memories=self.memories)
+            view = View(
+                *(self.fence, self.model.tokens, result_tokens, ids),
+                memories=self.memories,
+                omitted=omitted,
+            )
             self._view, self._view_below = view, summary
         return view
 

@@ -3,11 +3,20 @@
 What is optional, repeated or of another type in one server or another is so here.
 """
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
-from component.models.tolerant_json import decode_as
+from component.models.tolerant_json import BadJSONError, decode_any, decode_as
+
+_MORE: Final = (
+    r"extra_content|provider_specific_fields|thinking_blocks|reasoning_(?!content\b|details\b)\w+"
+    r"|thought\w*|\w*(signature|encrypted|opaque)\w*"
+)
+MORE_FIELDS: Final = re.compile(_MORE)
+"""Names of fields that go back to the provider that has sent them."""
+_MAY_HAVE_MORE: Final = re.compile(rf'"({_MORE})"\s*:'.encode())
 
 
 class Function(msgspec.Struct):
@@ -18,11 +27,15 @@ class Function(msgspec.Struct):
 
 
 class Call(msgspec.Struct):
-    """A tool call, or a piece of one. Some servers count ids, or write the index as a text."""
+    """A tool call, or a piece of one. Some servers count ids, or write the index as a text.
+
+    `fields` are all other ones, which belong to it.
+    """
 
     index: int | str | None = None
     id: Any = None
     function: Function | None = None
+    fields: dict[str, Any] = {}
 
     @property
     def named(self) -> str:
@@ -55,7 +68,7 @@ class Said(msgspec.Struct):
 
     content: str | list[Part] | None = None
     refusal: str | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
     function_call: Function | None = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -92,6 +105,37 @@ class Chunk(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
+_OWN: Final = ("index", "id", "type", "function")
+
+
+def call_of(said: dict[str, Any]) -> Call:
+    """Read a tool call, or a piece of one. Raises BadJSONError."""
+    fields = {key: value for key, value in said.items() if key not in _OWN and value is not None}
+    function = said.get("function")
+    if isinstance(function, dict) and len(function) > 2:
+        inner = {key: v for key, v in function.items() if key not in ("name", "arguments")}
+        if inner:
+            fields["function"] = inner
+    known: dict[str, Any] = {"fields": fields}
+    known |= {key: said[key] for key in ("index", "id", "function") if key in said}
+    try:
+        return msgspec.convert(known, Call)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BadJSONError(str(error)) from None
+
+
+def more_fields(data: bytes) -> dict[str, Any]:
+    """Return fields of a message, or of a piece of one, that its provider wants back and that have
+    no place in `Said`: signatures, sealed reasoning, whatever they are called.
+    """
+    if not _MAY_HAVE_MORE.search(data):
+        return {}
+    try:
+        choice = decode_any(data)["choices"][0]
+        said = choice.get("delta") or choice["message"]
+        return {k: v for k, v in said.items() if v and MORE_FIELDS.fullmatch(k)}
+    except (BadJSONError, AttributeError, TypeError, LookupError):
+        return {}
 
 
 def decode(data: bytes) -> Chunk:

@@ -154,7 +154,9 @@ _FILTERED: Final = re.compile(
 # schemas that it cannot make a grammar of.
 _TEMPLATE: Final = re.compile(
     r"roles must alternate|unexpected role|system (role|message|prompt)s? (is |are )?not supported"
-    r"|tool[ _]call ids? (should|must)|schema conversion failed|failed to parse grammar",
+    r"|tool[ _]call ids? (should|must)|schema conversion failed|failed to parse grammar"
+    r"|failed to (load|decode|process) (the |input )?image|image: unknown format"
+    r"|image input is not supported",
     re.IGNORECASE,
 )
 _QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)

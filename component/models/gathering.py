@@ -64,7 +64,7 @@ class Gathering:
     def end(self) -> None:
         """End the answer, and add text that was held back."""
         self._text.end()
-        self._reasoning.flush()
+        self._reasoning.end()
 
     def _read(self, data: bytes) -> None:
         if not data.startswith(b"{"):
@@ -74,6 +74,9 @@ class Gathering:
         if fault or (not chunk.choices and _is_fault(chunk)):
             raise ProviderFaultError(read_fault(0, data))
         self.take(chunk)
+        if more := chat_wire.more_fields(data):
+            self.draft.began = True
+            self._reasoning.add_more(more)
 
     def take(self, chunk: Chunk) -> None:
         """Process the next chunk. Raises TooMuchError."""
@@ -120,7 +123,7 @@ class Gathering:
         if said.refusal:
             self._text.feed(said.refusal)
         for call in said.tool_calls or ():
-            self._grow(call)
+            self._grow(chat_wire.call_of(call))
         if said.function_call is not None and not said.tool_calls:
             self._grow(Call(function=said.function_call))
         if reason := choice.finish_reason:
@@ -149,6 +152,8 @@ class Gathering:
             self._calls.append(growing)
         call = growing.call
         call.id = call.id or piece.named
+        if piece.fields:
+            self.draft.add_fields(call, piece.fields)
         call.name = call.name or name
         if isinstance(arguments, dict):
             call.pieces, growing.characters = [], 0

@@ -22,6 +22,7 @@ from component.models.answer_limits import WHOLE_BYTES, TooMuchError
 from component.models.catalog import Facts, Target, facts_of
 from component.models.chat_completions import ChatCompletions
 from component.models.connecting import Connection, connect
+from component.models.contents import without_refused
 from component.models.faults import Fault, read_fault
 from component.models.messages import ModelMessage
 from component.models.messages_dialect import Messages
@@ -36,6 +37,7 @@ from component.models.protocol import (
     OnText,
     UnusableAnswerError,
 )
+from component.models.refused_parts import refused_kind, refused_parts
 from component.models.responses import Responses
 from component.models.retry_after import retry_after_s
 from component.models.sse import Events
@@ -140,6 +142,7 @@ class HostedModel:
                 after,
                 parts=(*before.parts, *after.parts),
                 usage=before.usage + after.usage,
+                refused=before.refused | after.refused,
             )
             request = msgspec.structs.replace(request, messages=request.messages[:-1])
         return completion
@@ -149,6 +152,7 @@ class HostedModel:
     ) -> tuple[Completion, bool]:
         """Ask the model, with retries. True if the provider has paused the turn."""
         connection = self._connection or await self._connected()
+        refused: frozenset[str] = frozenset()
         offered, names = self._tools.offer(request)
         try:
             content = self._adapter.body(offered, names)
@@ -162,12 +166,15 @@ class HostedModel:
             reader = self._adapter.reader(offered, names, on_text)
             try:
                 await self._attempt(connection, content, reader)
-                return self._completion(request, reader, names), reader.draft.paused
+                completion = self._completion(request, reader, names, refused)
+                return completion, reader.draft.paused  # noqa: TRY300 - in the order of events
             except _RejectedError as error:
-                if self._tools.learn(error.fault, offered, request):
-                    offered, names = self._tools.offer(request)
-                elif not self._adapter.leave_out(error.fault):
-                    raise self._refusal(error.fault, offered) from None
+                parts = self._learn(error.fault, content, offered, request, again=bool(refused))
+                if parts:
+                    refused |= parts
+                    messages = without_refused(request.messages, parts)
+                    request = msgspec.structs.replace(request, messages=messages)
+                offered, names = self._tools.offer(request)
                 content = self._adapter.body(offered, names)
             except UnusableAnswerError:
                 raise
@@ -209,6 +216,39 @@ class HostedModel:
             return self._connection
 
     # -- the answer ------------------------------------------------------------------------------
+
+    def _learn(
+        self,
+        fault: Fault,
+        content: bytes,
+        offered: ModelRequest,
+        request: ModelRequest,
+        *,
+        again: bool,
+    ) -> frozenset[str]:
+        """Learn from a refusal in which form the request may be accepted; returns the parts that it
+        should not have. Raises ModelError if the refusal is no reason to send it again.
+
+        `again` says that parts were left out before; then all of that kind are.
+        """
+        if self._tools.learn(fault, offered, request):
+            return frozenset()
+        named = (fault, content, offered.messages, self._adapter.origin)
+        is_known = refused_kind(fault) is not None
+        parts = refused_parts(*named, every=again) if is_known else frozenset()
+        if not parts and self._adapter.leave_out(fault):
+            return frozenset()
+        if not is_known:
+            parts = refused_parts(*named)
+        if not parts:
+            raise self._refusal(fault, offered)
+        _log.warning(
+            "a provider refuses a part of a conversation, which is left out of it",
+            model=self.name,
+            parts=len(parts),
+            reason=str(self._where.error(fault)),
+        )
+        return parts
 
     def _refusal(self, fault: Fault, request: ModelRequest) -> ModelError:
         section = self._where.section
@@ -328,7 +368,11 @@ class HostedModel:
             )
 
     def _completion(
-        self, request: ModelRequest, reader: AnswerReader, names: ToolNames
+        self,
+        request: ModelRequest,
+        reader: AnswerReader,
+        names: ToolNames,
+        refused: frozenset[str],
     ) -> Completion:
         draft = reader.draft
         parts = draft.parts(names, self._adapter.origin, call_ids.taken(request))
@@ -338,6 +382,7 @@ class HostedModel:
             finish=draft.finish_reason,
             usage=usage_of(request, parts, reported, lambda: self.facts.prices),
             model=self.name,
+            refused=refused,
         )
 
     def _pause(self, tried: int) -> float:

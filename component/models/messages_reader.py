@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from component.models.tolerant_json import (
 )
 from component.models.usage import Figures, Reported, later_usage
 
+_CALL: Final = ("type", "id", "name", "input", "cache_control")
 _FINISH: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -73,10 +74,17 @@ class _Block:
 
 
 class MessagesReader:
-    """Reads one answer of the Messages API; see AnswerReader."""
+    """Reads one answer of the Messages API; see AnswerReader.
 
-    def __init__(self, on_text: OnText | None) -> None:
+    Args:
+        on_text: receives each piece of text.
+        unsigned: whether the model takes thinking without a signature back. Those of Anthropic do
+            not; others behind its API may have none, and some refuse a conversation without it.
+    """
+
+    def __init__(self, on_text: OnText | None, *, unsigned: bool = False) -> None:
         self.draft = AnswerDraft(on_text)
+        self._unsigned = unsigned
         self._blocks: dict[int | None, _Block] = {}
 
     def event(self, data: bytes) -> bool:
@@ -180,6 +188,9 @@ class MessagesReader:
             return
         data, text = block.data, "".join(block.pieces)
         if block.call is not None:
+            more = {k: v for k, v in data.items() if k not in _CALL and v is not None}
+            if more:
+                self.draft.add_fields(block.call, more)
             if not text and data.get("input"):
                 self.draft.add_arguments(block.call, arguments_in(data["input"]))
             return
@@ -187,7 +198,9 @@ class MessagesReader:
             data["thinking"] = _text(data.get("thinking")) + text
             data["signature"] = _text(data.get("signature")) + "".join(block.signature)
             if not data["signature"]:
-                return  # no provider takes it back without one
+                if not (self._unsigned and data["thinking"]):
+                    return
+                del data["signature"]
         elif text:
             data["input"] = decode_any(text.encode(errors="replace"))
         self.draft.opaque(encode_any(data))

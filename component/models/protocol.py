@@ -94,12 +94,19 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a model. `model` is the one that answered, after any fallback."""
+    """The answer of a model.
+
+    Attributes:
+        model: the one that answered, after any fallback.
+        refused: the parts of the request that the provider refuses, by `contents.part_digest`. The
+            answer is to the request without them, and later requests should not have them.
+    """
 
     parts: tuple[AnswerPart, ...]
     finish: Finish = "stop"
     usage: Usage = Usage()
     model: str = ""
+    refused: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:

@@ -15,6 +15,7 @@ from component.models.tolerant_json import BadJSONError, arguments_in, decode_as
 from component.models.usage import Figures, Reported, with_reasoning
 
 _ADDED: Final = "response.output_item.added"
+_CALL: Final = ("type", "id", "call_id", "name", "arguments", "status")
 _FINISH: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
@@ -179,6 +180,9 @@ class ResponsesReader:
                 self.draft.opaque(encode_any(Phase(phase)))
         elif kind == "function_call":
             self._add(item, data)
+            more = {k: v for k, v in data.items() if k not in _CALL and v is not None}
+            if item.call is not None and more:
+                self.draft.add_fields(item.call, more)
             if not item.characters:
                 self._argue(item, data.get("arguments"))
         elif kind is not None:

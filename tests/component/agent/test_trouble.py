@@ -539,7 +539,7 @@ async def test_nobody_hears_that_a_greeting_is_too_long_because_of_the_tools(
 ) -> None:
     world = World(tmp_path)
     long = Tool("look", "word " * 5000, msgspec.Raw(b'{"type":"object"}'))
-    world.shop.offered = lambda _caller: [long]  # type: ignore[method-assign]
+    world.shop.offered = lambda caller: [long]  # type: ignore[method-assign]
     world.brain.think = raising(ContextOverflowError("prompt is too long"))
     await one(world)
     assert world.ear.bodies == [sentences.REFUSED]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import SecretStr
 
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
@@ -280,7 +281,9 @@ async def test_an_operator_is_told_which_tool_was_refused(
     (tmp_path / "refused-tools.json").write_text("[damaged")
     refused = RefusedTools(tmp_path)
     assert read_refused(tmp_path) == []
-    choice = ModelChoice(provider="openai", model="m", base_url=endpoint.url, api_key=KEY)
+    choice = ModelChoice(
+        provider="openai", model="m", base_url=endpoint.url, api_key=SecretStr(KEY)
+    )
     model = HostedModel(resolve(choice, "llm"), refused=refused.add)
     await model.complete(asking(tools=(tool("bad_one"),)))
     await model.aclose()
@@ -295,7 +298,7 @@ async def test_an_operator_is_told_which_tool_was_refused(
 
 def test_the_profile_of_an_api_is_known_before_it_refuses() -> None:
     def keywords(**choice: Any) -> str:
-        return profile_of(resolve(ModelChoice(**choice, api_key=KEY), "llm")).keywords
+        return profile_of(resolve(ModelChoice(**choice, api_key=SecretStr(KEY)), "llm")).keywords
 
     assert keywords(provider="openrouter", model="google/gemini-3-pro") == "plain"
     url = "https://generativelanguage.googleapis.com/v1beta/openai"
