@@ -28,6 +28,7 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
 from component.memory.lines import Line, Note, Said
+from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
@@ -35,6 +36,7 @@ from component.models.protocol import (
     ContextOverflowError,
     Model,
     ModelRefusedError,
+    ModelRequest,
     ModelUnavailableError,
     Usage,
 )
@@ -194,7 +196,11 @@ class Engine:
                 continue
             completion = _without_fences(completion, run.fence)
             weighed = finishes.weigh(
-                completion, partial=run.partial, retried=run.retried, tools=not run.closing
+                completion,
+                partial=run.partial,
+                retried=run.retried,
+                tools=not run.closing,
+                unread=run.unread,
             )
             if weighed.again:
                 run.ask_again(weighed)
@@ -203,7 +209,7 @@ class Engine:
                 if parked is not None:
                     return parked
             else:
-                whole = weighed.answer == completion.text
+                whole = weighed.answer == completion.paragraphs
                 parts = journal.opaque_parts(completion) if whole else ()
                 return await self._persist(run, weighed, completion.usage, parts)
 
@@ -312,7 +318,7 @@ class Engine:
                 await anyio.sleep(error.retry_after_s)
             else:
                 run.guard.asked += completion is not None
-                return completion
+                return completion and _without_markup(completion, asked.request, run)
 
     # 5 and 6 are in `tool_calls`.
     # 7 and 8: the answer, on disk.
@@ -371,6 +377,19 @@ class Engine:
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
+
+
+def _without_markup(completion: Completion, asked: ModelRequest, run: Run) -> Completion:
+    """Return a completion whose text has no markup of calls, which models write in many forms and
+    nobody can read. Quotations of what the model was shown are kept.
+    """
+
+    def is_quoted(text: str) -> bool:
+        return any(text in one.text for one in asked.messages if one.role in ("user", "tool"))
+
+    parts = map_text(completion.parts, lambda text: without_calls(text, is_quoted))
+    run.unread = parts != completion.parts
+    return msgspec.structs.replace(completion, parts=parts) if run.unread else completion
 
 
 def _without_fences(completion: Completion, fence: Fence) -> Completion:

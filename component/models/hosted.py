@@ -6,6 +6,7 @@ objects that the SDKs make of every chunk took twice the time of all the rest.
 
 import contextlib
 import random
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -304,6 +305,12 @@ class HostedModel:
         draft = reader.draft
         # Gateways send documents as streams, and streams as documents: the first byte decides.
         first = await anext(pieces, b"")
+        while len(first) < len(BOM_UTF8) and BOM_UTF8.startswith(first):
+            more = await anext(pieces, None)
+            if more is None:
+                break
+            first += more
+        first = first.removeprefix(BOM_UTF8)
         if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
             reader.document(await _all_of(first, pieces))
             over = draft.anything
