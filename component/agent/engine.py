@@ -28,6 +28,7 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
 from component.memory.lines import Line, Note, Said
+from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
@@ -36,6 +37,7 @@ from component.models.protocol import (
     Model,
     ModelError,
     ModelRefusedError,
+    ModelRequest,
     ModelUnavailableError,
     Usage,
 )
@@ -186,7 +188,11 @@ class Engine:
                 continue
             completion = _without_fences(completion, run.fence)
             weighed = finishes.weigh(
-                completion, partial=run.partial, retried=run.retried, tools=not run.closing
+                completion,
+                partial=run.partial,
+                retried=run.retried,
+                tools=not run.closing,
+                unread=run.unread,
             )
             if weighed.again:
                 run.ask_again(weighed)
@@ -195,7 +201,7 @@ class Engine:
                 if parked is not None:
                     return parked
             else:
-                whole = weighed.answer == completion.text
+                whole = weighed.answer == completion.paragraphs
                 parts = journal.opaque_parts(completion) if whole else ()
                 return await self._persist(run, weighed, completion.usage, parts)
 
@@ -313,7 +319,7 @@ class Engine:
                 if completion is not None and completion.refused:
                     omitted = tuple(sorted(completion.refused))
                     await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
-                return completion
+                return completion and _without_markup(completion, asked.request, run)
 
     # 5 and 6 are in `tool_calls`.
     # 7 and 8: the answer, on disk.
@@ -389,6 +395,19 @@ def excuse_for(error: ModelError, turn: str) -> str:
         case _:
             _log.error("the model refuses", turn=turn, reason=reason)
             return sentences.REFUSED
+
+
+def _without_markup(completion: Completion, asked: ModelRequest, run: Run) -> Completion:
+    """Return a completion whose text has no markup of calls, which models write in many forms and
+    nobody can read. Quotations of what the model was shown are kept.
+    """
+
+    def is_quoted(text: str) -> bool:
+        return any(text in one.text for one in asked.messages if one.role in ("user", "tool"))
+
+    parts = map_text(completion.parts, lambda text: without_calls(text, is_quoted))
+    run.unread = parts != completion.parts
+    return msgspec.structs.replace(completion, parts=parts) if run.unread else completion
 
 
 def _without_fences(completion: Completion, fence: Fence) -> Completion:

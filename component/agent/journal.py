@@ -232,7 +232,7 @@ def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolC
                 id=call.id,
                 name=call.name,
                 arguments=call.arguments,
-                text=completion.text if first else "",
+                text=completion.paragraphs if first else "",
                 before=parts,
                 tokens_in=usage.tokens_in if first else 0,
                 tokens_out=usage.tokens_out if first else 0,

@@ -42,6 +42,11 @@ REASONED: Final = (
     "Your reasoning used all the tokens of the answer, so there was none. Answer the person now, in"
     " words or with a tool call, with very little reasoning."
 )
+UNREAD_CALL: Final = (
+    "Your tool call was written into the text in a form that cannot be read, or it names no tool"
+    " that you have. Nothing was called, and the person has seen nothing of it. Make the call again"
+    " as a tool call, or answer the person in words."
+)
 CUT_CALLS: Final = (
     "Your answer was cut off in the middle of a tool call, so nothing was called. Make the call"
     " again, with shorter arguments if they are long, or answer in words."

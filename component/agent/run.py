@@ -67,6 +67,7 @@ class Run:
         taints: those of everything that the model has read.
         closing: whether the model may not call tools any more.
         retried: whether the model was asked again, after an answer that was empty or cut off.
+        unread: whether the last answer had the markup of a call that could not be made.
         partial: the beginning of an answer that was cut off.
         pressure: how often the model has rejected the prompt as too long.
         most: maximum number of tokens of the conversation since then; None before.
@@ -92,6 +93,7 @@ class Run:
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
         self.closing = False
         self.retried = False
+        self.unread = False
         self.partial = ""
         self.pressure = 0
         self.most: int | None = None

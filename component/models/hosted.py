@@ -6,6 +6,7 @@ objects that the SDKs make of every chunk took twice the time of all the rest.
 
 import contextlib
 import random
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -350,7 +351,7 @@ class HostedModel:
         pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
         draft = reader.draft
         # Gateways send documents as streams, and streams as documents: the first byte decides.
-        first = await anext(pieces, b"")
+        first = await _first_of(pieces)
         if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
             reader.document(await _all_of(first, pieces))
             over = draft.anything
@@ -397,6 +398,16 @@ class _RejectedError(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault
+
+
+async def _first_of(pieces: AsyncIterator[bytes]) -> bytes:
+    """Read the first bytes, without a byte order mark; none if there are none."""
+    first = b""
+    async for piece in pieces:
+        first += piece
+        if not BOM_UTF8.startswith(first):
+            break
+    return first.removeprefix(BOM_UTF8)
 
 
 def _is_event(first: bytes) -> bool:

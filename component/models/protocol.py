@@ -13,6 +13,7 @@ from component.models.messages import (
     ModelMessage,
     ToolCall,
     answer_parts,
+    separated_text_of,
     text_of,
 )
 
@@ -112,6 +113,13 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The texts of the answer, joined."""
         return text_of(self.parts)
+
+    @property
+    def paragraphs(self) -> str:
+        """The texts of the answer for people: what was said before and after a call, or a tool of
+        the provider, are paragraphs.
+        """
+        return separated_text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

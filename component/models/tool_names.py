@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from component.models.tool_schemas import Renamed, translated
 
-_TAKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_LONGEST = 64
+_TAKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_LONGEST - 1}}}")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -13,7 +14,8 @@ class ToolNames:
     """Both ways between our names and those that OpenAI and Anthropic take.
 
     A skill may be called `files.read`; the providers take letters, digits, `_` and `-`, 64 at most,
-    and some a letter or `_` at the beginning.
+    and some a letter or `_` at the beginning. Two names never become one, also if one of them is
+    only in the conversation and not offered.
 
     Args:
         names: our names of the tools that are offered.
@@ -31,17 +33,11 @@ class ToolNames:
             else:
                 others.append(name)
         for name in others:
-            plain = safe = _plain(name)
-            number = 2
-            while safe in self._ours:
-                safe = f"{plain[:60]}_{number}"
-                number += 1
-            self._theirs[name] = safe
-            self._ours[safe] = name
+            self._add(name)
 
     def theirs(self, name: str) -> str:
         """Return the provider's name of a tool, also of one that is not offered any more."""
-        return self._theirs.get(name) or _plain(name)
+        return self._theirs.get(name) or self._add(name)
 
     def ours(self, name: str) -> str:
         """Return our name of a tool; unknown names are unchanged."""
@@ -57,7 +53,17 @@ class ToolNames:
         renamed = self._renamed.get(name)
         return arguments if renamed is None else translated(arguments, renamed, to_ours=True)
 
+    def _add(self, name: str) -> str:
+        plain = safe = _plain(name)
+        number = 2
+        while safe in self._ours:
+            safe = f"{plain[: _LONGEST - 1 - len(str(number))]}_{number}"
+            number += 1
+        self._theirs[name] = safe
+        self._ours[safe] = name
+        return safe
+
 
 def _plain(name: str) -> str:
     plain = _OTHER.sub("_", name)
-    return (plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}")[:64]
+    return (plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}")[:_LONGEST]

@@ -98,10 +98,10 @@ def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
     if isinstance(timing, Once):
         return f"once at {local_time(timing.at, zone)}"
     if isinstance(timing, Cron):
-        written = (
-            split_zone(when, "")[0] if when else ", ".join((timing.expression, *timing.others))
-        )
-        return f"{written} ({timing.zone})"
+        cron = ", ".join((timing.expression, *timing.others))
+        written = split_zone(when, "")[0].strip() if when else cron
+        same = written.casefold() == cron
+        return f"{cron if same else f'{written}, {cron}'} ({timing.zone})"
     if timing.before is not None:
         return f"{_interval(timing.seconds)} until {local_time(timing.before, zone)}"
     return _interval(timing.seconds)

@@ -1,6 +1,6 @@
 """Durable work, for the handlers: implements `component.tasks.protocol.Tasks`."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
@@ -14,6 +14,7 @@ from component.skills.threads import Threads
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.notifications import Notification
 from component.tasks import admit, idempotency, inputs, instances, queries, questions, recent
 from component.tasks.admission import TaskAdmission
 from component.tasks.admit import TaskLimits
@@ -65,6 +66,8 @@ class TaskService:
 
     Attributes:
         ask_model: asks a model for a skill; the root connects it.
+        noticed: is called with what a person was told about a task that was set aside; likewise.
+            Raises StorageError.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class TaskService:
         self._patience_s = patience_s
         self._recorder = recorder
         self.ask_model: AskModel = no_model
+        self.noticed: Callable[[Notification], Awaitable[None]] = _nothing
         self._connected = anyio.Event()
         self._group: TaskGroup | None = None
         self._shared = False
@@ -109,6 +113,7 @@ class TaskService:
                 skills, names=lambda: skills.names() if self._shared or skills.late() else None
             ),
             self._ask_model,
+            self._notice,
         )
         cache = ReplayCache(limits.replay_s, clock=clock)
         self.remembered = cache.get
@@ -128,6 +133,12 @@ class TaskService:
     async def _ask_model(self, call: Call, task: str, question: ModelQuestion) -> str:
         # The root connects `ask_model` later.
         return await self.ask_model(call, task, question)
+
+    async def _notice(self, notice: Notification) -> None:
+        try:
+            await self.noticed(notice)
+        except StorageError as error:
+            _log.warning("a notice is not in its conversation", reason=str(error))
 
     def _has_slots(self) -> bool:
         return self._worker.slots.free > 0 and not self._worker.draining
@@ -460,3 +471,7 @@ class TaskService:
 
 def _any_records(database: Database) -> bool:
     return database.execute("SELECT 1 FROM replay LIMIT 1").fetchone() is not None
+
+
+async def _nothing(_notice: Notification) -> None:
+    """No conversation has notices."""

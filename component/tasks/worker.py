@@ -1,6 +1,6 @@
 """Runs tasks on this instance: claims queued ones while there are slots, one execution each."""
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from cachebox import FIFOCache
 from component.skills import prepare
 from component.skills.errors import InvalidParam, SkillError, printable
 from component.skills.threads import Threads
+from component.storage.notifications import Notification
 from component.tasks import idempotency, instances
 from component.tasks.admit import TaskLimits
 from component.tasks.claims import (
@@ -60,6 +61,7 @@ class Worker:
         skills: the skills, and who may execute them; it has their names only if other instances
             may have other ones.
         ask_model: asks a model for a skill.
+        noticed: is called with what a person was told about a task that was set aside.
 
     Attributes:
         slots: the slots for tasks on this instance.
@@ -74,7 +76,9 @@ class Worker:
         instance: Callable[[], str],
         skills: SkillAccess,
         ask_model: AskModel = no_model,
+        noticed: Callable[[Notification], Awaitable[None]] | None = None,
     ) -> None:
+        self._noticed = noticed
         self.slots = Slots(limits.running_total, limits.running_per_principal, self._released)
         self.draining = False
         self._store = store
@@ -429,6 +433,8 @@ class Worker:
         if resumed.unfit:
             self._unfit[row.id] = None
             self.wake(row.principal)
+        if resumed.notice is not None and self._noticed is not None:
+            await self._noticed(resumed.notice)
         if resumed.row.state != "running" or verdict.call is None or resumed.row.set_aside:
             return None
         return Execution(

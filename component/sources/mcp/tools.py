@@ -7,8 +7,9 @@ counts as destructive and open to the world until the settings say something els
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -46,16 +47,21 @@ def skills_of(
 ) -> list[Skill]:
     """Return the skills of the tools that the settings select, in their order.
 
-    A tool that cannot be a skill is left out, and the log says why. Of tools that get the same name
-    the first one is offered.
+    A tool that cannot be a skill is left out, and the log says why. Of tools whose names become the
+    same, the one that has the name already keeps it, and the others get a number.
     """
     wanted = pattern(entry.tools)
+    names = distinct_names(
+        name if entry.prefix is None else entry.prefix, {tool.name for tool in tools}
+    )
     made: dict[str, Skill] = {}
     for tool in tools:
         if not wanted.fullmatch(tool.name):
             continue
         try:
             one = skill_of(name, entry, tool, invoke_of)
+            if one.name != names[tool.name]:
+                one = dataclasses.replace(one, name=names[tool.name])
         except (DeclarationError, ValueError, RecursionError) as error:
             _log.warning(
                 "a tool of an MCP server is left out",
@@ -64,8 +70,26 @@ def skills_of(
                 reason=reason_of(error),
             )
         else:
-            made.setdefault(one.name, one)
+            made.setdefault(one.name, one)  # a tool may be listed twice
     return list(made.values())
+
+
+def distinct_names(prefix: str, tools: Collection[str]) -> Mapping[str, str]:
+    """Return the names of the skills of tools. They do not depend on the order of the tools."""
+    whole = {tool: f"{prefix}.{tool}" if prefix else tool for tool in tools}
+    # These come first: a name that needs no change is kept.
+    ordered = sorted(tools, key=lambda tool: (skill_name(prefix, tool) != whole[tool], tool))
+    names: dict[str, str] = {}
+    taken = set[str]()
+    for tool in ordered:
+        plain = found = skill_name(prefix, tool)
+        number = 2
+        while found in taken:
+            found = f"{plain}_{number}"
+            number += 1
+        taken.add(found)
+        names[tool] = found
+    return names
 
 
 def skill_of(

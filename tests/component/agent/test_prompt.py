@@ -10,6 +10,7 @@ import pytest
 from component.agent.profile import Profile
 from component.agent.prompt import spoken_time
 from component.agent.protocol import Recalled
+from component.agent.told import add_told
 from component.audit.protocol import AuditEvent
 from component.memory.lines import Said, SessionKey
 from component.models.protocol import Completion, ModelRequest
@@ -307,3 +308,25 @@ def test_a_time_is_spoken_by_the_clock_of_the_person_and_in_utc() -> None:
     )
     for zone in ("UTC", "Mars/Base"):
         assert spoken_time(late, zone) == "Sunday, 2026-11-22 20:30 UTC"
+
+
+async def test_the_model_knows_what_the_person_was_told_by_a_notification(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.built():
+        for _ in range(2):  # a result may be passed on again
+            await add_told(
+                world.sessions,
+                SessionKey("assistant", ROMEO),
+                "n1",
+                about="A schedule has run the skill weather.",
+                text="Sunny in Verona.",
+                taints=("web",),
+            )
+    await answered(world, "Will it stay so?", who=ROMEO)
+    shown = [(one.role, one.text) for one in world.brain.asked[0].messages[1:]]
+    assert [role for role, _ in shown] == ["user", "assistant", "user"]
+    assert "A schedule has run the skill weather. The person was told" in shown[0][1]
+    assert shown[1][1] == "Sunny in Verona."
+    async with world.built():
+        lines = [one for one in await world.lines(ROMEO) if isinstance(one, Said)]
+    assert "web" in lines[-1].taints, "the answer has read it"

@@ -137,14 +137,13 @@ async def test_a_time_is_in_the_zone_of_the_client_that_says_it_and_shows_it(
     who = Asking(principal=JULIET, client=PHONE, at=AT, agent="assistant")
     said = await client.says("add every monday at 9: sum up my week", who)
     assert zones.asked == [(PHONE, AT)]
-    assert "every monday at 9 (UTC+09:00), next" in said
-    assert "00:00" not in said
+    assert "every monday at 9, 0 9 * * 1 (UTC+09:00), next 2" in said
     assert "I know only how far your clock is from UTC (UTC+09:00)" in said
     (found,) = await client.schedules.list(JULIET)
     assert (found.definition.zone, found.due.hour, found.due.weekday()) == ("UTC+09:00", 0, 0)
     assert "09:00 UTC+09:00: sum up my week" in await client.says("", who)
     named = await client.says("add every day at 9 and 18 Europe/Paris: look", who)
-    assert "every day at 9 and 18 (Europe/Paris), next" in named
+    assert "every day at 9 and 18, 0 9,18 * * * (Europe/Paris), next" in named
     assert "09:00 Europe/Paris" in named or "18:00 Europe/Paris" in named
     assert "I know only" not in named
 

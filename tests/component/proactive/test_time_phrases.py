@@ -280,7 +280,7 @@ def test_the_zone_that_a_time_names_is_used_and_shown() -> None:
     text = "every monday at 9 UTC-3:30"
     timing = read_timing(text, TOKYO, NOW)
     assert timing == Cron("0 9 * * 1", "UTC-03:30")
-    assert described(timing, TOKYO, text) == "every monday at 9 (UTC-03:30)"
+    assert described(timing, TOKYO, text) == "every monday at 9, 0 9 * * 1 (UTC-03:30)"
     once = read_timing("tomorrow at 9", EAST, NOW)
     assert once == Once(datetime(2026, 11, 24, tzinfo=UTC))
     assert described(once, EAST) == "once at 2026-11-24 09:00 UTC+09:00"

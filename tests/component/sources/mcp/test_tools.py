@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 
 from component.settings.mcp import McpServer, ToolAnnotations
 from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.skill import Invoke
 from component.skills.spec import Annotations
 from component.sources.mcp.connection import ToolDescription
 from component.sources.mcp.elicitation import schema_of
 from component.sources.mcp.listing import cleaned
 from component.sources.mcp.texts import clean, clean_schema
-from component.sources.mcp.tools import annotations_of, skill_name
+from component.sources.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
 from xep.data_forms import Field, Form
 
 READS = Annotations(read_only=True, destructive=False)
@@ -231,3 +233,31 @@ def test_any_question_becomes_a_form_or_is_refused(schema: Any) -> None:
 def test_fields_that_no_form_has_are_refused(described: Any) -> None:
     with pytest.raises(ValueError, match="field"):
         schema_of({"requestedSchema": {"properties": {"a": described}}})
+
+
+TOOL_NAMES = st.lists(st.text(st.sampled_from("ab._ é/-"), min_size=1, max_size=12), max_size=8)
+
+
+@given(TOOL_NAMES, st.sampled_from(("", "server")), st.randoms(use_true_random=False))
+def test_two_tools_of_a_server_never_become_one(
+    tools: list[str], prefix: str, order: random.Random
+) -> None:
+    names = distinct_names(prefix, set(tools))
+    assert len(set(names.values())) == len(set(tools))
+    shuffled = list(tools)
+    order.shuffle(shuffled)
+    assert distinct_names(prefix, set(shuffled)) == names
+
+
+def test_tools_whose_names_become_the_same_are_all_offered_and_called_by_their_own() -> None:
+    tools = [tool("read file"), tool("read_file"), tool("read/file")]
+    invoked: list[str] = []
+
+    def invoke_of(one: ToolDescription, _annotations: Annotations) -> Invoke:
+        return lambda _arguments, _context: invoked.append(one.name)
+
+    skills = {one.name: one for one in skills_of("s", entry(), tools, invoke_of)}
+    assert sorted(skills) == ["s.read_file", "s.read_file_2", "s.read_file_3"]
+    for each in sorted(skills):
+        skills[each].invoke({}, None)
+    assert invoked == ["read_file", "read file", "read/file"]
