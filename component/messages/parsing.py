@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar, cast
 
+import msgspec
+
 from component.messages.inbound import (
     Account,
     Actor,
@@ -25,7 +27,7 @@ from component.messages.inbound import (
     Reference,
     ReplyAddress,
 )
-from component.messages.signals import STATES
+from component.messages.signals import HINTS, STATES
 from xep import (
     chat_markers,
     delay,
@@ -87,12 +89,8 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{urn:xmpp:mam:tmp}archived",
         # The nickname of the author, for clients without a roster entry (XEP-0172).
         "{http://jabber.org/protocol/nick}nick",
-        # Hints for storage and copying (XEP-0334, XEP-0280 §6.1), and for display (XEP-0393 §7).
-        "{urn:xmpp:hints}no-copy",
-        "{urn:xmpp:hints}no-permanent-store",
-        hints.NoStore.xml.tag,
-        hints.Store.xml.tag,
-        "{urn:xmpp:carbons:2}private",
+        # Hints for storage and copying, and for display (XEP-0393 §7).
+        *HINTS,
         "{urn:xmpp:styling:0}unstyled",
         # What clients send beside each text: that they tell when somebody writes (XEP-0022), what
         # they can do (XEP-0115), the picture of the author (XEP-0153), a signature (XEP-0027), and
@@ -165,7 +163,8 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
     text, unclear = _authored_text(stanza, names, body, reply)
     encryption = _encryption(stanza, names, body)
     retracts = _retracts(stanza)
-    if encryption or retracts or any(text == one.url for one in attachments):
+    text = _without_urls(text, attachments)
+    if encryption or retracts:
         text = ""  # the text is for clients that lack the feature
     text = _without_invisible_start(text)
     is_action = text.startswith(_ME)
@@ -208,6 +207,18 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
         wants_receipt=receipts.ReceiptRequest.xml.tag in own,
         markable=chat_markers.Markable.xml.tag in own,
     )
+
+
+def _without_urls(text: str, attachments: Sequence[Attachment]) -> str:
+    """Remove the URLs of files at the end of a text, where clients put them for others.
+
+    A URL alone may be a link that the author has written, so it is only removed if it is the text.
+    """
+    for one in reversed(attachments):
+        before = text.removesuffix(one.url)
+        if not before or (one.name is not None and before != text and before[-1].isspace()):
+            text = before.rstrip()
+    return text
 
 
 def _without_invisible_start(text: str) -> str:
@@ -394,26 +405,37 @@ def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
     """Return the files, each once: many clients send a URL in two or three forms."""
     found: dict[str, Attachment] = {}
     for shared in stanza.payloads(file_sharing.FileSharing):
-        for source in shared.sources.urls[:1]:
-            file = shared.file
-            found[source.target] = Attachment(
-                url=source.target, name=file.name, media_type=file.media_type, size=file.size
-            )
+        for url in _best([source.target for source in shared.sources.urls]):
+            found[url] = _described(url, shared.file)
     for reference in stanza.payloads(media_sharing.Reference):
         if reference.media is not None:
             for one in _shared_inline(reference.media):
                 found.setdefault(one.url, one)
     for link in stanza.payloads(out_of_band.OutOfBand):
         found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
+    about = _decoded(stanza, file_sharing.File)
+    if about is not None and len(found) == 1:
+        (link,) = found.values()
+        if link.name is None:  # Fluux describes the only link beside it
+            described = _described(link.url, about)
+            return (msgspec.structs.replace(described, description=link.description),)
     return tuple(found.values())
 
 
 def _shared_inline(media: media_sharing.MediaSharing) -> list[Attachment]:
     file = media.file or media.file_of_version_4 or media_sharing.File()
-    return [
-        Attachment(url=source.uri, name=file.name, media_type=file.media_type, size=file.size)
-        for source in media.sources.references[:1]
-    ]
+    urls = [source.uri for source in media.sources.references]
+    return [_described(url, file) for url in _best(urls)]
+
+
+def _best(urls: Sequence[str]) -> Sequence[str]:
+    """Return the one URL of a file that is used, if there is one: the others are for peers."""
+    web = [url for url in urls if url.lower().startswith(("https:", "http:"))]
+    return (web or urls)[:1]
+
+
+def _described(url: str, file: file_sharing.File | media_sharing.File) -> Attachment:
+    return Attachment(url=url, name=file.name, media_type=file.media_type, size=file.size)
 
 
 def _stanza_id(stanza: Incoming, by: JID) -> str | None:
