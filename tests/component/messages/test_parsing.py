@@ -256,7 +256,10 @@ def shared_inline(*uris: str) -> str:
 @pytest.mark.parametrize(
     ("uris", "used"),
     [
-        (("xmpp:romeo@example.org/orchard?jingle-ft", "HTTPS://a.example/c"), "HTTPS://a.example/c"),
+        (
+            ("xmpp:romeo@example.org/orchard?jingle-ft", "HTTPS://a.example/c"),
+            "HTTPS://a.example/c",
+        ),
         (("http://a.example/1", "https://a.example/2"), "http://a.example/1"),
         (("xmpp:romeo@example.org/orchard?jingle-ft",), "xmpp:romeo@example.org/orchard?jingle-ft"),
     ],
