@@ -49,10 +49,11 @@ _ABOUT_SCHEMA: Final = re.compile(
 )
 _ABOUT_ANSWER: Final = re.compile(r"response_format|text\.format|output_config", re.IGNORECASE)
 _THINGS: Final = r"(?:tools|functions|function declarations)"
+_NO_LENGTH: Final = r"(?!\d| ?(?:characters|chars|tokens|bytes))"
 _TOO_MANY: Final = (
     re.compile(
-        rf"\b{_THINGS}['\"`]?(?![\[.]\d)[^\[]{{0,80}}?(?:max\w*|at most|limit|up to)"
-        r"[^\d\[]{0,60}(\d{1,4})\b",
+        rf"\b{_THINGS}['\"`]?(?![\[.]\d)[^\[]{{0,80}}?(?:max(?!_)\w*|at most|limit|up to)"
+        rf"[^\d\[]{{0,60}}(\d{{1,4}})\b{_NO_LENGTH}",
         re.IGNORECASE,
     ),
     re.compile(
@@ -205,8 +206,8 @@ class OfferedTools:
         for pattern in _TOO_MANY:
             found = pattern.search(about)
             if found is not None:
-                number = int(found[1]) if pattern.groups else 0
-                return number if 0 < number < count else count // 2 or None
+                number = int(found[1]) if pattern.groups else count // 2
+                return number if 0 < number < count else None
         if fault.field == "tools" and "array_above_max_length" in fault.codes:
             return count // 2 or None
         return None

@@ -267,6 +267,8 @@ async def test_a_refusal_of_one_tool_gives_no_advice_about_all(
         "The zone of search is unknown",  # a word of the language, not the tool
         "Invalid 'messages[3].tool_calls[0].function.name': 'search_all' is wrong",
         "Invalid schema for response_format 'search_all': it is wrong",
+        "tools: names must have at most 1 characters",
+        "tools are there, and max_tokens is 1",
         "Function call is missing a field. Additional data, function call `default_api:search_all`",
         "messages.3.content.0.tool_use.name: 'search_all' is wrong",
     ],
