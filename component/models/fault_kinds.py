@@ -79,7 +79,9 @@ _GENERAL: Final = _by_code(
     {
         "rejected": (
             "invalid_request_error invalid_argument invalid_prompt badrequesterror"
-            " validationexception invalidparameter"
+            " validationexception invalidparameter invalid_value unsupported_parameter"
+            " unsupported_value invalid_function_parameters invalid_encrypted_content"
+            " invalid_image invalid_image_format image_parse_error"
         ),
         "unknown_model": "not_found_error not_found notfounderror",
         "forbidden": "permission_denied",
@@ -107,6 +109,8 @@ _ELSEWHERE: Final = re.compile(
     r"(body\.)?(tools|functions|tool_choice|user|metadata|response_format|text|stop|model|seed"
     r"|safety_identifier|prompt_cache_key|extra_body|reasoning|service_tier)\b"
 )
+
+_TOO_LONG: Final = re.compile(r"(string|array) too long", re.IGNORECASE)
 
 _OVERFLOW: Final = re.compile(
     r"(maximum|max) (context|prompt|input) length"
@@ -209,10 +213,16 @@ def classify(
         waits: whether the provider says when to ask again.
     """
     field = field or named_field(message)
-    elsewhere = bool(field) and _ELSEWHERE.match(field) is not None
+    elsewhere = bool(field) and (
+        _ELSEWHERE.match(field) is not None
+        # Gateways take a long id in the conversation for a long conversation.
+        or (_TOO_LONG.search(message) is not None and _CONVERSATION.fullmatch(field) is None)
+    )
     if status == 413:
         # Groq calls a request that is larger than what it takes in a minute a rate limit.
         return "rejected" if elsewhere else "overflow"
+    if elsewhere and any(code.lower() in _ABOVE_LENGTH for code in codes):
+        return "rejected"  # whatever status a gateway gives it
     for code in codes:
         kind = _CODES.get(code.lower())
         if kind == "overflow" and (

@@ -33,9 +33,15 @@ _LONGEST_REASON: Final = 300
 _FIELD_OF_MESSAGES: Final = re.compile(r"(messages|input|contents)\b")
 _INDEX: Final = (
     re.compile(r"function_?declarations\[(\d{1,4})\]", re.IGNORECASE),
-    re.compile(r"\btools?(?:\[|\.|\", ?|'?, | -> | → |/)(\d{1,4})\b"),
+    re.compile(
+        r"\btools?(?:\[|\.|\", ?|'?, | -> | → |/)(\d{1,4})\b(?!\]?\.function_?decl)", re.IGNORECASE
+    ),
 )
 _ABOUT_TOOLS: Final = re.compile(r"\b(tools?|functions?)\b|schema|grammar", re.IGNORECASE)
+# A call in the conversation, and not the definition of the tool.
+_ABOUT_CALL: Final = re.compile(
+    r"\b(function|tool)[ _-]?calls?\b(?!\w)|tool_use|tool_result|tool_call_id", re.IGNORECASE
+)
 _ABOUT_SCHEMA: Final = re.compile(
     r"\b(tools?|functions?)\b.{0,120}(schema|parameters)|schema conversion failed"
     r"|failed to parse grammar|input_schema|function_declarations|schema.{0,60}\b(tool|function)",
@@ -43,14 +49,16 @@ _ABOUT_SCHEMA: Final = re.compile(
 )
 _ABOUT_ANSWER: Final = re.compile(r"response_format|text\.format|output_config", re.IGNORECASE)
 _THINGS: Final = r"(?:tools|functions|function declarations)"
+_NO_LENGTH: Final = r"(?!\d| ?(?:characters|chars|tokens|bytes))"
 _TOO_MANY: Final = (
     re.compile(
-        rf"\b{_THINGS}['\"`]?(?![\[.]\d)[^\[]{{0,80}}?(?:max\w*|at most|limit|up to)"
-        r"[^\d\[]{0,60}(\d{1,4})\b",
+        rf"\b{_THINGS}['\"`]?(?![\[.]\d)[^\[]{{0,80}}?(?:max(?!_)\w*|at most|limit|up to)"
+        rf"[^\d\[]{{0,60}}(\d{{1,4}})\b{_NO_LENGTH}",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"(?:max\w*|at most|limit of|up to)[^\d\[]{{0,30}}(\d{{1,4}}) {_THINGS}", re.IGNORECASE
+        rf"(?:max\w*|at most|limit of|up to|more than)[^\d\[]{{0,30}}(\d{{1,4}}) {_THINGS}",
+        re.IGNORECASE,
     ),
     re.compile(rf"too many {_THINGS}", re.IGNORECASE),
 )
@@ -163,7 +171,8 @@ class OfferedTools:
             return True
         if named is not None:
             return self._leave_out(named.name, fault, request)
-        if _ABOUT_SCHEMA.search(about) and self._profile.keywords != "plain":
+        is_schema = _ABOUT_SCHEMA.search(about) and not _ABOUT_CALL.search(about)
+        if is_schema and self._profile.keywords != "plain":
             self._profile = msgspec.structs.replace(self._profile, keywords="plain")
             self._adapted.clear()
             _log.warning(
@@ -197,8 +206,8 @@ class OfferedTools:
         for pattern in _TOO_MANY:
             found = pattern.search(about)
             if found is not None:
-                number = int(found[1]) if pattern.groups else 0
-                return number if 0 < number < count else count // 2 or None
+                number = int(found[1]) if pattern.groups else count // 2
+                return number if 0 < number < count else None
         if fault.field == "tools" and "array_above_max_length" in fault.codes:
             return count // 2 or None
         return None
@@ -281,7 +290,7 @@ def _named(fault: Fault, about: str, offered: ModelRequest) -> Tool | None:
         found = pattern.search(about)
         if found is not None and int(found[1]) < len(offered.tools):
             return offered.tools[int(found[1])]
-    if not _ABOUT_TOOLS.search(about):
+    if not _ABOUT_TOOLS.search(about) or _ABOUT_CALL.search(about):
         return None
     names = ToolNames(tool.name for tool in offered.tools)
     matching = []

@@ -71,6 +71,7 @@ _TEXTS: Final[tuple[tuple[Refused, re.Pattern[str]], ...]] = (
 )
 _PATH: Final = re.compile(r"\b(messages|input)((?:\[['\"]?\w{1,40}['\"]?\]|\.\w{1,40})+)")
 _STEP: Final = re.compile(r"\w+")
+_IDS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
 _MESSAGE_KEYS: Final = ("content", "role", "tool_calls", "type", "output", "arguments")
 
 
@@ -155,6 +156,9 @@ def _holds(node: Any, part: Part) -> bool:
     if not isinstance(data, dict):
         return False
     inner = data.get("tool_call", data)
+    if inner is not data and inner.get("id"):
+        # Beside its id a call may have more, which is another field in each dialect.
+        return any(node.get(key) == inner["id"] for key in _IDS)
     return bool(inner) and all(key in node and _within(inner[key], node[key]) for key in inner)
 
 

@@ -257,7 +257,13 @@ class _Adaptation:
                     out["items"] = self._items(value, names, depth)
             case "anyOf" | "oneOf" | "allOf":
                 if isinstance(value, list) and value:
-                    out[key] = [self._schema(each, names, depth + 1) for each in value]
+                    # Zod writes `not: {}` for what may be left out, which some APIs refuse.
+                    some = [each for each in value if each not in (False, {"not": {}})]
+                    adapted = [self._schema(each, names, depth + 1) for each in some]
+                    if len(adapted) == 1 < len(value):
+                        out.update({k: v for k, v in adapted[0].items() if k not in out})
+                    elif adapted:
+                        out[key] = adapted
             case "additionalProperties" if isinstance(value, dict):
                 names.rest = names.rest or Renamed()
                 out[key] = self._schema(value, names.rest, depth + 1)

@@ -161,6 +161,9 @@ CASES: Final[list[Case]] = [
         "unavailable", "responses", again_s=USUAL_S),
     Case("OpenAI", 0, {"type": "response.failed", "response": {"status": "failed", "error":
         {"code": "insufficient_quota", "message": _QUOTA}}}, "unpaid", "responses"),
+    Case("OpenAI", 0, {"type": "error", "code": "invalid_encrypted_content", "message": "The"
+        " encrypted content for item rs_1 could not be verified.", "param": None},
+        "rejected", "responses"),
     # -- Azure
     Case("Azure", 429, _error("Requests to the ChatCompletions_Create Operation under Azure OpenAI"
         " API version 2024-10-21 have exceeded token rate limit of your current OpenAI S0 pricing"
@@ -340,6 +343,9 @@ CASES: Final[list[Case]] = [
         " seconds.", type="throttling_error", code="429"), "rate_limit", again_s=30),
     Case("LiteLLM", 400, _error("litellm.ContextWindowExceededError: the prompt has 9001 tokens",
         code="400"), "overflow"),
+    Case("LiteLLM", 400, _error("litellm.ContextWindowExceededError: litellm.BadRequestError:"
+        " OpenAIException - Invalid 'messages[3].tool_calls[0].id': string too long. Expected a"
+        " string with maximum length 40, but got a string with length 42 instead."), "rejected"),
     Case("nginx", 504, "<html><h1>504 Gateway Time-out</h1></html>", "unavailable",
         again_s=USUAL_S),
     Case("nginx", 413, "<html><h1>413 Request Entity Too Large</h1></html>", "overflow"),

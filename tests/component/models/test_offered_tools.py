@@ -172,7 +172,12 @@ async def test_no_more_tools_are_offered_than_the_api_takes(
                                     "code": "array_above_max_length"}}),
         Refuse(400, "'tools' : maximum number of items is 64"),
         Refuse(400, "tools: List should have at most 64 items after validation, not 150"),
-        Refuse(400, "At most 64 function declarations can be specified."),
+        Refuse(400, "The GenerateContentRequest proto is invalid: * tools[0].function_declarations:"
+               " [FIELD_INVALID] At most 64 function declarations can be specified."),
+        Refuse(400, "You may not include more than 64 tools in your request."),
+        Refuse(429, body={"error": {"message": "Invalid 'tools': array too long. Expected an array"
+                                    " with maximum length 64.",
+                                    "code": "array_above_max_length"}}),
         Refuse(400, "Too many tools."),
     ],
 )  # fmt: skip
@@ -262,6 +267,10 @@ async def test_a_refusal_of_one_tool_gives_no_advice_about_all(
         "The zone of search is unknown",  # a word of the language, not the tool
         "Invalid 'messages[3].tool_calls[0].function.name': 'search_all' is wrong",
         "Invalid schema for response_format 'search_all': it is wrong",
+        "tools: names must have at most 1 characters",
+        "tools are there, and max_tokens is 1",
+        "Function call is missing a field. Additional data, function call `default_api:search_all`",
+        "messages.3.content.0.tool_use.name: 'search_all' is wrong",
     ],
 )
 async def test_a_refusal_of_something_else_leaves_no_tool_out(

@@ -127,6 +127,28 @@ async def test_an_id_of_its_own_form_goes_back_to_the_model(
         assert (call["tool_calls"][0]["id"], result["tool_call_id"]) == (id_, id_)
 
 
+@pytest.mark.parametrize(
+    ("speech", "path"),
+    [
+        ("chat", "messages[1].tool_calls[0].id"),
+        ("chat", "messages[2].tool_call_id"),
+        ("responses", "input[1].call_id"),
+        ("responses", "input[2].call_id"),
+        ("messages", "messages.1.content.0.tool_use.id"),
+    ],
+)
+async def test_an_id_that_its_own_gateway_refuses_is_mapped(
+    endpoint: Endpoint, make: Make, speech: str, path: str
+) -> None:
+    refusal = Refuse(400, f"Invalid '{path}': string too long.", code="string_above_max_length")
+    endpoint.answers(Calls(("clock", {}, LONG_ID)), refusal, Text("Noon."))
+    request, model = asking(tools=TOOLS), make(dialect=speech)
+    completion = await model.complete(next_round(await model.complete(request), request))
+    assert (completion.text, len(completion.refused)) == ("Noon.", 1)
+    calls, results = ids_of(endpoint.requests[2], speech)
+    assert calls == results == [call_ids.portable(LONG_ID)]
+
+
 async def test_a_field_of_a_tool_use_block_goes_back_with_it(
     endpoint: Endpoint, make: Make
 ) -> None:
@@ -163,12 +185,18 @@ async def test_calls_of_another_model_are_signed_once_gemini_asks_for_it(
     endpoint: Endpoint, model: HostedModel
 ) -> None:
     endpoint.answers(
-        Refuse(400, "Function call is missing a thought_signature in functionCall parts."),
+        Refuse(
+            400,
+            "Function call is missing a thought_signature in functionCall parts. Additional data,"
+            " function call `default_api:clock_read`, position 2.",
+        ),
         Text("Noon."),
     )
     call = ModelMessage("assistant", (ToolCall("1", "clock", "{}"), ToolCall("2", "clock", "{}")))
     messages = (text_message("user", "Time?"), call, *(result_message(n, "12:00") for n in "12"))
-    assert (await model.complete(ModelRequest(messages=messages))).text == "Noon."
+    request = ModelRequest(messages=messages, tools=(tool("clock_read"),))
+    assert (await model.complete(request)).text == "Noon."
+    assert len(endpoint.requests[1].tools) == 1
     calls = endpoint.requests[1].messages[1]["tool_calls"]
     assert ["extra_content" in call for call in calls] == [True, False]
 

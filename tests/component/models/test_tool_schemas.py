@@ -78,6 +78,9 @@ def test_boolean_schemas_and_older_forms_are_written_as_newer_ones() -> None:
                 "pair": {"type": "array", "items": [{"type": "string"}, {"type": "number"}]},
                 "some": {"type": "array"},
                 "above": {"type": "number", "minimum": 3, "exclusiveMinimum": True},
+                "left_out": {"anyOf": [{"not": {}}, {"type": "string"}]},
+                "text": "object",
+                "many": {"type": ["string", "array"]},
                 "wrong": {"type": "int", "required": True, "enum": [], "description": 7},
             },
             "required": ["any", "none"],
@@ -88,6 +91,9 @@ def test_boolean_schemas_and_older_forms_are_written_as_newer_ones() -> None:
         "pair": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
         "some": {"type": "array", "items": {}},
         "above": {"type": "number", "exclusiveMinimum": 3},
+        "left_out": {"type": "string"},
+        "text": {},
+        "many": {"type": ["string", "array"], "items": {}},
         "wrong": {"type": "integer"},
     }
     assert schema["required"] == ["any"]
