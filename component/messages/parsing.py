@@ -415,10 +415,10 @@ def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
         found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
     about = _decoded(stanza, file_sharing.File)
     if about is not None and len(found) == 1:
-        (link,) = found.values()
-        if link.name is None:  # Fluux describes the only link beside it
-            described = _described(link.url, about)
-            return (msgspec.structs.replace(described, description=link.description),)
+        (only,) = found.values()
+        if only.name is None:  # Fluux describes the only link beside it
+            described = _described(only.url, about)
+            return (msgspec.structs.replace(described, description=only.description),)
     return tuple(found.values())
 
 

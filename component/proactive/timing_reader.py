@@ -53,6 +53,10 @@ _CRON_DAYS: Final = {
 }
 
 
+class NoTimeError(TimingError):
+    """A text that does not begin with a time."""
+
+
 class PassedError(TimingError):
     """A time that is understood and has passed."""
 
@@ -115,7 +119,8 @@ class TimingReader:
         """Return what the whole text says. Raises TimingError."""
         timing = self._after() or self._timing()
         if self._phrase.rest or timing is None:
-            raise TimingError(self._refusal())
+            kind = TimingError if self._phrase.understood else NoTimeError
+            raise kind(self._refusal())
         return timing
 
     def _refusal(self) -> str:

@@ -33,6 +33,7 @@ from component.proactive.timing import (
 from component.proactive.timing_reader import (
     EXAMPLES,
     SHOWN,
+    NoTimeError,
     PassedError,
     TimingReader,
     future,
@@ -133,10 +134,12 @@ def split_timing(text: str) -> tuple[str, str]:
             raise TimingError(_no_beginning(text))
         try:
             _understand(when)
+        except NoTimeError:
+            raise TimingError(_no_beginning(text)) from None
         except TimingError as error:
-            if not _whole_beginning(when)[0]:
-                raise
-            raise TimingError(f"{error}; put the colon directly after the time") from None
+            if _whole_beginning(when)[0]:
+                raise TimingError(f"{error}; put the colon directly after the time") from None
+            raise TimingError(f"{when[:SHOWN]!r} does not begin with a time: {error}") from None
         return _parts(when, what)
     when, what = _whole_beginning(text)
     if not when:

@@ -247,7 +247,8 @@ def shared_inline(*uris: str) -> str:
         f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='{uri}'/>" for uri in uris
     )
     return (
-        "<reference xmlns='urn:xmpp:reference:0' type='data'><media-sharing xmlns='urn:xmpp:sims:1'>"
+        "<reference xmlns='urn:xmpp:reference:0' type='data'>"
+        "<media-sharing xmlns='urn:xmpp:sims:1'>"
         "<file xmlns='urn:xmpp:jingle:apps:file-transfer:5'><name>cat.jpg</name></file>"
         f"<sources>{sources}</sources></media-sharing></reference>"
     )
