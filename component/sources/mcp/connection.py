@@ -177,16 +177,19 @@ class Connection:
     async def tools(self) -> list[ToolDescription]:
         """List the server's tools. Raises ServerFailed."""
         assert self._client is not None, "the connection is open"
-        found: list[ToolDescription] = []
+        found: dict[str, ToolDescription] = {}
         cursor: str | None = None
+        known: set[str | None] = {None}
         try:
             with anyio.fail_after(self._entry.start_timeout_s):
                 for _ in range(_MOST_PAGES):
                     page = await self._client.list_tools(cursor=cursor)
-                    found += [_described(tool) for tool in page.tools]
+                    for tool in page.tools:
+                        found.setdefault(tool.name, _described(tool))
                     cursor = page.next_cursor
-                    if cursor is None or len(found) > _MOST_TOOLS:
-                        break
+                    if cursor in known or len(found) > _MOST_TOOLS:
+                        break  # some servers give the cursor of the last page again, for ever
+                    known.add(cursor)
         except TimeoutError:
             raise ServerFailed("it does not list its tools in time") from None
         except (MCPError, ValidationError, ValueError, RuntimeError, RecursionError) as error:
@@ -195,11 +198,11 @@ class Connection:
             if isinstance(error, MCPError) and is_loss(error.code, error.message):
                 raise ServerFailed(ENDED) from error
             raise ServerFailed(f"its list of tools cannot be used: {reason_of(error)}") from error
-        if cursor is not None or len(found) > _MOST_TOOLS:
+        if len(known) > _MOST_PAGES or len(found) > _MOST_TOOLS:
             _log.warning(
                 "an MCP server lists too many tools", server=self._name, offered=_MOST_TOOLS
             )
-        return found[:_MOST_TOOLS]
+        return list(found.values())[:_MOST_TOOLS]
 
     def begin(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
         """Call a tool, until `ToolCall.cancel`, whether somebody waits for it or not."""

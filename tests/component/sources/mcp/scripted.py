@@ -274,6 +274,8 @@ def answer(request: dict[str, Any]) -> None:
         threading.Thread(target=misbehave, daemon=True).start()
     elif method == "tools/list":
         result = {"tools": tools()}
+        if "stuck" in WORDS:
+            result["nextCursor"] = "the same"
         if "endless" in WORDS:
             result["nextCursor"] = str(state["lists"])
         send({"id": request["id"], "result": result})

@@ -69,6 +69,13 @@ async def test_the_settings_select_and_name_the_tools() -> None:
         assert served.registry.names() == ("clock.echo", "clock.env", "pid")
 
 
+async def test_a_list_whose_cursor_stays_the_same_is_read_once() -> None:
+    async with serving(a=scripted("stuck", tools=["e*"])) as served:
+        await served.until(lambda: "a.echo" in served.registry.names())
+        assert served.registry.names() == ("a.echo", "a.env")
+        assert await served.text("a.echo", "hello") == "hello"
+
+
 async def test_results_have_all_their_parts(served: Served) -> None:
     result = await served.call("s.parts")
     assert result.outputs == (
