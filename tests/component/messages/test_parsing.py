@@ -247,7 +247,8 @@ def shared_inline(*uris: str) -> str:
         f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='{uri}'/>" for uri in uris
     )
     return (
-        "<reference xmlns='urn:xmpp:reference:0' type='data'><media-sharing xmlns='urn:xmpp:sims:1'>"
+        "<reference xmlns='urn:xmpp:reference:0' type='data'>"
+        "<media-sharing xmlns='urn:xmpp:sims:1'>"
         "<file xmlns='urn:xmpp:jingle:apps:file-transfer:5'><name>cat.jpg</name></file>"
         f"<sources>{sources}</sources></media-sharing></reference>"
     )
@@ -256,7 +257,10 @@ def shared_inline(*uris: str) -> str:
 @pytest.mark.parametrize(
     ("uris", "used"),
     [
-        (("xmpp:romeo@example.org/orchard?jingle-ft", "HTTPS://a.example/c"), "HTTPS://a.example/c"),
+        (
+            ("xmpp:romeo@example.org/orchard?jingle-ft", "HTTPS://a.example/c"),
+            "HTTPS://a.example/c",
+        ),
         (("http://a.example/1", "https://a.example/2"), "http://a.example/1"),
         (("xmpp:romeo@example.org/orchard?jingle-ft",), "xmpp:romeo@example.org/orchard?jingle-ft"),
     ],
