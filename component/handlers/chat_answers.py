@@ -38,7 +38,7 @@ _log = structlog.get_logger("component.questions")
 
 THUMBS_UP: Final = "\U0001f44d"
 THUMBS_DOWN: Final = "\U0001f44e"
-_MODIFIERS: Final = dict.fromkeys((0xFE0F, *range(0x1F3FB, 0x1F400)))
+_MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer")
 _IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{SHORTEST},}}", re.IGNORECASE)
@@ -135,13 +135,13 @@ class ChatAnswers:
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
         questions = [each for each in questions if _is_present(each)]
-        quoted, text = split_quotation(message.text)
-        if quoted and text and message.replies_to is None:
+        quoted, text = await self._quotation(message, questions)
+        if quoted and text:
             who = message.principal
             questions = [
                 each for each in questions if is_quoted(self._words.body(each, who), quoted)
             ]
-            message = msgspec.structs.replace(message, text=text)
+            message = msgspec.structs.replace(message, text=text, replies_to=None)
         said = said_in(message.text)
         meant, naming = _meant(questions, message)
         candidates = meant or ([] if message.replies_to is not None else list(questions))
@@ -158,6 +158,23 @@ class ChatAnswers:
         if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
             return which(self._words, questions)
         return await self._take(message, question, said, naming)
+
+    async def _quotation(
+        self, message: InboundMessage, questions: Sequence[Question]
+    ) -> tuple[str, str]:
+        """Return what a message quotes and its own text, if only the quotation says which question
+        it is about.
+        """
+        if message.replies_to is None:
+            return split_quotation(message.text)
+        # Some clients reply to an id that only they and their archive know.
+        name = _replied_to(message)
+        if name is None or not message.quotation or any(each.id == name for each in questions):
+            return "", message.text
+        if await self._tasks.was_asked(message.principal, message.conversation.agent, name):
+            return "", message.text
+        quoted, _ = split_quotation(message.quotation)
+        return quoted, message.text
 
     async def _selected(self, message: InboundMessage, selected: str) -> str | None:
         """Return the outcome of a selected action (CNF-022); None for an action that decides
@@ -315,11 +332,11 @@ def in_person(message: InboundMessage) -> bool:
 
 def _command(body: str) -> tuple[str, str, str] | None:
     """Return the name of an answering command, the identifier after it, and the rest."""
-    name, _, rest = body.partition(" ")
+    name, *rest = body.split(maxsplit=1) or [""]
     if name.casefold() not in _COMMANDS:
         return None
-    identifier, _, words = rest.strip().partition(" ")
-    return name.casefold(), identifier, words.strip()
+    identifier, *words = "".join(rest).split(maxsplit=1) or [""]
+    return name.casefold(), identifier, "".join(words).strip()
 
 
 def _meant(

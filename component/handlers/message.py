@@ -235,19 +235,27 @@ class MessageHandler:
         """Pass a message through the stages, after those that came before from the same sender."""
         if self._is_own(request.principal):
             return None  # another agent of this service, or another client of the agent's account
-        id_ = request.stanza.id
-        if id_ and self._messages.is_ours(request.to.bare, request.principal, id_):
-            return None  # a server or a program has sent our own message back
+        message = parse_message(request.stanza, request.sender, request.to, self._now())
+        if self._is_returned(request, message):
+            return None
         handled = self._forms(request)
         if handled is not None:
             return handled
-        message = parse_message(request.stanza, request.sender, request.to, self._now())
         message = self._messages.receive(message)
         if not _says_something(message):
             return None
         before, mine = self._latest.get(request.principal), anyio.Event()
         self._latest[request.principal] = mine
         return self._in_order(message, before, mine)
+
+    def _is_returned(self, request: Request[None], message: InboundMessage) -> bool:
+        """Return whether a server or a program has sent our own message back.
+
+        Some clients give a receipt the id of the message that has arrived.
+        """
+        if message.id is None or (message.received and not _says_something(message)):
+            return False
+        return self._messages.is_ours(request.to.bare, request.principal, message.id)
 
     async def _in_order(
         self, message: InboundMessage, before: anyio.Event | None, mine: anyio.Event

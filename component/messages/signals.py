@@ -33,8 +33,11 @@ _SAYS_NOTHING: Final = frozenset(
         # For the other clients of the reader (XEP-0490).
         "{urn:xmpp:mds:displayed:0}displayed",
         receipts.Received.xml.tag,
+        chat_markers.Acknowledged.xml.tag,
         chat_markers.Displayed.xml.tag,
+        chat_markers.Received.xml.tag,
         delay.Delay.xml.tag,
+        delay.LegacyDelay.xml.tag,
         stanza_ids.OriginId.xml.tag,
         stanza_ids.StanzaId.xml.tag,
     )

@@ -252,6 +252,17 @@ async def test_a_retraction_may_name_the_origin_id_of_a_correction() -> None:
     assert talk.waiting == {"c1": None}
 
 
+async def test_a_correction_may_have_the_id_of_what_it_corrects() -> None:
+    """As Matterbridge does (issue 1584 of 42wim/matterbridge)."""
+    talk = Talk()
+    async with talk.bench.running():
+        await talk.take(
+            _chat("Psi", "chat", m1="c4sul7qf8todi86lbplg"),
+            _chat("Psi", "correction", m1="c4sul7qf8todi86lbplg", m0="c4sul7qf8todi86lbplg"),
+        )
+    assert talk.waiting == {"c4sul7qf8todi86lbplg": CORRECTED}
+
+
 async def test_nobody_else_can_name_it() -> None:
     talk = Talk()
     async with talk.bench.running():

