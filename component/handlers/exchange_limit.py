@@ -6,7 +6,7 @@ plugin that refuses, a bot. It answers at once, in any form, and would be answer
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import msgspec
@@ -19,7 +19,10 @@ PERIOD_S: Final = 600.0
 QUIET_S: Final = 60.0
 """Seconds without a message after which a sender is answered again."""
 _PAUSE_S: Final = 2.0
-_MOST_SENDERS: Final = 4096
+_MOST_COUNTED: Final = 8192
+_THREADS: Final = 10
+
+_Key: TypeAlias = tuple[JID, str | None]
 
 
 class _Sender(msgspec.Struct):
@@ -43,12 +46,13 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class ExchangeLimit:
-    """Counts the messages of each sender, a bare JID.
+    """Counts the messages of each sender, a bare JID, in each thread and in all threads.
 
-    Each sender has `messages` at first and regains that many within ten minutes. When half of them
-    are used, each message waits for two seconds; when all are used, the sender is stopped until
-    they have written nothing for a minute, and then begins anew. Senders beyond the last 4,096 are
-    forgotten.
+    A program that answers stays in the thread, or has none. Each thread of a sender has `messages`
+    at first, all threads together ten times as many, and both regain theirs within ten minutes.
+    When half of them are used, each message waits for two seconds; when all are used, the sender is
+    stopped until they have written nothing there for a minute, and then begins anew. Threads beyond
+    the last 8,192 are forgotten.
 
     Args:
         messages: the maximum number of messages that are handled in quick succession.
@@ -56,16 +60,31 @@ class ExchangeLimit:
     """
 
     def __init__(self, messages: int, clock: Callable[[], float] = anyio.current_time) -> None:
-        self._messages = messages
+        self._in_thread = _Counts(messages)
+        self._in_all = _Counts(_THREADS * messages)
         self._clock = clock
-        self._senders: LRUCache[JID, _Sender] = LRUCache(_MOST_SENDERS)
 
-    def next(self, who: JID) -> Admitted | Stopped:
+    def next(self, who: JID, thread: str | None = None) -> Admitted | Stopped:
         """Count a message of a sender, and return what happens to it."""
         now = self._clock()
-        sender = self._senders.get(who)
+        found = self._in_thread.next((who, thread), now)
+        if isinstance(found, Stopped):
+            return found
+        of_all = self._in_all.next((who, None), now)
+        return of_all if isinstance(of_all, Stopped) or of_all.pause_s else found
+
+
+class _Counts:
+    """Counts messages by their keys."""
+
+    def __init__(self, messages: int) -> None:
+        self._messages = messages
+        self._senders: LRUCache[_Key, _Sender] = LRUCache(_MOST_COUNTED)
+
+    def next(self, key: _Key, now: float) -> Admitted | Stopped:
+        sender = self._senders.get(key)
         if sender is None or (sender.stopped_at is not None and now - sender.stopped_at >= QUIET_S):
-            sender = self._senders[who] = _Sender(self._messages, now)
+            sender = self._senders[key] = _Sender(self._messages, now)
         if sender.stopped_at is not None:
             sender.stopped_at = now
             return Stopped(first=False)

@@ -309,7 +309,7 @@ class MessageHandler:
         """Let a message wait for the pause that its sender gets; or drop it, and say so once."""
         if self._limit is None:
             return None
-        verdict = self._limit.next(message.principal)
+        verdict = self._limit.next(message.principal, message.conversation.thread)
         if isinstance(verdict, Admitted):
             await anyio.sleep(verdict.pause_s)
             return None

@@ -30,11 +30,11 @@ class RequestLimits(Section):
     )
     messages_per_sender: Count = Field(
         default=30,
-        description="Maximum number of chat messages that one sender may send in quick succession,"
-        " and within ten minutes after that. From half of them on, each answer waits for two"
-        " seconds; then the sender is told once that the agent stops answering, until they have"
-        " written nothing for a minute. This ends exchanges with programs that answer every"
-        " message.",
+        description="Maximum number of chat messages that one sender may send in quick succession"
+        " in one thread, and within ten minutes after that; ten times as many in all threads. From"
+        " half of them on, each answer waits for two seconds; then the sender is told once that the"
+        " agent stops answering, until they have written nothing for a minute. This ends exchanges"
+        " with programs that answer every message.",
     )
     retry_after_s: Count = Field(
         default=2,

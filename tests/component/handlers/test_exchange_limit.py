@@ -143,6 +143,15 @@ def test_each_sender_has_a_limit_of_their_own() -> None:
     assert limit.next(JID.parse("other@a.example")) == Admitted()
 
 
+def test_threads_have_limits_of_their_own_and_one_together() -> None:
+    limit = ExchangeLimit(2, Clock())
+    found = [limit.next(WHO, f"t{number}") for number in range(22)]
+    assert found[:10] == [Admitted()] * 10
+    assert found[11:20] == [Admitted(2.0)] * 9
+    assert found[20:] == [Stopped(first=True), Stopped(first=False)]
+    assert limit.next(WHO, "new") == Stopped(first=False)
+
+
 @given(st.integers(1, 50), st.lists(st.floats(0, 2 * QUIET_S), max_size=200))
 def test_what_is_admitted_is_bounded_and_each_stop_is_told_once(
     messages: int, gaps: list[float]
