@@ -26,6 +26,7 @@ from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
+from component.service.files import FileSubsystem
 from component.service.options import make_flows, task_limits
 from component.service.pubsub import PubSubSubsystem
 from component.service.stream import Handler, StreamSubsystem
@@ -114,6 +115,7 @@ class TaskSubsystem:
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,
+                share=FileSubsystem(settings, stream).share,
                 asker_of_child=DerivedCalls(make_flows(settings), monitoring.recorder).asker,
             ),
             Threads(settings.limits.threads_total, settings.limits.threads_per_principal),

@@ -17,6 +17,7 @@ from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.skill import Skill
+from component.tasks.by_reference import Share, nowhere
 from component.tasks.request_keys import RequestKey
 from component.tasks.skill_call import SkillCall
 from xep.data_forms import Form
@@ -147,6 +148,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
             declares.
         asker_of_child: returns who asks for a skill that a call starts. Raises SkillError if that
             call must not start it.
+        share: puts a file of a result that does not fit into a stanza where others can get it.
     """
 
     find: Callable[[str], Skill | None]
@@ -157,6 +159,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     check: Callable[[Call, str], None] = lambda _call, _task: None
     provide: Callable[[Skill, Context], None] = _provide_nothing
     asker_of_child: Callable[[Call, Skill], Asker] = _asker_of_child
+    share: Share = nowhere
 
 
 Shown = Literal["waiting", "shown", "withheld", "returned"]

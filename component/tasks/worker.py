@@ -96,6 +96,7 @@ class Worker:
             ask_model,
             skills.check,
             skills.provide,
+            skills.share,
         )
         self._group: TaskGroup | None = None
         self._executions: set[Execution] = set()

@@ -16,6 +16,7 @@ from component.skills import Skill, prepare
 from component.skills.threads import Threads
 from component.storage import Storage
 from component.tasks.admit import TaskLimits
+from component.tasks.by_reference import Share, nowhere
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
 from component.tasks.request_keys import named_key, unnamed_key
 from component.tasks.service import TaskService
@@ -185,6 +186,7 @@ async def living(
     approvers: Callable[[Call], Awaitable[Confirmation | None]] | None = None,
     clock: Callable[[], float] | None = None,
     late: Callable[[], Sequence[str]] = tuple,
+    share: Share = nowhere,
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -200,7 +202,11 @@ async def living(
             return world.allowed(principal, skill)
 
         access = SkillAccess(
-            find=by_name.get, may_use=may_use, names=lambda: tuple(by_name), late=late
+            find=by_name.get,
+            may_use=may_use,
+            names=lambda: tuple(by_name),
+            late=late,
+            share=share,
         )
         if approvers is not None:
             access = replace(access, approvers=approvers)
