@@ -31,7 +31,7 @@ class FileSubsystem:
             # Imported with the first file: the service starts faster without.
             from component.files.upload import Uploads  # noqa: PLC0415
 
-            named = self._settings.uploads.service
+            named = self._settings.uploads.address
             self._uploads = Uploads(
                 self._stream.get,
                 self._server(),

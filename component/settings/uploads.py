@@ -8,7 +8,7 @@ from component.settings.kinds import Domain, Section
 class Uploads(Section):
     """Where files of results are put that do not fit into a stanza."""
 
-    service: Domain | None = Field(
+    address: Domain | None = Field(
         default=None,
         examples=["upload.example.com"],
         description="Address of the HTTP upload service (XEP-0363). Default: the one that the"
