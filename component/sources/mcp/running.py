@@ -81,12 +81,22 @@ class Runner:
             raise SkillUnavailable(
                 f"The MCP server {self._name} failed: {move.failed}.", begun=move.begun
             )
-        if (why := misfit(tool.output_schema, move.result)) is not None:
-            raise SkillUnavailable(
-                f"The result of {tool.name} does not fit the schema that the MCP server"
-                f" {self._name} declares: {why}"
+        result = move.result
+        if (why := misfit(tool.output_schema, result)) is not None:
+            # What is meant for a model can be read all the same.
+            result = {name: value for name, value in result.items() if name != "structuredContent"}
+            if not result.get("content"):
+                raise SkillUnavailable(
+                    f"The result of {tool.name} does not fit the schema that the MCP server"
+                    f" {self._name} declares: {why}"
+                )
+            _log.warning(
+                "a result of a tool does not fit its schema: only its content is used",
+                server=self._name,
+                tool=tool.name,
+                reason=why,
             )
-        return result_of(move.result)
+        return result_of(result)
 
     async def sweep(self) -> None:
         """Cancel calls whose questions nobody has answered in time, until cancelled."""

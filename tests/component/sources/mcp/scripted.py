@@ -231,7 +231,8 @@ def called(request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: C901 - a 
                 return text(f"refused: {type(error).__name__} {error}")
             return text("done")
         case "measured":
-            return {"content": [], "structuredContent": {"n": "many"}}
+            said = given.get("text")
+            return {**(text(said) if said else {"content": []}), "structuredContent": {"n": "many"}}
         case "nag":
             while True:
                 ask(

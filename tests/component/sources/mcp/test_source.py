@@ -218,6 +218,7 @@ async def test_a_result_that_does_not_fit_its_schema_is_no_result(served: Served
     with pytest.raises(SkillUnavailable, match="does not fit the schema") as caught:
         await served.call("s.measured")
     assert caught.value.begun
+    assert await served.text("s.measured", "many rivers") == "many rivers"
 
 
 class TestQuestions:
