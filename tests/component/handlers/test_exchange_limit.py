@@ -113,6 +113,17 @@ async def test_what_was_not_read_is_answered_when_it_is_sent_again_after_a_minut
 
 
 @pytest.mark.anyio
+async def test_messages_that_were_kept_for_the_agent_are_not_counted() -> None:
+    delay = element("delay", xmlns="urn:xmpp:delay", stamp="2026-11-20T10:00:00Z")
+    peer = Peer(element("body", "/help") + delay)
+    async with peer.bench.running():
+        for _ in range(3 * MESSAGES):
+            await peer.write()
+    assert len(peer.bodies()) == 3 * MESSAGES
+    assert not any("I have stopped answering" in body for body in peer.bodies())
+
+
+@pytest.mark.anyio
 async def test_own_addresses_and_own_messages_are_not_answered() -> None:
     peer = Peer(FORMS["a command"])
     async with peer.bench.running():
