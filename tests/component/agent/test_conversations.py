@@ -82,7 +82,7 @@ async def test_a_text_that_broke_off_is_charged_and_one_that_is_withdrawn_is_not
             spent.append(world.purse.spent[0].tokens)
     plain, withdrawn, broken_off = spent
     assert withdrawn == plain
-    assert broken_off == plain + world.brain.tokens(said)
+    assert broken_off > plain + world.brain.tokens(said)
 
 
 async def test_tools_are_called_and_their_results_are_shown(tmp_path: Path) -> None:
