@@ -7,6 +7,7 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 import structlog
 
 from component.models.catalog import is_loopback
@@ -46,10 +47,9 @@ class Query(Protocol):
         """Return the result. Raises StanzaError."""
 
 
-class _Service:
-    def __init__(self, address: JID, most_bytes: int) -> None:
-        self.address = address
-        self.most_bytes = most_bytes
+class _Service(msgspec.Struct, frozen=True):
+    address: JID
+    most_bytes: int
 
 
 class Uploads:

@@ -185,7 +185,7 @@ class TimeOfDay(msgspec.Struct, frozen=True):
     unclear: bool = False
 
 
-_HOUR_WORD: Final = "|".join(_SMALL[12:0:-1])
+HOUR_WORD: Final = "|".join(_SMALL[12:0:-1])
 _PAST: Final = (
     rf"(?P<part>half|(?:a )?quarter|{_NUMBER})(?: minutes?)? past"
     rf"|(?P<to>(?:a )?quarter|(?:{_NUMBER}) minutes?|(?!\d)(?:{_NUMBER})) to"
@@ -193,7 +193,7 @@ _PAST: Final = (
 """`9 to 17` is a range, and not 16:51."""
 _HALF: Final = r"(?P<half>[ap])\.?m\.?"
 _CLOCK: Final = (
-    rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d{{2}})|h)?(?:{_HALF})?|(?P<word>{_HOUR_WORD})"
+    rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d{{2}})|h)?(?:{_HALF})?|(?P<word>{HOUR_WORD})"
 )
 
 
@@ -433,7 +433,7 @@ def take_date(phrase: Phrase, today: date) -> SpokenDate | None:
         return SpokenDate(today, relative=True, part=part)
     for words, later in ((r"(?:the )?day after tomorrow", 2), ("today", 0), ("tomorrow", 1)):
         if phrase.take(words):
-            spoken = SpokenDate(_later(today, later), relative=True)
+            spoken = SpokenDate(days_later(today, later), relative=True)
             return _with_part(phrase, spoken)
     if found := phrase.take(r"(?:on )?next [a-z]+"):
         raise TimingError(f"{found[0].strip()!r} does not say which day: give the date")
@@ -455,7 +455,7 @@ def take_date(phrase: Phrase, today: date) -> SpokenDate | None:
         phrase.at = begin
         return None
     ahead = (number - today.isoweekday()) % 7
-    return _with_part(phrase, SpokenDate(_later(today, ahead), "week", relative=True))
+    return _with_part(phrase, SpokenDate(days_later(today, ahead), "week", relative=True))
 
 
 def _with_part(phrase: Phrase, spoken: SpokenDate) -> SpokenDate:
@@ -463,7 +463,8 @@ def _with_part(phrase: Phrase, spoken: SpokenDate) -> SpokenDate:
     return spoken if found is None else msgspec.structs.replace(spoken, part=_part(found))
 
 
-def _later(day: date, days: int) -> date:
+def days_later(day: date, days: int) -> date:
+    """The date so many days later. Raises TimingError if it is out of range."""
     try:
         return day + timedelta(days)
     except OverflowError:

@@ -19,7 +19,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from component.proactive.time_phrases import DAY_S, HOUR_S, MINUTE_S, WEEK_S
+from component.proactive.time_phrases import DAY_S, HOUR_S, HOUR_WORD, MINUTE_S, WEEK_S
 from component.proactive.timing import (
     MACROS,
     Cron,
@@ -152,7 +152,7 @@ def split_timing(text: str) -> tuple[str, str]:
     return _parts(when, what)
 
 
-_NUMBERS: Final = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter"
+_NUMBERS: Final = rf"{HOUR_WORD}|half|quarter"
 _DAY_NAMES: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|weekdays?|weekends?"
     r"|days?|weeks?|months?|years?"

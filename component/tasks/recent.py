@@ -149,17 +149,17 @@ def is_certain(
         f" AND (shown <> 'withheld' OR input = ?){also}",
         [database.steady, *values[:3], id_, *values[3:]],
     ).fetchall()
-    times = {question: asked for question, asked, _, _ in found}
+    times = {question: asked_at for question, asked_at, _, _ in found}
+    shown = {question: shown for question, _, _, shown in found}
     if id_ not in times:
         return False
-    shown = next(shown for question, _, _, shown in found if question == id_)
-    is_shown = shown == "shown" or (shown == "waiting" and id_ in sent)
+    is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in sent)
     if not (is_shown or naming.beginning):
         return False
     asked_at = times.pop(id_)
     if times:
         is_newest = not also and all(asked_at > other for other in times.values())
-        if not (is_newest and all(is_open for _, _, is_open, _ in found)):
+        if not (is_newest and all(unclosed for _, _, unclosed, _ in found)):
             return False
         if not _all_from(database, who, [id_, *times]):
             return False
