@@ -1,6 +1,7 @@
 """Uploads files to the HTTP upload service of the server (XEP-0363), from which others get them."""
 
 import hashlib
+import re
 import ssl
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -38,6 +39,7 @@ _PUT_S: Final = 60.0
 _MOST_BYTES: Final = 50_000_000
 _MOST_ITEMS: Final = 50
 _LONGEST_NAME: Final = 100
+_SIZE: Final = re.compile(r"[0-9]{1,16}")
 
 
 class Query(Protocol):
@@ -166,7 +168,7 @@ class Uploads:
         most = _MOST_BYTES
         for form in info.forms:
             for field in form.fields:
-                if field.var == MAX_FILE_SIZE and field.values and field.values[0].isdigit():
+                if field.var == MAX_FILE_SIZE and field.values and _SIZE.fullmatch(field.values[0]):
                     most = min(most, int(field.values[0]))
         return _Service(address, most)
 
