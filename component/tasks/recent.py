@@ -11,8 +11,8 @@ clock, so a clock that jumps makes no question look older than it is.
 
 A row also says whether the person has got the question, because words that name nothing cannot be
 meant for a question that was never shown: `waiting` until its message was written, then `shown`;
-`withheld` from a person who wants no such messages; `returned` if the message came back as an
-error.
+`withheld` from a person who wants no such messages; `returned` if the message was returned as
+an error.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -80,9 +80,7 @@ def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
 
 
 def returned(database: Database, id_: str, who: JID, at: JID) -> None:
-    """Record that the message of a question from the address `at` to `who` came back as an
-    error.
-    """
+    """Record that the message of a question from `at` to `who` was returned as an error."""
     database.execute(
         "UPDATE recent_questions SET shown = 'returned' WHERE input = ? AND jid = ? AND agent = ?",
         (id_, str(who.bare), str(at.bare)),
