@@ -65,7 +65,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
 
     Raises TimingError.
     """
-    said = " ".join(text.split()).rstrip(".")
+    said = plain_text(text)
     if len(said) > _LONGEST:
         raise TimingError(f"it has more than {_LONGEST} characters; write for example {EXAMPLES}")
     said, zone = split_zone(said, zone)
@@ -77,6 +77,11 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     if _INSTANT.fullmatch(plain):
         return Once(future(_instant(plain, zone), past))
     return TimingReader(said, zone, now, past, declared=declared).read()
+
+
+def plain_text(text: str) -> str:
+    """A time without surplus spaces and a period at the end."""
+    return " ".join(text.split()).rstrip(".")
 
 
 def split_zone(text: str, zone: str) -> tuple[str, str]:
