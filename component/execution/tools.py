@@ -43,8 +43,8 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 64
-_MOST_DESCRIBED: Final = 4096
 """The maximum length of a tool's name that most providers accept."""
+_MOST_DESCRIBED: Final = 4096
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OVER: Final = frozenset(("completed", "failed", "rejected", "cancelled"))
 
