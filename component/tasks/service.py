@@ -66,8 +66,8 @@ class TaskService:
 
     Attributes:
         ask_model: asks a model for a skill; the root connects it.
-        noticed: is called with what a person was told about a task that was set aside; likewise.
-            Raises StorageError.
+        noticed: is called with what a person was told about a task that was set aside; the root
+            connects it, too. Raises StorageError.
     """
 
     def __init__(
