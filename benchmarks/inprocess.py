@@ -19,13 +19,14 @@ from pydantic import SecretStr
 
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
-from component.service import Service
-from component.service.environment import Environment
-from component.service.memory import Memories
-from component.service.monitoring import Monitoring
-from component.service.options import agent_at
-from component.service.subsystems import Subsystems
-from component.settings import Agent, Server, Settings
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.app.subsystems import Subsystems
+from component.kernel.environment import Environment
+from component.kernel.memory import Memories
+from component.kernel.monitoring import Monitoring
+from component.kernel.options import agent_at
+from component.settings import Agent, Server
 from component.settings.memory import Memory
 from component.skills import Skill
 from component.storage import Storage
@@ -49,7 +50,7 @@ class InProcess:
     def __init__(
         self, skills: Iterable[Skill] = (), change: Callable[[Subsystems], None] = lambda _: None
     ) -> None:
-        settings = Settings(
+        settings = make_settings(
             server=Server(component_domain=DOMAIN, component_secret=SecretStr(SECRET)),
             agent=Agent(allowed_domains=("localhost",)),
             memory=Memory(store="files"),
@@ -66,10 +67,11 @@ class InProcess:
                 stopped=StoppedContacts(storage, agent_at(settings)),
                 monitoring=Monitoring(),
                 memories=cast("Memories", _NoMemories()),
-            )
+            ),
+            (),
         )
         change(subsystems)
-        stream = subsystems.stream
+        stream = subsystems.kernel.stream
         self._outbox = stream.outbox
         self._outbox.start()
         self._written: list[bytes] = []

@@ -6,8 +6,11 @@ from itertools import chain
 import anyio
 from anyio import to_thread
 
+from component.app.account_home import server_software
+from component.app.features import make_features
+from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.checks_of_agents import Check, check_agents, check_watching
+from component.checks_of_agents import check_agents, check_watching
 from component.checks_of_builtins import check_builtins
 from component.checks_of_homes import check_homes
 from component.checks_of_mcp import check_mcp
@@ -20,16 +23,15 @@ from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
 from component.handlers.avatars import AvatarError
 from component.handlers.privileges import PrivilegeHandler
+from component.kernel.check import Check
+from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
+from component.kernel.profiles import contact_profiles
 from component.pep_memory.privileges import Privileges
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
 from component.router.faults import PlainErrors
 from component.router.router import Router, RouterOptions, StanzaEvent
 from component.router.table import IQRoute, Request
-from component.service import connection_options, load_skills, make_policy
-from component.service.account_home import server_software
-from component.service.options import addresses, privileged_domains
-from component.service.profiles import contact_profiles
 from component.settings import Settings
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import DirectoryInUseError, Storage, StorageError
@@ -57,6 +59,9 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
         async for check in check_agents(settings):
             yield check
+        for feature in make_features(settings):
+            for check in await feature.checks():
+                yield check
     if storage.verdict == "warning" or settings.is_worker:
         return
     async for check in check_watching(settings):
@@ -148,7 +153,7 @@ def _directories(settings: Settings) -> Sequence[Check]:
     if not settings.skill_roots:
         return ()
     # Imported only where there are directories.
-    from component.service.installed_skills import APPROVED  # noqa: PLC0415
+    from component.app.installed_skills import APPROVED  # noqa: PLC0415
     from component.sources.directories.content import ContentStore  # noqa: PLC0415
     from component.sources.directories.found import look  # noqa: PLC0415
 
@@ -198,9 +203,9 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         yield Check("model", "ok", "no language model is configured: agents only answer commands")
         return
     # Imported only if there is a model.
+    from component.kernel.options import own_models  # noqa: PLC0415
     from component.models.looking import look  # noqa: PLC0415
     from component.models.refused_tools import read_refused, sentence  # noqa: PLC0415
-    from component.service.options import own_models  # noqa: PLC0415
 
     async for found in look(settings.llm, own_models(settings)):
         name = "model" if found.section == "llm" else f"model {found.section}"

@@ -3,12 +3,14 @@
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Literal
 
 import anyio
-import msgspec
 from anyio import to_thread
 
+from component.app.skills import load_skills
+from component.kernel.check import Check
+from component.kernel.memory import location_hint
+from component.kernel.options import SOFTWARE, limited_in_usd, own_models
 from component.memory import files
 from component.memory.embedding import LocalEmbedder
 from component.memory.paths import Layout
@@ -22,33 +24,19 @@ from component.metrics.traces import TracesError, make_tracer
 from component.pep_memory.encryption import Cipher, KeyRefusedError
 from component.policy import PolicyError
 from component.policy.globs import pattern
-from component.proactive.schedules import ScheduleError
-from component.service import DEFAULT_AGENT, SOFTWARE, load_skills
-from component.service.configured_work import schedule_wishes
-from component.service.memory import location_hint
-from component.service.options import limited_in_usd, own_models
 from component.settings import Settings
 from component.settings.memory import MemoryScope
+from component.settings.model import DEFAULT_AGENT
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import StorageError
 from xep.jid import JID
-
-Verdict = Literal["ok", "warning", "failed"]
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One check: its name, its verdict, and a text for the operator."""
-
-    name: str
-    verdict: Verdict
-    text: str
 
 
 async def check_agents(settings: Settings) -> AsyncIterator[Check]:
     """Check the memory, and report mistakes in agents and personas."""
     memory = await _memory(settings)
     yield memory
-    for check in (*_agents(settings), *_budgets(settings), *_schedules(settings)):
+    for check in (*_agents(settings), *_budgets(settings)):
         yield check
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
@@ -60,19 +48,6 @@ async def check_watching(settings: Settings) -> AsyncIterator[Check]:
     for found in (await _metrics(settings), await _traces(settings)):
         if found is not None:
             yield found
-
-
-def _schedules(settings: Settings) -> Iterator[Check]:
-    """The schedules of the settings, if there are any."""
-    if not settings.schedule:
-        return
-    try:
-        found = schedule_wishes(settings)
-    except ScheduleError as error:
-        yield Check("schedules", "failed", str(error))
-    else:
-        count = len(found)
-        yield Check("schedules", "ok", f"{count} {'is' if count == 1 else 'are'} in the settings")
 
 
 async def _memory(settings: Settings) -> Check:

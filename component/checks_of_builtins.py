@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import anyio
 
-from component.checks_of_agents import Check
+from component.kernel.check import Check
 from component.sandbox.http_targets import target_of
 from component.settings import Settings
 

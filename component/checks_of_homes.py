@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from component.checks_of_agents import Check
+from component.kernel.check import Check
+from component.kernel.options import privileged_domains
 from component.pep_memory.account_nodes import is_suitable
 from component.pep_memory.privileges import Privileges
-from component.service.options import privileged_domains
 from component.settings import Settings
 from xep.jid import JID
 from xep.stanza_error import StanzaError

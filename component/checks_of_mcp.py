@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from component.checks_of_agents import Check
+from component.kernel.check import Check
 from component.settings import Settings
 
 

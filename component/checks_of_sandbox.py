@@ -1,6 +1,6 @@
 """What `xmpp-agent doctor` looks at of the sandbox: what the kernel guarantees."""
 
-from component.checks_of_agents import Check
+from component.kernel.check import Check
 from component.sandbox.report import confinement_report
 
 

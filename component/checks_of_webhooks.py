@@ -3,10 +3,10 @@
 import ipaddress
 from collections.abc import Iterator
 
-from component.checks_of_agents import Check
+from component.app.skills import load_skills
+from component.kernel.check import Check
+from component.kernel.options import make_policy
 from component.policy import PolicyError
-from component.service import load_skills
-from component.service.options import make_policy
 from component.settings import Settings
 from component.settings.webhooks import WebhookEntry
 from component.skills import DuplicateSkillError, SkillLoadError

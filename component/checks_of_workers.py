@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from component.checks_of_agents import Check
+from component.kernel.check import Check
 from component.settings import Settings
 from component.skills.errors import SkillLoadError
 

@@ -54,7 +54,7 @@ MODULES: Final[dict[str, str]] = {
     "component/policy/flows.py": "tests/component/policy tests/component/execution",
     "component/policy/policy.py": "tests/component/policy tests/component/execution",
     "component/proactive/notification_plan.py": "tests/component/proactive",
-    "component/proactive/schedule.py": "tests/component/proactive",
+    "component/features/schedules/rows.py": "tests/component/proactive",
     "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
     "component/router/fair_queue.py": "tests/component/router",
     "component/sandbox/http_gate.py": "tests/component/sandbox tests/component/builtins",

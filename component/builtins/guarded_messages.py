@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MessagePort(Protocol):
-    """Sends messages: `component.service.sending.Sending`."""
+    """Sends messages: `component.kernel.sending.Sending`."""
 
     def refusal(self, agent: str, person: JID) -> str | None:
         """Return why an agent must not write to an address, as a sentence; None if it may."""

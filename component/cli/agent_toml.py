@@ -3,7 +3,8 @@
 import textwrap
 from collections.abc import Mapping
 
-from component.settings.describe import Key, Table, tables
+from component.app.settings import tables
+from component.settings.describe import Key, Table
 
 _WIDTH = 88
 _ONE_OF_SEVERAL = "heavy"

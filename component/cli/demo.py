@@ -130,9 +130,9 @@ async def _show(
     """
     import anyio  # noqa: PLC0415
 
+    from component.app.service import Service  # noqa: PLC0415
     from component.cli.demo_own_skills import names_of, with_skills  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
-    from component.service import Service  # noqa: PLC0415
     from demo_server.server import DemoServer  # noqa: PLC0415
 
     names = names_of(own)
@@ -226,6 +226,7 @@ def _settings(
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component import settings  # noqa: PLC0415
+    from component.app.settings import make_settings  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
     from component.settings.notifications import Notifications  # noqa: PLC0415
@@ -247,7 +248,7 @@ def _settings(
         skills=("time", "empty-folder", "trip-cost"),
         spawn=False,
     )
-    return settings.Settings(
+    return make_settings(
         server=settings.Server(
             host=_ADDRESS,
             port=server.component_port,

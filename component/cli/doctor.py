@@ -9,7 +9,7 @@ import click
 from component.cli.frame import Fault, config_option, load_settings
 
 if TYPE_CHECKING:
-    from component.checks_of_agents import Check
+    from component.kernel.check import Check
     from component.settings import Settings
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("failed", "red")}
@@ -36,7 +36,7 @@ def doctor(config: Path, as_json: bool, repair: bool) -> None:
     import anyio  # noqa: PLC0415 - --help needs none of it
 
     from component import logs  # noqa: PLC0415
-    from component.checks_of_agents import Check  # noqa: PLC0415
+    from component.kernel.check import Check  # noqa: PLC0415
 
     settings = load_settings(config)
     # The checks report their own errors.

@@ -116,7 +116,8 @@ def interactive() -> bool:
 def load_settings(path: Path) -> "Settings":
     """Return the settings of the file, or end the command with ConfigFault."""
     # Imported here, because --help and --version need no pydantic.
-    from component.settings import SettingsError, load  # noqa: PLC0415
+    from component.app.settings import load  # noqa: PLC0415
+    from component.settings import SettingsError  # noqa: PLC0415
 
     try:
         return load(path)

@@ -132,7 +132,7 @@ def _text(domain: str, host: str, port: int) -> str:
     try:
         settings = Settings.model_validate({"server": server})
     except ValidationError as error:
-        wrong = [f"{dotted(key)} {sentence}" for key, sentence in sentences(error)]
+        wrong = [f"{dotted(key)} {sentence}" for key, sentence in sentences(error, Settings)]
         raise Fault(*wrong) from None
     return agent_toml(
         {

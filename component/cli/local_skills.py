@@ -76,7 +76,7 @@ def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
         from component.skills.builtin import builtin_skills  # noqa: PLC0415
 
         return None, builtin_skills()
-    from component.service import load_skills  # noqa: PLC0415
+    from component.app.skills import load_skills  # noqa: PLC0415
 
     settings = load_settings(config)
     return _installed(name, settings), load_skills(settings)

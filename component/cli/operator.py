@@ -6,7 +6,7 @@ and commands that need no running service are executed.
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from component.commands.definition import Commands
     from component.settings import Settings
     from component.storage import Storage
-    from xep.jid import JID
 
 _BEFORE_THE_FIRST_RUN = frozenset(
     ("installed-skills", "show-skill", "approve-skill", "revoke-skill", "reject-skill")
@@ -174,7 +173,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     import anyio  # noqa: PLC0415
 
     from component.control.server import run  # noqa: PLC0415
-    from component.service.monitoring import open_monitoring  # noqa: PLC0415
+    from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.storage import Storage, StorageError  # noqa: PLC0415
 
@@ -209,7 +208,7 @@ async def _installed(
     settings: "Settings", storage: "Storage", recorder: "Recorder"
 ) -> AsyncIterator["Sequence[AnyCommand]"]:
     """Yield the commands about installed skills."""
-    from component.service.installed_skills import (  # noqa: PLC0415
+    from component.app.installed_skills import (  # noqa: PLC0415
         installed_commands,
         skill_descriptions,
         skill_directories,
@@ -229,24 +228,21 @@ async def _commands(
 ) -> "Commands":
     """Return the commands that need no running service."""
     from component.agent.registry import Agents  # noqa: PLC0415
+    from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands.admin import AdminCommands  # noqa: PLC0415
     from component.commands.agents import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
-    from component.commands.schedules import ScheduleCommands  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
     from component.commands.watches import WatchCommands  # noqa: PLC0415
-    from component.proactive.person_zones import PersonZones  # noqa: PLC0415
-    from component.proactive.schedules import Schedules  # noqa: PLC0415
-    from component.proactive.watch_desk import WatchDesk  # noqa: PLC0415
-    from component.service.configured_work import schedule_limits  # noqa: PLC0415
-    from component.service.options import (  # noqa: PLC0415
+    from component.kernel.options import (  # noqa: PLC0415
         agent_entries,
         budget_limits,
         task_limits,
     )
+    from component.proactive.watch_desk import WatchDesk  # noqa: PLC0415
     from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
     from component.storage.notifications import NotificationStore  # noqa: PLC0415
     from component.storage.switches import Switches  # noqa: PLC0415
@@ -256,13 +252,6 @@ async def _commands(
     await agents.load()
     limits = task_limits(settings)
     notifications = NotificationStore(storage)
-    zones = PersonZones(
-        notifications.preferences,
-        lambda _person: None,  # only the running service asks clients
-        _ask_nobody,
-        settings.schedules.zone,
-        lambda: datetime.now(UTC),
-    )
     task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
         *TaskCommands(task_admin).commands(),
@@ -271,16 +260,7 @@ async def _commands(
         *SpendingCommands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
-        *ScheduleCommands(
-            Schedules(
-                storage,
-                schedule_limits(settings),
-                goals=settings.llm is not None,
-                zones=zones.of,
-            ),
-            DEFAULT_AGENT,
-            {entry.name for entry in agent_entries(settings)}.__contains__,
-        ).commands(),
+        *chain.from_iterable(each.offline_commands(storage) for each in make_features(settings)),
         *WatchCommands(WatchDesk(storage)).commands(),
         *NotificationCommands(notifications, settings.notifications).commands(),
         *installed,
@@ -288,16 +268,13 @@ async def _commands(
     return Commands(recorded(commands, recorder))
 
 
-async def _ask_nobody(_client: "JID", _at: "JID") -> None:
-    pass
-
-
 def _vitals(settings: "Settings") -> "Vitals":
     import platform  # noqa: PLC0415
     from importlib.metadata import version  # noqa: PLC0415
 
+    from component.app.skills import load_skills  # noqa: PLC0415
     from component.commands.admin import Vitals  # noqa: PLC0415
-    from component.service import SOFTWARE, load_skills  # noqa: PLC0415
+    from component.kernel.options import SOFTWARE  # noqa: PLC0415
 
     return Vitals(
         software=SOFTWARE,

@@ -5,8 +5,9 @@ docs/configuration.md is its output; a test holds the two together.
 
 import sys
 
+from component.app.settings import tables
 from component.cli.exit_codes import ExitCode
-from component.settings.describe import Key, Table, tables
+from component.settings.describe import Key, Table
 from component.settings.model import LATER
 
 _TOP = """\

@@ -13,7 +13,7 @@ from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
-    from component.service import Service
+    from component.app.service import Service
     from component.settings import Settings
 
 _SWITCH_S = 0.001
@@ -67,17 +67,17 @@ def run(config: Path) -> None:
 
 def make_service(settings: "Settings") -> "Service":
     """Return the service of these settings; raise ConfigFault if they cannot be applied."""
+    from component.app.service import Service  # noqa: PLC0415
+    from component.features.feature import FeatureError  # noqa: PLC0415
     from component.handlers.avatars import AvatarError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
-    from component.proactive.schedules import ScheduleError  # noqa: PLC0415
-    from component.service import Service  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
 
     try:
         return Service(settings)
     except PolicyError as error:
         raise ConfigFault(*map(str, error.entries)) from None
-    except (AvatarError, SkillLoadError, DuplicateSkillError, ScheduleError) as error:
+    except (AvatarError, SkillLoadError, DuplicateSkillError, FeatureError) as error:
         raise ConfigFault(str(error)) from None
 
 

@@ -3,7 +3,7 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.schedules import SCHEDULE
+from component.features.schedules.commands import SCHEDULE
 
 _WORK = ("text", "when", "goal", "skill", "params", "zone", "missed", "agent")
 

@@ -56,8 +56,9 @@ def _find(
     config: Path, principal: str | None, words: tuple[str, ...]
 ) -> tuple[list["Skill"], list[dict[str, Any]]]:
     """Return the trusted skills, and those that are installed in directories."""
+    from component.app.skills import load_skills  # noqa: PLC0415
+    from component.kernel.options import make_policy  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it
-    from component.service import load_skills, make_policy  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SearchError, SkillLoadError  # noqa: PLC0415
 
     settings = load_settings(config)

@@ -54,7 +54,7 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
     """Return the worker of these settings, and its skills; raise ConfigFault if they cannot be
     applied.
     """
-    from component.service.module_functions import ModuleFunctions  # noqa: PLC0415
+    from component.kernel.module_functions import ModuleFunctions  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.skills.loading import add_modules  # noqa: PLC0415
     from component.skills.registry import Registry  # noqa: PLC0415
@@ -105,13 +105,13 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         return
     import anyio  # noqa: PLC0415
 
-    from component.commands.definition import Commands  # noqa: PLC0415
-    from component.control.server import ControlServer  # noqa: PLC0415
-    from component.service.installed_skills import (  # noqa: PLC0415
+    from component.app.installed_skills import (  # noqa: PLC0415
         installed_commands,
         skill_directories,
     )
-    from component.service.monitoring import open_monitoring  # noqa: PLC0415
+    from component.commands.definition import Commands  # noqa: PLC0415
+    from component.control.server import ControlServer  # noqa: PLC0415
+    from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills.sources import SkillSources  # noqa: PLC0415
     from component.storage import Storage  # noqa: PLC0415
 

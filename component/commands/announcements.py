@@ -12,7 +12,7 @@ _LONGEST: Final = 5_000
 
 
 class Publish(Protocol):
-    """Publishes: `component.service.pubsub.PubSubSubsystem.announce`."""
+    """Publishes: `component.kernel.pubsub.PubSubSubsystem.announce`."""
 
     async def __call__(self, agent: str, text: str, /) -> str:
         """Publish an announcement of an agent; the id of the item.

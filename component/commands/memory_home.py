@@ -13,7 +13,7 @@ Choice = Literal["show", "allow", "stop"]
 
 
 class Home(Protocol):
-    """The nodes in accounts: `component.service.account_home.AccountHome`."""
+    """The nodes in accounts: `component.app.account_home.AccountHome`."""
 
     def is_offered(self, whose: Whose) -> bool:
         """Whether the server of the person permits it now."""

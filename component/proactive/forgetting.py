@@ -3,15 +3,13 @@
 It is part of the command `/forget`, which also deletes the conversation and the memories.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from component.proactive import schedule as schedule_rows
 from component.proactive import watch_rows
-from component.proactive.schedule import DECLARED, Schedule
 from component.storage.database import Database
+from component.storage.forgetting import Forgotten
 from xep.jid import JID
 
 FORGOTTEN: Final = frozenset(
@@ -65,32 +63,19 @@ KEPT: Final = {
 _NOTHING: Final = "null"
 
 
-def forget(database: Database, agent: str, address: JID, person: JID) -> Sequence[Schedule]:
-    """Delete the rows of a person that belong to an agent. Returns the removed schedules.
+def forget(database: Database, who: Forgotten) -> None:
+    """Delete the rows of a person that belong to an agent.
 
-    Schedules and watches of the settings are kept. Of work whose result was sent, the key is kept,
-    so that its trigger does not start it again.
-
-    Args:
-        database: the database.
-        agent: the name of the agent.
-        address: its bare address.
-        person: the bare JID of the person.
+    Watches of the settings are kept. Of work whose result was sent, the key is kept, so that its
+    trigger does not start it again.
     """
-    owner = str(person.bare)
+    owner, agent = str(who.person.bare), who.agent
     database.execute("DELETE FROM skill_memories WHERE principal = ?", (owner,))
     for table in ("notifications", "recipients"):
         database.execute(
             f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
-            (str(address.bare), owner),
+            (str(who.address.bare), owner),
         )
-    removed = [
-        each
-        for each in schedule_rows.listed(database, person.bare, agent)
-        if each.origin not in DECLARED
-    ]
-    for schedule in removed:
-        schedule_rows.remove(database, schedule.id)
     for row in watch_rows.rows(database, owner):
         if row.watch.agent == agent:
             watch_rows.remove(database, row.watch.id)
@@ -99,9 +84,8 @@ def forget(database: Database, agent: str, address: JID, person: JID) -> Sequenc
     database.execute(
         f"UPDATE started_work SET details = ?, failure = NULL WHERE told = 1"  # noqa: S608 - constants
         f" AND {find} > 0 AND {find} > 0",
-        (_NOTHING, f'"principal":{_json(person.bare)}', f'"agent":{_json(agent)}'),
+        (_NOTHING, f'"principal":{_json(who.person.bare)}', f'"agent":{_json(agent)}'),
     )
-    return removed
 
 
 def _json(value: str | JID) -> str:

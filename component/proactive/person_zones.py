@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
+from typing import Final
 
 from component.storage.notifications import Preferences
 from component.zones import zone_named
@@ -20,7 +21,7 @@ class PersonZones:
             reported. Raises StorageError.
         reported: the offset that a client of the person has reported lately.
         ask: queries a client (a full JID) from an address of this service, if it can tell its time.
-        default: the zone of the settings.
+        default: the name of the zone of the settings.
         now: the time.
     """
 
@@ -35,7 +36,7 @@ class PersonZones:
         self._preferences = preferences
         self._reported = reported
         self._ask = ask
-        self._default = default
+        self.default: Final = default
         self._now = now
 
     async def of(self, person: JID, at: JID | None = None) -> str:
@@ -52,7 +53,7 @@ class PersonZones:
         offset = self._reported(person)
         if offset is None and preferences.utc_offset is not None:
             offset = timezone(timedelta(seconds=preferences.utc_offset))
-        local = self._now().astimezone(zone_named(self._default))
+        local = self._now().astimezone(zone_named(self.default))
         if offset is None or offset.utcoffset(None) == local.utcoffset():
-            return self._default
+            return self.default
         return str(offset)

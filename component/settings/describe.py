@@ -52,9 +52,9 @@ class Table:
         return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
 
 
-def tables() -> Iterator[Table]:
+def tables(model: type[Settings]) -> Iterator[Table]:
     """Yield every section in the order of the file; keys above all sections come first."""
-    yield from _tables(Settings, (), {})
+    yield from _tables(model, (), {})
 
 
 def toml(value: Any) -> str:

@@ -65,6 +65,17 @@ def _account(value: str) -> str:
     return str(jid)
 
 
+def _zone(value: str) -> str:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - most settings need none of it
+
+    if value:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise refusal("must be an IANA time zone, such as Europe/Paris") from None
+    return value
+
+
 def _shown(value: str) -> str:
     if not value.isprintable() or "<" in value:
         # XML cannot contain the one, and the hash of XEP-0115 is ambiguous with the other.
@@ -86,6 +97,7 @@ Jids = tuple[str, ...]
 Domains = tuple[str, ...]
 Domain = Annotated[str, AfterValidator(_domain)]
 Account = Annotated[str, AfterValidator(_account)]
+Zone = Annotated[str, AfterValidator(_zone)]
 DisplayText = Annotated[str, AfterValidator(_shown)]
 Confirm = Literal["destructive", "always", "never"]
 

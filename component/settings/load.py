@@ -28,8 +28,12 @@ _AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
 _AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
 
 
-def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
+def load(
+    path: FilePath, model: type[Settings], environ: Mapping[str, str] | None = None
+) -> Settings:
     """Return the settings of the TOML file at `path` with the environment's overrides.
+
+    `model` is the class of the settings, with the sections of features.
 
     A variable such as `XMPP_AGENT_SERVER__HOST` overrides the file. `${VAR}` in a string of the
     file is replaced. Variables come from `environ` (by default that of the process), then from the
@@ -46,7 +50,7 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     served, later = _split(written)
     data = expand_all(served, environ, unexpanded.__setitem__)
 
-    above = _environment(environ)
+    above = _environment(environ, model)
     # A value that the environment overrides need not be expandable in the file.
     overridden = set(leaves(above))
     unexpanded = {key: why for key, why in unexpanded.items() if not _covers(overridden, key)}
@@ -62,13 +66,13 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
         problem(key, why + (mend if why.endswith("not set") else ""))
         for key, why in unexpanded.items()
     ]
-    problems += _unknown_variables(environ)
+    problems += _unknown_variables(environ, model)
     try:
-        settings = Settings(**_with_server(_merge(_merge(data, later), above)))
+        settings = model(**_with_server(_merge(_merge(data, later), above)))
     except ValidationError as error:
         problems += [
             problem(key, sentence)
-            for key, sentence in sentences(error)
+            for key, sentence in sentences(error, model)
             if not _covers(unexpanded, key)
         ]
     if problems:
@@ -147,18 +151,18 @@ def _with_server(data: dict[str, Any]) -> dict[str, Any]:
     return _merge({"server": {}}, data)
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
+def _environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str, Any]:
     environ = {
         name: value
         for name, value in environ.items()
-        if _path_of(name)[0] in {*Settings.model_fields, *LATER}
+        if _path_of(name)[0] in {*model.model_fields, *LATER}
     }
     if not environ:
         return {}
     # Imported only where a variable sets something: pydantic-settings takes 4 MB.
     from component.settings.environment import overrides  # noqa: PLC0415
 
-    data = overrides(environ)
+    data = overrides(environ, model)
     for name in environ:
         section = _path_of(name)[0]
         if section in LATER:
@@ -166,16 +170,16 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return data
 
 
-def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+def _unknown_variables(environ: Mapping[str, str], model: type[Settings]) -> list[Problem]:
     """Return overrides of sections that do not exist.
 
     Names without the delimiter are ignored: a container platform sets XMPP_AGENT_PORT and similar
     variables for a service of this name.
     """
     return [
-        Problem("environment", name, unknown_key(_path_of(name)[:1]))
+        Problem("environment", name, unknown_key(_path_of(name)[:1], model))
         for name in sorted(environ)
-        if len(_path_of(name)) > 1 and _path_of(name)[0] not in Settings.model_fields
+        if len(_path_of(name)) > 1 and _path_of(name)[0] not in model.model_fields
     ]
 
 

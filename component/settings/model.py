@@ -5,16 +5,16 @@ explains it: `xmpp-agent init`, the reference page docs/configuration.md and the
 all made from it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SecretStr,
-    ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -41,14 +41,14 @@ from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
 from component.settings.pubsub import PubSub
 from component.settings.rest import OpenApi, RestSkill, skill_names
-from component.settings.schedules import ScheduleEntry, Schedules
+from component.settings.sections import Top, differ
 from component.settings.server import Server
-from component.settings.skills import Conformance, Skills, SkillScheduleEntry
+from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
 from component.settings.watches import WatchEntry, Watches
 from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
-from component.settings.work import WorkEntry
+from component.settings.work import known_agents_only
 from component.settings.workers import Worker, WorkersEntry, queues_differ
 
 DEFAULT_AGENT = "assistant"
@@ -65,15 +65,21 @@ ENV_PREFIX = "XMPP_AGENT_"
 ENV_DELIMITER = "__"
 
 
-class Settings(BaseModel):
-    """Everything that can be configured.
+T = TypeVar("T")
 
-    Made from a file and the environment by `component.settings.load`. Made by hand, as in
-    `Settings(server=Server(...))`, it reads neither; a wrong value then raises
+
+class Settings(BaseModel):
+    """The settings that no feature declares; `with_sections` returns a subclass that has all.
+
+    `component.settings.load` makes them from a file and the environment. Made by hand, as in
+    `Settings(server=Server(...))`, they read neither; a wrong value then raises
     `pydantic.ValidationError`.
     """
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, validate_default=True)
+
+    checks: ClassVar[Sequence[Callable[[Any], None]]] = ()
+    """Check the sections of features beside the others; each raises a refusal."""
 
     backend: Literal["trio", "asyncio"] = Field(
         default="trio", description="Event loop that the service runs on."
@@ -99,8 +105,6 @@ class Settings(BaseModel):
     audit: Audit = Audit()
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
-    schedules: Schedules = Schedules()
-    schedule: tuple[ScheduleEntry, ...] = ()
     watches: Watches = Watches()
     watch: tuple[WatchEntry, ...] = ()
     notifications: Notifications = Notifications()
@@ -166,41 +170,23 @@ class Settings(BaseModel):
                 )
         return self
 
-    @field_validator("schedule", "watch")
+    @field_validator("watch")
     @classmethod
-    def _works_differ(
-        cls, value: tuple[ScheduleEntry | WatchEntry, ...], info: ValidationInfo
-    ) -> tuple[ScheduleEntry | WatchEntry, ...]:
-        names = [entry.name for entry in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            what = "schedules" if info.field_name == "schedule" else "watches"
-            raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
+    def _watches_differ(cls, value: tuple[WatchEntry, ...]) -> tuple[WatchEntry, ...]:
+        differ("watches", value)
         return value
 
     @model_validator(mode="after")
     def _agents_of_work(self) -> Self:
-        """Check the agents that schedules, watches and webhooks name."""
-        known = {DEFAULT_AGENT, *(entry.name for entry in self.agents)}
-        there_are = f"there are: {', '.join(sorted(known))}"
-        works: dict[str, Sequence[WorkEntry | SkillScheduleEntry]] = {
-            "skills.schedule": self.skills.schedule,
-            "schedule": self.schedule,
-            "watch": self.watch,
-            "webhook": self.webhook,
-        }
-        for section, entries in works.items():
-            for index, entry in enumerate(entries):
-                if entry.agent not in known:
-                    raise refusal(
-                        f"is {entry.agent!r}, and no agent is called that; {there_are}",
-                        key=f"{section}[{index}].agent",
-                    )
-                scope, _, payer = getattr(entry, "payer", "").partition(":")
-                if scope == "agent" and payer not in known:
-                    raise refusal(
-                        f"names the agent {payer!r}, and no agent is called that; {there_are}",
-                        key=f"{section}[{index}].payer",
-                    )
+        """Check the agents that watches and webhooks name."""
+        known_agents_only(self.agent_names, "watch", self.watch)
+        known_agents_only(self.agent_names, "webhook", self.webhook)
+        return self
+
+    @model_validator(mode="after")
+    def _checks_of_features(self) -> Self:
+        for check in type(self).checks:
+            check(self)
         return self
 
     @model_validator(mode="after")
@@ -228,6 +214,16 @@ class Settings(BaseModel):
                 key="agents",
             )
         return self
+
+    def __getitem__(self, key: Top[T]) -> T:
+        """Return the value of a section that a feature declares."""
+        value: T = getattr(self, key.name)
+        return value
+
+    @property
+    def agent_names(self) -> frozenset[str]:
+        """The names of the agents that this service has."""
+        return frozenset((DEFAULT_AGENT, *(entry.name for entry in self.agents)))
 
     @property
     def allowed_domains(self) -> Domains:
@@ -301,3 +297,16 @@ LATER: tuple[str, ...] = tuple(
     name for name, field in Settings.model_fields.items() if field.annotation is bool
 )
 """The sections that later releases support: accepted and ignored."""
+
+
+def with_sections(
+    sections: Iterable[Top[Any]], checks: Iterable[Callable[[Settings], None]]
+) -> type[Settings]:
+    """Return the class of settings that have the sections of features, too.
+
+    Each of `checks` looks at the whole settings and raises a refusal.
+    """
+    fields: dict[str, Any] = {each.name: (each.annotation, each.default) for each in sections}
+    model = create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, **fields)
+    model.checks = tuple(checks)
+    return model

@@ -8,7 +8,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from component.settings.flows import Flow
-from component.settings.kinds import Confirm, DisplayText, Domains, Jids, Seconds, Section, refusal
+from component.settings.kinds import (
+    Confirm,
+    DisplayText,
+    Domains,
+    Jids,
+    Seconds,
+    Section,
+    Zone,
+    refusal,
+)
 
 _SCHEMES: Final = ("http", "https", "mailto", "xmpp")
 _PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
@@ -82,6 +91,13 @@ class Agent(Section):
         description="Domains whose users may use the agent. Default: component_domain without its "
         'first label. `["*"]` means every domain that the server federates with, an empty list '
         "means none.",
+    )
+    zone: Zone = Field(
+        default="UTC",
+        min_length=1,
+        examples=["Europe/Paris"],
+        description="IANA time zone of people whose own is not known, and of the work in the"
+        " settings.",
     )
     admins: Jids = Field(
         default=(),

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from component.settings.expand import Path
-from component.settings.model import ENV_DELIMITER, ENV_PREFIX, Settings
+from component.settings.model import ENV_DELIMITER, ENV_PREFIX
 
 _SENTENCES: Mapping[str, str] = {
     "string_type": "must be a string, in quotes",
@@ -85,8 +85,8 @@ def env_name(path: Path) -> str:
     return ENV_PREFIX + ENV_DELIMITER.join(str(part) for part in path).upper()
 
 
-def sentences(error: ValidationError) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the sentence of each mistake that pydantic found.
+def sentences(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the sentence of each mistake that pydantic found in settings of a class.
 
     No text of the configuration is repeated, because a secret may be at the wrong key.
     """
@@ -96,10 +96,10 @@ def sentences(error: ValidationError) -> Iterator[tuple[Path, str]]:
         if details["type"] == "too_short" and any(_within(each["loc"], loc) for each in errors):
             continue  # the whole value is wrong
         if loc and loc[-1] == _NAME:
-            yield loc[:-1], f"is not a known name: {_sentence(details)}"
+            yield loc[:-1], f"is not a known name: {_sentence(details, model)}"
             continue
         key = details.get("ctx", {}).get("key")
-        yield _path_of(key) if key else loc, _sentence(details)
+        yield _path_of(key) if key else loc, _sentence(details, model)
 
 
 def _path_of(key: str) -> Path:
@@ -110,16 +110,16 @@ def _within(path: Path, above: Path) -> bool:
     return len(path) > len(above) and path[: len(above)] == above
 
 
-def unknown_key(path: Path) -> str:
+def unknown_key(path: Path, model: type[BaseModel]) -> str:
     """Return a sentence that the key does not exist, and which one may have been meant."""
     if dotted(path) in _REMOVED:
         return _REMOVED[dotted(path)]
     *table, name = path
-    known = _keys_of(_field_at(tuple(table)))
+    known = _keys_of(_field_at(tuple(table), model))
     # A misspelling; the right key in the wrong section, from near to far; a similar one.
     meant = _alike(name, known, _SLIP, table)
     below = "".join(f"{part}." for part in table if isinstance(part, str))
-    elsewhere = [key for key in _every_key(Settings) if key.rpartition(".")[2] == name]
+    elsewhere = [key for key in _every_key(model) if key.rpartition(".")[2] == name]
     elsewhere.sort(key=lambda key: (not key.startswith(below), key.count(".")))
     meant += elsewhere or _alike(name, known, 0.6, table)
     if meant:
@@ -134,16 +134,16 @@ def _alike(name: str | int, known: list[str], cutoff: float, table: list[str | i
     return [dotted((*table, close)) for close in found]
 
 
-def _sentence(details: ErrorDetails) -> str:
+def _sentence(details: ErrorDetails, model: type[BaseModel]) -> str:
     kind, path, context = details["type"], details["loc"], details.get("ctx", {})
     if kind == "missing":
-        return _missing(path)
+        return _missing(path, model)
     if kind == "extra_forbidden":
-        return unknown_key(path)
+        return unknown_key(path, model)
     if kind == "model_type":
         return f"must be a table: {_header(path)}"
     if kind == "tuple_type":
-        return _list(path)
+        return _list(path, model)
     if kind not in _SENTENCES:
         return details["msg"]
     sentence = _SENTENCES[kind].format(**context)
@@ -153,15 +153,15 @@ def _sentence(details: ErrorDetails) -> str:
     return sentence
 
 
-def _list(path: Path) -> str:
-    field = _field_at(path)
+def _list(path: Path, model: type[BaseModel]) -> str:
+    field = _field_at(path, model)
     if section_of(field) is not None:
         return f"must be a list of tables, each under [[{_header(path)[1:-1]}]]"
     return f"must be a list, such as {_example(field) or _LISTED}"
 
 
-def _missing(path: Path) -> str:
-    shown = _example(_field_at(path)) or _quoted("")
+def _missing(path: Path, model: type[BaseModel]) -> str:
+    shown = _example(_field_at(path, model)) or _quoted("")
     return f"is missing: add {path[-1]} = {shown} under {_header(path[:-1])}"
 
 
@@ -182,9 +182,9 @@ def _header(path: Path) -> str:
     return f"[[{name}]]" if path and isinstance(path[-1], int) else f"[{name}]"
 
 
-def _field_at(path: Path) -> type[BaseModel] | FieldInfo | None:
+def _field_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | FieldInfo | None:
     """Return the section or field that `path` leads to; None if there is none."""
-    here: type[BaseModel] | FieldInfo | None = Settings
+    here: type[BaseModel] | FieldInfo | None = model
     for part in path:
         if isinstance(part, int):
             continue

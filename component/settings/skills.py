@@ -13,8 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from component.settings.kinds import Account, Count, Section, refusal
-from component.settings.schedules import Zone
+from component.settings.kinds import Account, Count, Section, Zone, refusal
 from component.settings.work import AgentName, Priority, Recipients, Silent
 
 
@@ -48,7 +47,7 @@ class SkillScheduleEntry(Section):
     zone: Zone = Field(
         default="",
         examples=["Europe/Paris"],
-        description="IANA time zone of `when`. Default: that of the skill, or schedules.zone.",
+        description="IANA time zone of `when`. Default: that of the skill, or agent.zone.",
     )
     params: dict[str, Any] = Field(
         default={},

@@ -1,7 +1,8 @@
 """What schedules, watches and webhooks have in common: the work that they start."""
 
+from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -121,3 +122,28 @@ class WorkEntry(Section):
     def budget(self) -> Decimal | None:
         """The maximum cost of each start, in US dollars; None for no additional limit."""
         return None if self.budget_usd is None else Decimal(str(self.budget_usd))
+
+
+class OfAgent(Protocol):
+    """An entry that names the agent that does its work."""
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent."""
+
+
+def known_agents_only(known: Collection[str], section: str, entries: Sequence[OfAgent]) -> None:
+    """Raise a refusal if an entry of a list of tables names an agent that is not known."""
+    there_are = f"there are: {', '.join(sorted(known))}"
+    for index, entry in enumerate(entries):
+        if entry.agent not in known:
+            raise refusal(
+                f"is {entry.agent!r}, and no agent is called that; {there_are}",
+                key=f"{section}[{index}].agent",
+            )
+        scope, _, payer = getattr(entry, "payer", "").partition(":")
+        if scope == "agent" and payer not in known:
+            raise refusal(
+                f"names the agent {payer!r}, and no agent is called that; {there_are}",
+                key=f"{section}[{index}].payer",
+            )

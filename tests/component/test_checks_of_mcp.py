@@ -2,15 +2,16 @@
 
 import pytest
 
+from component.app.settings import make_settings
 from component.checks_of_mcp import check_mcp
-from component.settings import Server, Settings
+from component.settings import Server
 from tests.component.sources.mcp.serving import scripted
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_each_server_is_named() -> None:
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example.com", component_secret="s"),
         mcp={
             "good": scripted(tools=["e*"]),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from component.app.settings import make_settings
 from component.checks_of_webhooks import check_webhooks
 from component.settings import Server, Settings
 from component.settings.policy import Agent, Policy, Rule
@@ -23,7 +24,7 @@ def settings(hooks: list[dict[str, Any]], port: int | None, **more: Any) -> Sett
     server = Server(component_domain="agent.example.com", component_secret="s" * 16)  # type: ignore[arg-type]
     webhooks: Any = {"port": port, "host": host}
     given: Any = {"webhooks": webhooks, "webhook": hooks}
-    return Settings(server=server, **(given | more))
+    return make_settings(server=server, **(given | more))
 
 
 @pytest.fixture

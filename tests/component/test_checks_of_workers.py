@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from component.app.settings import make_settings
 from component.checks_of_workers import check_workers
-from component.settings import Server, Settings
+from component.settings import Server
 from component.settings.workers import Worker, WorkersEntry
 from tests.component.sources.workers.support import workers
 
@@ -21,7 +22,7 @@ def anyio_backend() -> str:
 
 async def test_each_queue_is_named(tmp_path: Path, postgres_url: str) -> None:
     database, nowhere = SecretStr(postgres_url), SecretStr("postgresql://a@127.0.0.1:1/a")
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example.com", component_secret="s"),
         workers=(
             WorkersEntry(database=database),

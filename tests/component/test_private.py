@@ -8,15 +8,16 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from component.app.settings import make_settings
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
 from component.commands.definition import Commands
 from component.control.server import ControlServer
+from component.kernel.memory import open_memories
 from component.memory.knowledge import Memo
 from component.memory.lines import Said, SessionKey
 from component.private import close_to_others, exposed, make_directory, open_private
-from component.service.memory import open_memories
-from component.settings import Server, Settings
+from component.settings import Server
 from component.settings import Storage as Where
 from component.storage import Storage
 from component.storage.home import home_of
@@ -37,7 +38,7 @@ def _open_umask() -> Iterator[None]:
 
 async def test_everything_that_the_service_writes_is_its_owners_alone(tmp_path: Path) -> None:
     root = tmp_path / "new" / "data"
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type] # pydantic converts it
         storage=Where(path=root),
     )

@@ -9,9 +9,12 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.app.skills import load_skills
 from component.connection.options import TLS
+from component.kernel.options import connection_options
 from component.policy import PolicyError
-from component.service import Service, connection_options, load_skills
 from component.settings import (
     Agent,
     Conformance,
@@ -88,7 +91,7 @@ def settings(tmp_path: Path) -> Change:
             component_domain=AGENT,
             component_secret="secret",  # type: ignore[arg-type]
         )
-        return Settings(server=server, storage=Storage(path=tmp_path / "data"), **sections)  # type: ignore[arg-type]
+        return make_settings(server=server, storage=Storage(path=tmp_path / "data"), **sections)  # type: ignore[arg-type]
 
     return make
 

@@ -14,13 +14,14 @@ from component.agent.fences import Fence
 from component.agent.observer import NoObserver
 from component.agent.profile import Profile
 from component.agent.prompt import instructions
+from component.app.settings import make_settings
 from component.budget.protocol import Payer, TurnBudget
 from component.commands.definition import Asking, NoParams
+from component.kernel.agents import AgentPorts, AgentSubsystem
+from component.kernel.memory import Memories, open_memories
 from component.memory.lines import SessionKey
 from component.memory.persona_text import PersonaText
-from component.service.agents import AgentPorts, AgentSubsystem
-from component.service.memory import Memories, open_memories
-from component.settings import Server, Settings
+from component.settings import Server
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice, Tier
 from component.settings.memory import Memory
@@ -242,7 +243,7 @@ async def running_agents(
         tier: ModelChoice(provider="openai", model=model)
         for tier, model in (("heavy", "big"), ("light", "small"))
     }
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
         llm=LLM(provider="openai", model="main", api_key="k", tiers=tiers),  # type: ignore[arg-type]
         memory=Memory(path=tmp_path / "memory"),

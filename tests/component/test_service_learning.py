@@ -11,8 +11,10 @@ import pytest
 
 from benchmarks.pdfs import with_pages
 from component.agent.learning import Learning
-from component.service import Service, agents
-from component.settings import Server, Settings
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.kernel import agents
+from component.settings import Server
 from component.settings import Storage as Where
 from component.settings.llm import LLM
 from component.settings.memory import Memory
@@ -89,7 +91,7 @@ async def living(path: Path) -> AsyncIterator[World]:
             anyio.create_task_group() as group,
         ):
             endpoint.otherwise = answer
-            settings = Settings(
+            settings = make_settings(
                 server=Server(
                     host="127.0.0.1",
                     port=server.component_port,

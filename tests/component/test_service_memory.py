@@ -11,13 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.agent import turns
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding
 from component.memory.index_search import Search
 from component.memory.knowledge import Memo
 from component.memory.lines import Said, SessionKey
-from component.service import Service
-from component.service.memory import Memories, open_memories, remove_sub_agents, tidy
-from component.settings import Server, Settings
+from component.settings import Server
 from component.settings import Storage as Where
 from component.settings.memory import Memory, Session
 from component.storage import Storage
@@ -61,7 +62,7 @@ class Kept:
 
 @asynccontextmanager
 async def kept(path: Path, days: int = 7) -> AsyncIterator[Kept]:
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
         memory=Memory(path=path / "memory"),
         session=Session(sub_agents_keep_days=days),
@@ -157,7 +158,7 @@ async def test_a_clock_that_jumps_ahead_removes_no_memory_of_a_sub_agent(
 
 
 async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -> None:
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s", port=1),  # type: ignore[arg-type]
         storage=Where(path=tmp_path / "data"),
     )
@@ -175,7 +176,7 @@ async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -
 
 async def only_warning_of_recalling(path: Path) -> str:
     """Why there is a warning when a memory is stored and found by its words with `vectors` on."""
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s", port=1),  # type: ignore[arg-type]
         storage=Where(path=path),
         memory=Memory(vectors="local"),

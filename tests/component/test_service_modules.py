@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.service.module_functions import ModuleFunctions
+from component.kernel.module_functions import ModuleFunctions
 from component.settings import Settings
 from component.skills import CapabilityMissing, Context, Skill, skill
 from component.storage import Storage

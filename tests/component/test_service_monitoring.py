@@ -7,12 +7,13 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
+from component.app.service import Service
+from component.app.settings import make_settings
 from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, read_line
 from component.audit.verify import verify
-from component.service import Service
-from component.service.monitoring import Monitoring
+from component.kernel.monitoring import Monitoring
 from component.settings import Agent, Server, Settings, Skills, Storage
 from component.settings.audit import Audit, Metrics
 from component.storage import Storage as OpenStorage
@@ -55,7 +56,7 @@ def settings_for(port: int, path: Path, **sections: object) -> Settings:
         component_domain=AGENT,
         component_secret="secret",  # type: ignore[arg-type]
     )
-    return Settings(server=server, storage=Storage(path=path), **sections)  # type: ignore[arg-type]
+    return make_settings(server=server, storage=Storage(path=path), **sections)  # type: ignore[arg-type]
 
 
 def client(server: DemoServer, account: str, password: str) -> SlixClient:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from component.app.settings import make_settings
 from component.handlers.avatars import AvatarError, generated_avatar
-from component.service.options import facts
-from component.service.profiles import contact_profiles
+from component.kernel.options import facts
+from component.kernel.profiles import contact_profiles
 from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.policy import Agent
@@ -22,7 +23,7 @@ def settings(max_stanza_bytes: int = 262_144, **sections: Any) -> Settings:
         component_secret="secret",  # type: ignore[arg-type]
         max_stanza_bytes=max_stanza_bytes,
     )
-    return Settings(server=server, **sections)
+    return make_settings(server=server, **sections)
 
 
 @pytest.fixture

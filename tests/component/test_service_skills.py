@@ -12,9 +12,9 @@ import pytest
 from anyio import to_thread
 from pydantic import SecretStr
 
+from component.app.service import Service
 from component.control.client import ask
 from component.control.messages import ControlAnswer, ControlRequest
-from component.service import Service
 from component.settings import Agent, Skills
 from component.settings.mcp import McpServer
 from component.settings.rest import OpenApi

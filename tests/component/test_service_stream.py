@@ -2,11 +2,12 @@
 
 import pytest
 
+from component.app.service import Service
+from component.app.settings import make_settings
 from component.connection.outbox import Outbox
-from component.service import Service
-from component.service.monitoring import Monitoring
-from component.service.stream import StreamSubsystem, _Receiver
-from component.settings import Server, Settings
+from component.kernel.monitoring import Monitoring
+from component.kernel.stream import StreamSubsystem, _Receiver
+from component.settings import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -32,7 +33,7 @@ class Collected:
 
 
 def stream_of(monitoring: Monitoring) -> StreamSubsystem:
-    settings = Settings(
+    settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
     )
     stream = StreamSubsystem(Service(settings).catalog, monitoring)

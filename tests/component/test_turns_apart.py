@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from component.agent.observer import NoObserver
 from component.agent.protocol import Caller
 from component.agent.requests import Reply
+from component.app.settings import make_settings
+from component.kernel.agents import AgentPorts, AgentSubsystem
+from component.kernel.memory import open_memories
 from component.memory.knowledge import Memo
 from component.memory.lines import SessionKey
 from component.messages.inbound import ReplyAddress
 from component.models.protocol import Tool
-from component.service.agents import AgentPorts, AgentSubsystem
-from component.service.memory import open_memories
-from component.settings import Server, Settings
+from component.settings import Server
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM
 from component.settings.memory import Memory
@@ -101,7 +102,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
         nobody: Any = tools
         async with serving() as endpoint, Storage.open(path / "data") as storage:
             endpoint.otherwise = answer
-            options = Settings(
+            options = make_settings(
                 server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
                 llm=LLM(provider="openai", model="m", base_url=endpoint.url, api_key="k"),  # type: ignore[arg-type]
                 memory=Memory(path=path / "memory"),

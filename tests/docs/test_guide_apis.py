@@ -6,8 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.service.options import load_skills
-from component.settings import Settings, load
+from component.app.settings import load
+from component.app.skills import load_skills
+from component.settings import Settings
 from component.skills import Skill
 from component.sources.rest.source import RestSource
 from tests.component.settings.smallest import ENVIRON, SMALLEST

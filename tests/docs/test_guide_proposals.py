@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from component.service import Service
+from component.app.service import Service
 from component.settings import Settings, load
 from component.skills.manifest import read_manifest
 from component.sources.directories.proposal import read_proposal

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from component.app.settings import load
 from component.handlers.spoken_answers import answer_in_words
-from component.settings import load
 from component.skills import Skill, load_module, skills_of
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Running, read_manifest

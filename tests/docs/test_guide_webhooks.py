@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.service.webhooks import webhooks_of
-from component.settings import Settings, load
+from component.app.settings import load
+from component.app.webhooks import webhooks_of
+from component.settings import Settings
 from component.storage import Storage
 from tests.component.webhooks.world import github_headers, listening
 from tests.servers.guides import DOCS, block

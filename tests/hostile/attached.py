@@ -6,8 +6,9 @@ from pathlib import Path
 
 import anyio
 
-from component.service import Service
-from component.settings import Server, Settings, Storage
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.settings import Server, Storage
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 
 __all__ = ["DOMAIN", "attached"]
@@ -17,7 +18,7 @@ __all__ = ["DOMAIN", "attached"]
 async def attached(directory: Path, **sections: object) -> AsyncIterator[Link]:
     """The server's end of the stream of a service with these sections of settings."""
     with Acceptor() as acceptor:
-        settings = Settings(
+        settings = make_settings(
             server=Server(
                 host=acceptor.host,
                 port=acceptor.port,

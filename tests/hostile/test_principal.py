@@ -16,8 +16,8 @@ from xml.sax.saxutils import escape
 import anyio
 import pytest
 
+from component.kernel import stream
 from component.router.router import Router
-from component.service import stream
 from component.settings import Agent, Conformance, RequestLimits
 from tests.component.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached

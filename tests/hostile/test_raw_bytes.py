@@ -17,8 +17,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.service import Service
-from component.settings import Agent, Server, Settings, Storage
+from component.app.service import Service
+from component.app.settings import make_settings
+from component.settings import Agent, Server, Storage
 from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.profiles import SEED, THOROUGH
 from tests.waiting import LIMIT_S
@@ -62,7 +63,7 @@ async def attacked(directory: Path) -> AsyncIterator[Acceptor]:
     """A service that runs, and the server that attacks it."""
     with Acceptor() as server:
         service = Service(
-            Settings(
+            make_settings(
                 server=Server(
                     host=server.host,
                     port=server.port,

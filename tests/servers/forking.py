@@ -16,9 +16,9 @@ import anyio._backends._trio  # noqa: F401
 import psycopg  # noqa: F401
 import pydantic_settings  # noqa: F401
 
+import component.app.service
 import component.cli.run
 import component.models
-import component.service
 import component.settings.environment
 import component.storage.postgres  # noqa: F401
 from component.cli.main import main

@@ -187,7 +187,7 @@ def _entry(artefact: Artefact) -> RestSkill:
             }
         )
     except ValidationError as error:
-        path, reason = next(sentences(error))
+        path, reason = next(sentences(error, RestSkill))
         where = dotted(path) or "it"
         raise SkillLoadError(f"the request in {FILE} is not valid: {where} {reason}.") from None
     except (AttributeError, TypeError):

@@ -45,7 +45,7 @@ _AT_ONCE: Final = 2
 
 
 class ProposalPort(Protocol):
-    """The rest of the service: `component.service.proposals.ProposalService`."""
+    """The rest of the service: `component.app.proposals.ProposalService`."""
 
     async def taken(self) -> Mapping[str, str]:
         """Return the names of all skills that are offered or installed, with the directories of

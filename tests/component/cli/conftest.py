@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from component import checks, checks_of_sandbox
-from component.checks_of_agents import Check
 from component.cli.main import group
+from component.kernel.check import Check
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.sandbox.unreported import no_confinement_report
 from tests.logs import plain_logs

@@ -9,14 +9,14 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.settings import load, tables
 from component.cli import init as init_module
 from component.cli.agent_toml import agent_toml
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
 from component.cli.reference import page
 from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
-from component.settings import Settings, load
-from component.settings.describe import tables
+from component.settings import Settings
 from component.settings.llm import Tier
 from tests.profiles import examples
 

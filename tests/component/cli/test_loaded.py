@@ -65,9 +65,9 @@ OWN = {
     "component.memory.conformance_fixtures",
     "component.metrics.otel",
     "component.models.building",
-    "component.service.agents",
-    "component.service.metrics",
-    "component.service.webhooks",
+    "component.kernel.agents",
+    "component.app.metrics",
+    "component.app.webhooks",
     "component.settings.environment",
     "component.skills.conformance_fixtures",
     "component.storage.postgres",
@@ -94,7 +94,7 @@ def loaded(directory: Path, more: str = "") -> set[str]:
 
 def test_default_settings_load_only_what_they_need(tmp_path: Path) -> None:
     modules = loaded(tmp_path)
-    assert "component.service.subsystems" in modules
+    assert "component.app.subsystems" in modules
     assert not OWN & modules
     assert not LIBRARIES & {name.partition(".")[0] for name in modules}
 

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from component.proactive import schedule as schedule_rows
+from component.features.schedules import rows as schedule_rows
+from component.features.schedules.rows import Definition, Origin, Schedule
+from component.features.schedules.timing import Once
 from component.proactive import started, watch_rows
 from component.proactive.forgetting import FORGOTTEN, KEPT, forget
-from component.proactive.schedule import Definition, Origin, Schedule
 from component.proactive.started import Started
-from component.proactive.timing import Once
 from component.proactive.watch import Observed, Watch
 from component.proactive.watch_events import Offered, accept
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.database import Database
+from component.storage.forgetting import Forgotten
 from component.storage.migrations import MIGRATIONS
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
@@ -88,6 +89,11 @@ def fill(database: Database, person: JID) -> None:
             started.mark_passed_on(database, trigger, f"failure, secret of {person.local}")
 
 
+def forget_juliet(database: Database) -> list[Schedule]:
+    forget(database, Forgotten(agent="assistant", address=AGENT, person=JULIET))
+    return schedule_rows.forget(database, JULIET, "assistant")
+
+
 def content(database: Database, table: str) -> list[Any]:
     return database.execute(f"SELECT * FROM {table}").fetchall()
 
@@ -110,7 +116,7 @@ async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
         table: await storage.read(lambda db, table=table: content(db, table)) for table in FORGOTTEN
     }
     assert all(before.values()), "each table has rows of both"
-    removed = await storage.write(lambda db: forget(db, "assistant", AGENT, JULIET))
+    removed = await storage.write(forget_juliet)
     assert sorted(each.name for each in removed) == ["own", "proposed"]
     kept: list[Any] = []
     for table in FORGOTTEN:
@@ -128,4 +134,4 @@ async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
 
 
 async def test_a_person_of_whom_nothing_is_held(storage: Storage) -> None:
-    assert not await storage.write(lambda db: forget(db, "assistant", AGENT, JULIET))
+    assert not await storage.write(forget_juliet)

@@ -8,12 +8,12 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from component.proactive import schedule as rows
+from component.features.schedules import rows
+from component.features.schedules.rows import Definition, Missed, Schedule, instant_of
+from component.features.schedules.runner import Firing
+from component.features.schedules.timing import Timing, next_after
 from component.proactive import started
-from component.proactive.schedule import Definition, Missed, Schedule, instant_of
-from component.proactive.schedule_runner import Firing
 from component.proactive.started import Started
-from component.proactive.timing import Timing, next_after
 from component.proactive.work import Trigger, Work
 from component.storage.clock import SteadyClock, Times
 from component.storage.database import Database, Transactions

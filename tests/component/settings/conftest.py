@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from component.settings import Settings, SettingsError, load
+from component.app.settings import load
+from component.settings import Settings, SettingsError
 from tests.component.settings.smallest import ENVIRON
 
 

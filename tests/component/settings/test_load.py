@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from component.settings import Server, Settings, SettingsError, load
-from component.settings.describe import tables, toml
+from component.app.settings import load, make_settings, tables
+from component.settings import Server, Settings, SettingsError
+from component.settings.describe import toml
 from component.settings.problems import env_name
 from tests.component.settings.smallest import ENVIRON, SMALLEST
 
@@ -54,7 +55,7 @@ def test_the_process_environment_is_read_unless_another_is_given(
 def test_settings_made_in_code_read_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XMPP_AGENT_BACKEND", "asyncio")
     server = Server(component_domain="agent.localhost", component_secret="s")
-    assert Settings(server=server).backend == "trio"
+    assert make_settings(server=server).backend == "trio"
 
 
 def test_the_env_file_beside_counts_as_environment_but_comes_after_it(

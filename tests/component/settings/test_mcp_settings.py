@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from component.settings import Settings, SettingsError, load
+from component.app.settings import load
+from component.settings import Settings, SettingsError
 
 BASE = """
 [server]

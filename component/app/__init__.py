@@ -1,0 +1,1 @@
+"""Starts and stops the service: the list of features, their loader, and the lifecycle."""

@@ -1,0 +1,207 @@
+"""The lifecycle of the service: open, serve, drain, close.
+
+Everything that runs is started in one task group, in the order in which `Service._serve` lists it.
+"""
+
+from collections.abc import Awaitable, Callable
+from itertools import chain
+from typing import Final
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from component.app.features import make_features
+from component.app.skill_sources import outside_sources, own_sources
+from component.app.subsystems import Subsystems
+from component.audit.protocol import AuditEvent
+from component.connection.connection import Connection
+from component.kernel import memory
+from component.kernel.catalog import Catalog
+from component.kernel.environment import Environment, open_environment
+from component.kernel.options import SOFTWARE
+from component.memory.knowledge import Knowledge
+from component.proactive.watch_skills import WatchSkillPorts
+from component.settings import Settings
+from component.skills.sources import SkillSources
+from component.storage import StorageError
+from component.tasks import retention
+
+_log = structlog.get_logger("component.app")
+
+_OWN_SOURCES_S: Final = 2.0
+"""Seconds for which the connection waits for skills that are in the settings and directories; for
+those of other programs it waits not at all.
+"""
+
+
+class Service:
+    """One running component, with all its agents.
+
+    Args:
+        settings: the settings; read once, here.
+
+    Attributes:
+        catalog: the skills, the policy, the admins and the contact profiles.
+        established: set when the first handshake has been accepted.
+
+    Raises:
+        PolicyError, SkillLoadError, DuplicateSkillError, AvatarError, FeatureError: the settings
+            cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._subsystems: Subsystems | None = None
+        self._features = make_features(settings)
+        skills = chain.from_iterable(feature.skills() for feature in self._features)
+        self.catalog = Catalog(settings, skills, self._knowledge, self._watches)
+        for feature in self._features:
+            feature.prepare(self.catalog.registry)
+        self.established = anyio.Event()
+        self._environment: Environment | None = None
+        self._stopping = anyio.Event()
+
+    def _knowledge(self) -> Knowledge:
+        assert self._environment is not None, "skills are called while the service runs"
+        return self._environment.memories.knowledge
+
+    def _watches(self) -> WatchSkillPorts:
+        assert self._subsystems is not None, "skills are called while the service runs"
+        return self._subsystems.watches.skill_ports
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End `run`, after requests under way are answered. It can be called again."""
+        self._stopping.set()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop` is called.
+
+        Raises:
+            StorageError: the data directory, or that of the memory, cannot be used.
+            ModelRefusedError: what a model needs is not installed.
+            TracesError: the extra for traces is not installed.
+        """
+        for notice in (self.settings.notice, self.settings.speechless):
+            if notice is not None:
+                _log.warning(notice)
+        async with open_environment(self.catalog) as environment:
+            self._environment = environment
+            self._subsystems = subsystems = Subsystems(environment, self._features)
+            record = environment.monitoring.recorder.record
+            record(AuditEvent(kind="start", outcome="started", subject=SOFTWARE))
+            try:
+                await self._serve(environment, subsystems, task_status)
+            finally:
+                record(AuditEvent(kind="start", outcome="stopped", subject=SOFTWARE))
+
+    async def _serve(
+        self, environment: Environment, subsystems: Subsystems, started: TaskStatus[None]
+    ) -> None:
+        kernel = subsystems.kernel
+        stream, tasks, agents = kernel.stream, kernel.tasks, kernel.agents
+        storage = environment.storage
+        async with anyio.create_task_group() as group:
+
+            def connected() -> None:
+                subsystems.connected()
+                self.established.set()
+                group.start_soon(_announce, environment, subsystems)
+
+            def features_changed() -> None:
+                subsystems.discovery.features_changed()
+                if stream.is_connected():
+                    announce = subsystems.discovery.presence.announce
+                    group.start_soon(_guarded, announce, "send presence to subscribers")
+
+            subsystems.watches.features_changed = features_changed
+            connection = stream.connect(connected)
+            await group.start(environment.monitoring.run)
+            if self.settings.metrics.address is not None:
+                # Imported only where metrics are turned on: the service starts faster without.
+                from component.app.metrics import serve_metrics  # noqa: PLC0415
+
+                await group.start(serve_metrics, environment, stream, tasks)
+            own, outside = (
+                SkillSources(
+                    self.catalog.registry,
+                    found(environment, subsystems),
+                    start_s=_OWN_SOURCES_S,
+                    offered=tasks.service.skills_changed,
+                )
+                for found in (own_sources, outside_sources)
+            )
+            tasks.late_sources = lambda: (*own.late(), *outside.late())
+            group.start_soon(outside.run)
+            await group.start(own.run)
+            await group.start(stream.router.run)
+            await group.start(tasks.news.run)
+            await group.start(tasks.service.run)
+            await group.start(kernel.notifications.notifier.run)
+            await group.start(kernel.pubsub.run)
+            await group.start(subsystems.memory.run)
+            if agents is not None:
+                await group.start(agents.run)
+            await group.start(kernel.work.results.run)
+            for loop in chain.from_iterable(each.loops for each in subsystems.opened):
+                await group.start(loop)
+            await group.start(subsystems.watches.run)
+            if self.settings.webhooks.port is not None:
+                # Imported only where webhooks are turned on, as metrics are.
+                from component.app.webhooks import serve_webhooks  # noqa: PLC0415
+
+                await group.start(serve_webhooks, environment, kernel.work.starter)
+            await group.start(subsystems.shared_changes().run)
+            group.start_soon(environment.memories.knowledge.files.fresh.embed)
+            group.start_soon(environment.memories.knowledge.documents.run)
+            group.start_soon(memory.tidy, environment.memories, storage, environment.home)
+            group.start_soon(retention.keep, storage, retention.EVERY_S, tasks.service.deleted)
+            group.start_soon(storage.build_indexes)
+            await group.start(subsystems.operations.serve_command_line)
+            group.start_soon(connection.run)  # last: requests find everything running
+            started.started()
+            await self._stopping.wait()
+            await self._drain(subsystems, connection)
+            group.cancel_scope.cancel()
+
+    async def _drain(self, subsystems: Subsystems, connection: Connection) -> None:
+        """Answer the requests under way, send unavailable presence, close the stream.
+
+        All of it together takes no longer than the limit in the settings.
+        """
+        limit = self.settings.server.drain_s
+        deadline = anyio.current_time() + limit
+        _log.info("stopping")
+        async with anyio.create_task_group() as group:
+            group.start_soon(subsystems.kernel.tasks.service.drain)
+            cancelled = await subsystems.kernel.stream.router.drain(limit)
+        if cancelled:
+            _log.warning("cancelled requests that took too long", requests=cancelled)
+        if self.established.is_set():
+            subsystems.watches.watcher.leave_rooms()
+            with anyio.CancelScope(deadline=deadline):
+                leave = subsystems.discovery.presence.take_leave
+                await _guarded(leave, "tell subscribers that the service stops")
+        await connection.close(max(1.0, deadline - anyio.current_time()))
+
+
+async def _announce(environment: Environment, subsystems: Subsystems) -> None:
+    """Catch up with what happened without a session, and send presence to subscribers."""
+    await _guarded(environment.stopped.load, "read which contacts want no messages")
+    await _guarded(subsystems.kernel.tasks.service.connected, "report tasks that changed meanwhile")
+    await _guarded(subsystems.kernel.pubsub.connected, "notify subscribers of what has changed")
+    # Last, because it takes long where there are many subscribers.
+    await _guarded(subsystems.discovery.presence.announce, "send presence to subscribers")
+
+
+async def _guarded(work: Callable[[], Awaitable[None]], what: str) -> None:
+    """Run work that the service can do without: an error of the disk is logged."""
+    try:
+        await work()
+    except StorageError as error:
+        _log.error(f"could not {what}", reason=str(error))

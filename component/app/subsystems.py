@@ -1,0 +1,145 @@
+"""The parts of one service, each built from the environment and from those before it."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from component.app.chat import ChatSubsystem
+from component.app.discovery import DiscoverySubsystem
+from component.app.installed_skills import InstalledSkillSubsystem
+from component.app.operations import OperationsSubsystem
+from component.app.pep_memory import MemorySubsystem
+from component.app.watches import WatchSubsystem
+from component.features.feature import Feature
+from component.kernel.environment import Environment
+from component.kernel.kernel import Kernel
+from component.proactive.forgetting import forget
+from component.storage.shared import SharedChanges
+
+
+class Subsystems:
+    """The kernel, the features, and what is neither yet; nothing runs.
+
+    Args:
+        environment: the base of the subsystems.
+        features: the features, not opened yet.
+
+    Attributes:
+        kernel: what features use.
+        opened: what the features contribute.
+        memory: synchronises memories with the nodes of people.
+        installed: the skills that admins approve.
+        watches: starts work when something happens on XMPP.
+        operations: the commands.
+        chat: handles the messages of people.
+        discovery: what others learn about the agents.
+
+    Raises ModelRefusedError: a package that a model needs is not installed; KeyRefusedError: a key
+    of the memory cannot be used.
+    """
+
+    def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
+        self.kernel = kernel = Kernel(environment)
+        stream, contacts, pubsub = kernel.stream, kernel.contacts, kernel.pubsub
+        self.opened = [feature.open(kernel) for feature in features]
+        for node in chain.from_iterable(each.nodes for each in self.opened):
+            pubsub.service.add_computed(node)
+        forgets = [each.forget for each in self.opened if each.forget is not None]
+        kernel.forgets = (*forgets, forget)
+        self.memory = MemorySubsystem(environment, stream, contacts, pubsub.service)
+        self.installed = InstalledSkillSubsystem(environment, kernel.messages, stream, contacts)
+        self.watches = WatchSubsystem(
+            *(environment, stream, contacts, kernel.work), *self.memory.listeners()
+        )
+        stream.more_features = self.watches.watcher.features
+        stream.is_room = self.watches.watcher.is_room
+        kernel.tasks.tool_ended = self._task_ended
+        self.operations = OperationsSubsystem(
+            *(environment, stream, contacts, kernel.tasks, kernel.agents),
+            (
+                *chain.from_iterable(each.commands for each in self.opened),
+                *self.watches.commands(),
+                *kernel.notifications.commands(),
+                *self.memory.commands(),
+                *pubsub.commands(),
+                *self.installed.commands(),
+            ),
+            pubsub.offers(),
+            self._warnings,
+        )
+        self.chat = ChatSubsystem(
+            environment,
+            stream,
+            contacts,
+            kernel.tasks,
+            kernel.agents,
+            self.operations.commands,
+            pubsub,
+        )
+        self.discovery = DiscoverySubsystem(
+            *(environment, stream, self.operations.nodes, pubsub),
+            kernel.notifications.notifier.online,
+        )
+        stream.on_disconnect = self._disconnected
+        pubsub.shown = self.watches.watcher.shown
+        self.discovery.granted = self.watches.watcher.granted
+        stream.dispatch(
+            (
+                *chain.from_iterable(each.handlers for each in self.opened),
+                *self.discovery.handlers(),
+                *pubsub.handlers(self.memory.features),
+                *self.memory.handlers(),
+                *kernel.tasks.handlers(),
+                *self.watches.handlers(),
+                *self.operations.handlers(),
+                *self.chat.handlers(),
+            )
+        )
+
+    def connected(self) -> None:
+        """A session has begun. Never waits."""
+        if self.kernel.agents is not None:
+            self.kernel.agents.conversations.connected()
+        self.watches.watcher.connected()
+        self.kernel.notifications.notifier.connected()
+        self.memory.connected()
+        self.installed.connected()
+        for opened in self.opened:
+            opened.connected()
+
+    def _warnings(self) -> Sequence[str]:
+        """Return what an admin has to decide or to know, in sentences."""
+        late = self.kernel.tasks.late_sources()
+        waiting = (
+            (f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them.",)
+            if late
+            else ()
+        )
+        return (*waiting, *self.installed.warnings())
+
+    def _disconnected(self) -> None:
+        """Inform the subsystems that a session is over."""
+        self.kernel.pubsub.disconnected()
+        self.watches.watcher.disconnected()
+        self.memory.disconnected()
+        for opened in self.opened:
+            opened.disconnected()
+
+    def _task_ended(self, task: str) -> None:
+        """Handle the end of a task that a model's call became, or that a trigger started."""
+        if self.kernel.agents is not None:
+            self.kernel.agents.tool_ended(task)
+        self.kernel.work.task_ended(task)
+        self.watches.watcher.task_ended(task)
+        for opened in self.opened:
+            opened.task_ended(task)
+
+    def shared_changes(self) -> SharedChanges:
+        """Has what this instance keeps in memory follow what other instances change."""
+        environment = self.kernel.environment
+        changes = SharedChanges(environment.storage)
+        changes.register("contacts", environment.stopped.reload)
+        changes.register("switches", self.kernel.tasks.reload_switches)
+        self.installed.follow(changes)
+        if self.kernel.agents is not None:
+            changes.register("agents", self.kernel.agents.agents.reload)
+        return changes

@@ -1,0 +1,12 @@
+"""The things that the service does, each in a folder of its own.
+
+A folder has, besides its logic, at most these files:
+
+- `settings.py`: its sections of `agent.toml`, as `SECTIONS`, and `check` for what they demand
+- `rows.py`: its tables and all statements on them
+- `handlers.py`, `node.py`: what it serves
+- `commands.py`, `skills.py`
+- `feature.py`: `FEATURE`, the subclass of `component.features.feature.Feature`
+
+The list of them is `component.app.features.FEATURES`; nothing else knows a feature by its name.
+"""

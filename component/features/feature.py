@@ -1,0 +1,103 @@
+"""What a feature declares, and what it contributes to a running service."""
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import msgspec
+from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
+
+from component.commands.definition import AnyCommand
+from component.kernel.check import Check
+from component.kernel.kernel import Kernel
+from component.kernel.stream import Handler
+from component.pubsub.computed import ComputedNode
+from component.settings import Settings
+from component.skills import Registry, Skill
+from component.storage import Storage
+from component.storage.forgetting import Forget
+
+F = TypeVar("F", bound="Feature")
+
+
+class FeatureError(Exception):
+    """The settings of a feature cannot be used. The message is a sentence for the operator."""
+
+
+class Loop(Protocol):
+    """Work that lasts as long as the service runs."""
+
+    def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]:
+        """Run until cancelled; report when it has started."""
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What an opened feature contributes to the service.
+
+    Attributes:
+        handlers: serve stanzas.
+        nodes: PubSub nodes whose items are computed from its tables.
+        commands: for people and operators.
+        loops: run as long as the service does; they are started in this order, and a service whose
+            loop raises before it has started does not connect.
+        forget: deletes the rows of a person.
+        connected: called at each new session.
+        disconnected: called when a session is over.
+        task_ended: called with the id of a task that a model or a trigger has started, and that
+            has ended.
+    """
+
+    handlers: Sequence[Handler] = ()
+    nodes: Sequence[ComputedNode] = ()
+    commands: Sequence[AnyCommand] = ()
+    loops: Sequence[Loop] = ()
+    forget: Forget | None = None
+    connected: Callable[[], None] = _nothing
+    disconnected: Callable[[], None] = _nothing
+    task_ended: Callable[[str], None] = _nothing
+
+
+class Feature:
+    """One thing that the service does.
+
+    The order of calls is: `skills`, `prepare`, `open`. Commands that list skills stop after
+    `skills`; the command line calls only `offline_commands` if no service runs.
+
+    Args:
+        settings: the settings.
+
+    Attributes:
+        after: the features that this one uses, and that are opened before it.
+    """
+
+    after: ClassVar[Sequence[type["Feature"]]] = ()
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def skills(self) -> Iterable[Skill]:
+        """Return the skills that it offers. They are called only after `open`."""
+        return ()
+
+    def prepare(self, registry: Registry) -> None:
+        """Check what the settings say against the skills that are offered.
+
+        Raises FeatureError: they cannot be used, so the service does not start.
+        """
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make its objects, and return what they contribute. Nothing runs yet."""
+        raise NotImplementedError
+
+    async def checks(self) -> Sequence[Check]:
+        """Return the checks of `xmpp-agent doctor`."""
+        await checkpoint()
+        return ()
+
+    def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
+        """Return the commands that work on the database while no service runs."""
+        return ()

@@ -1,0 +1,248 @@
+"""The command about schedules: list, add, pause, resume and remove them. It uses no model."""
+
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands.words import split
+from component.features.schedules.rows import Origin
+from component.features.schedules.schedules import ScheduleError, Schedules, Wish
+from component.features.schedules.skills import added_text, line_of, row_of, told
+from component.features.schedules.timing import TimingError
+from component.features.schedules.timing_reader import EXAMPLES
+from component.features.schedules.when import split_timing
+from component.proactive.work import Work
+from xep.jid import JID, JIDError
+
+_RUN: Final = "run"
+"""The word before the name of a skill in the text of a schedule."""
+
+
+class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the command."""
+
+    action: Annotated[
+        Literal["", "list", "add", "pause", "resume", "remove"],
+        msgspec.Meta(title="Action", description="list, add, pause, resume or remove."),
+    ] = ""
+    name: Annotated[
+        str,
+        msgspec.Meta(
+            title="Name",
+            description="Name or id of the schedule to add, pause, resume or remove.",
+            max_length=64,
+        ),
+    ] = ""
+    text: Annotated[
+        str,
+        msgspec.Meta(
+            title="When and what",
+            description="With add, both in one text: every monday at 9: sum up my week. After"
+            " `run` comes a skill: in 20 minutes: run echo text=tea",
+            max_length=20_000,
+        ),
+    ] = ""
+    when: Annotated[
+        str, msgspec.Meta(title="When", description=f"With add: {EXAMPLES}.", max_length=200)
+    ] = ""
+    goal: Annotated[
+        str,
+        msgspec.Meta(
+            title="What to do",
+            description="With add: what I do when it fires, in words.",
+            max_length=20_000,
+            extra_json_schema={"contentMediaType": "text/plain"},
+        ),
+    ] = ""
+    skill: Annotated[
+        str, msgspec.Meta(title="Skill", description="With add: skill to run instead.")
+    ] = ""
+    params: Annotated[
+        str, msgspec.Meta(title="Parameters", description="Parameters of the skill, as JSON.")
+    ] = ""
+    zone: Annotated[
+        str,
+        msgspec.Meta(
+            title="Time zone",
+            description="With add: time zone, such as Europe/Paris. Default: that of your client.",
+        ),
+    ] = ""
+    missed: Annotated[
+        Literal["skip", "once", "all"],
+        msgspec.Meta(
+            title="Missed firings",
+            description="With add: what becomes of firings that were missed while I was not"
+            " running: none, the latest one, or all of them take place.",
+        ),
+    ] = "once"
+    person: Annotated[
+        str,
+        msgspec.Meta(
+            title="Person",
+            description="For administrators: address of the person whose schedules are meant.",
+        ),
+    ] = msgspec.field(default="", name="for")
+    agent: Annotated[
+        str,
+        msgspec.Meta(
+            title="Agent",
+            description="For administrators, with add: name of the agent that does the work.",
+        ),
+    ] = ""
+
+
+SCHEDULE = Outline(
+    name="schedule",
+    title="Schedules",
+    about="do something later or regularly: list, add, pause, resume or remove",
+    params=ScheduleParams,
+    verbatim={"add": "text"},
+)
+
+
+class ScheduleCommands:
+    """The command about schedules.
+
+    Args:
+        schedules: the schedules.
+        default_agent: the agent that is used if none is named.
+        is_agent: returns whether an agent of that name exists.
+    """
+
+    def __init__(
+        self,
+        schedules: Schedules,
+        default_agent: str,
+        is_agent: Callable[[str], bool] = lambda _name: True,
+    ) -> None:
+        self._schedules = schedules
+        self._default_agent = default_agent
+        self._is_agent = is_agent
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return all of them."""
+        return (SCHEDULE.done_by(self._schedule),)
+
+    async def _schedule(self, asking: Asking, params: ScheduleParams) -> CommandResult:
+        owner = _owner(asking, params)
+        _check_together(params)
+        try:
+            match params.action:
+                case "" | "list":
+                    found = await self._schedules.list(owner)
+                    return CommandResult(told(found), [row_of(one) for one in found])
+                case "add":
+                    return await self._add(asking, owner, params)
+                case "pause":
+                    changed = await self._schedules.pause(owner, params.name)
+                    return CommandResult(f"Paused {changed.name}.", row_of(changed))
+                case "resume":
+                    changed = await self._schedules.resume(owner, params.name)
+                    return CommandResult(f"Resumed:\n{line_of(changed)}", row_of(changed))
+                case "remove":
+                    changed = await self._schedules.remove(owner, params.name)
+                    return CommandResult(f"Removed {changed.name}.", row_of(changed))
+        except ScheduleError as error:
+            blamed = error.param
+            if params.text and blamed in ("when", "goal", "skill", "params"):
+                blamed = "text"
+            raise CommandError(str(error), blamed) from None
+
+    async def _add(
+        self, asking: Asking, owner: JID | None, params: ScheduleParams
+    ) -> CommandResult:
+        if owner is None:
+            raise CommandError("Say for whom: give the address of a person.", "for")
+        agent = params.agent or asking.agent or self._default_agent
+        if not self._is_agent(agent):
+            raise CommandError(f"There is no agent called {agent!r}.", "agent")
+        when, goal, skill, given = _what(params)
+        work = Work(
+            agent=agent,
+            principal=owner,
+            goal=goal or None,
+            skill=skill or None,
+            params=given,
+        )
+        # Only the client of the person themselves can tell the person's time.
+        client = asking.client if owner == asking.principal else None
+        zone = await self._schedules.zone(client or owner, asking.at, when=when, given=params.zone)
+        wish = Wish(when=when, work=work, name=params.name, zone=zone, missed=params.missed)
+        origin: Origin = "person" if owner == asking.principal else "admin"
+        added = await self._schedules.add(wish, origin)
+        return CommandResult(f"Added:\n{added_text(added)}", row_of(added))
+
+
+def _owner(asking: Asking, params: ScheduleParams) -> JID | None:
+    """Return the owner whose schedules are meant; None for those of all, which only the operator
+    may use.
+    """
+    if (params.person or params.agent) and not asking.admin:
+        raise CommandError("Only administrators can name a person or an agent.", "for")
+    if not params.person:
+        return asking.principal
+    try:
+        person = JID.parse(params.person.strip())
+    except JIDError as error:
+        raise CommandError(f"{params.person!r} is not an address: {error}", "for") from None
+    if person.local is None or person.resource is not None:
+        raise CommandError(f"{params.person!r} is not the address of a person.", "for")
+    return person
+
+
+def _check_together(params: ScheduleParams) -> None:
+    """Raise CommandError for parameters that cannot be combined, with the name of one."""
+    action = params.action
+    if action in ("pause", "resume", "remove") and not params.name:
+        raise CommandError(f"Say which one: /schedule {action} NAME", "name")
+    if action in ("", "list") and params.name:
+        raise CommandError("No name goes with list.", "name")
+    for param in ("text", "when", "goal", "skill", "params", "zone", "agent"):
+        if getattr(params, param) and action != "add":
+            raise CommandError(f"{param} goes with add.", param)
+    if params.text and (params.when or params.goal or params.skill):
+        raise CommandError("Give either text, or when and goal or skill.", "text")
+
+
+def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
+    """Return the time, the goal, the skill, and the parameters of the skill."""
+    if not params.text.strip():
+        if not params.when:
+            raise CommandError(
+                "Say when and what: /schedule add every monday at 9: sum up my week", "when"
+            )
+        return params.when, params.goal, params.skill, _json(params.params)
+    try:
+        when, what = split_timing(params.text)
+    except TimingError as error:
+        text = str(error)
+        raise CommandError(f"{text[:1].upper()}{text[1:]}.", "text") from None
+    first, _, rest = what.partition(" ")
+    if first != _RUN or not rest.strip():
+        return when, what, "", msgspec.Raw(b"{}")
+    skill, *words = split(rest)
+    return when, "", skill, _named(words)
+
+
+def _named(words: list[str]) -> msgspec.Raw:
+    """Return the parameters of a skill, from words such as `text=tea` and `count=3`."""
+    found = {}
+    for word in words:
+        name, is_named, value = word.partition("=")
+        if not is_named:
+            raise CommandError(f"Name each parameter of the skill: {word[:40]!r} has none.", "text")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return msgspec.Raw(msgspec.json.encode(found))
+
+
+def _json(text: str) -> msgspec.Raw:
+    try:
+        found = msgspec.json.decode(text.strip() or "{}", type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CommandError(f"The parameters are not a JSON object: {error}.", "params") from None
+    return msgspec.Raw(msgspec.json.encode(found))

@@ -1,0 +1,279 @@
+"""Schedules, and how they are kept in the database."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import structlog
+
+from component.features.schedules.timing import Timing
+from component.proactive.work import Work
+from component.storage.database import Database
+from xep.jid import JID, JIDError
+
+_log = structlog.get_logger("component.proactive")
+
+Missed: TypeAlias = Literal["skip", "once", "all"]
+"""The policy for firings that were missed while no instance ran: none of them takes place, the
+latest
+one does, or all of them do, up to a maximum."""
+Origin: TypeAlias = Literal["settings", "person", "agent", "admin", "skill"]
+"""Who made a schedule: the settings, its owner by a command, an agent with its owner's consent, an
+administrator by a command for its owner, or a skill that brings it, which the settings enable."""
+DECLARED: Final[tuple[Origin, ...]] = ("settings", "skill")
+"""Origins of schedules that are declared in the settings."""
+State: TypeAlias = Literal["active", "paused"]
+
+LATE: Final = timedelta(minutes=5)
+"""A firing that is late by more than this was missed."""
+MOST_MISSED: Final = 100
+"""The largest maximum of missed firings that a schedule can have."""
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The work and the times of a schedule.
+
+    Attributes:
+        when: when it fires, as it was written.
+        zone: the time zone of local times; see `component.zones.zone_named`.
+        timing: the same, as it is calculated.
+        work: the work of each firing.
+        missed: the policy for missed firings.
+        missed_most: the maximum number of missed firings that `all` makes up for.
+    """
+
+    when: str
+    zone: str
+    timing: Timing
+    work: Work
+    missed: Missed = "once"
+    missed_most: int = 10
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule.
+
+    Attributes:
+        id: unique among all schedules.
+        owner: the bare JID whose rights its work has, and who can pause and remove it.
+        name: unique among those of its owner.
+        origin: who made it.
+        state: a schedule that is paused does not fire.
+        definition: what it does, and when.
+        due: the nominal instant of its next firing.
+        fired: the nominal instant of its last firing, if there was one.
+    """
+
+    id: str
+    owner: JID
+    name: str
+    origin: Origin
+    state: State = "active"
+    definition: Definition
+    due: datetime
+    fired: datetime | None = None
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that does the work."""
+        return self.definition.work.agent
+
+
+_COLUMNS: Final = "id, owner, name, origin, state, definition, due, fired"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Definition).decode
+
+
+def insert(database: Database, schedule: Schedule) -> bool:
+    """Add a schedule. False if there is one with its id, or with its owner and name."""
+    made = database.execute(
+        "INSERT INTO schedules (id, owner, name, origin, state, definition, due, fired, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?) ON CONFLICT DO NOTHING",
+        (
+            schedule.id,
+            str(schedule.owner),
+            schedule.name,
+            schedule.origin,
+            schedule.state,
+            _encode(schedule.definition).decode(),
+            milliseconds(schedule.due),
+            database.now,
+        ),
+    )
+    return made.rowcount == 1
+
+
+def redefine(database: Database, id_: str, definition: Definition, due: datetime) -> None:
+    """Change what a schedule does, and when."""
+    database.execute(
+        "UPDATE schedules SET definition = ?, due = ? WHERE id = ?",
+        (_encode(definition).decode(), milliseconds(due), id_),
+    )
+
+
+def get(database: Database, id_: str) -> Schedule | None:
+    """A schedule by its id."""
+    found = database.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+    return None if found is None else _schedule(*found)
+
+
+def named(database: Database, owner: JID, name: str) -> Schedule | None:
+    """A schedule by its owner and name, or id."""
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM schedules WHERE owner = ? AND (name = ? OR id = ?)"  # noqa: S608
+        " ORDER BY name = ? DESC",
+        (str(owner), name, name, name),
+    ).fetchone()
+    return None if found is None else _schedule(*found)
+
+
+def listed(database: Database, owner: JID | None, agent: str | None = None) -> list[Schedule]:
+    """The schedules of an owner, or all; the next one to fire first."""
+    where, values = ("WHERE owner = ?", (str(owner),)) if owner is not None else ("", ())
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM schedules {where} ORDER BY state, due, name",  # noqa: S608
+        values,
+    )
+    every = _readable(found.fetchall())
+    return [one for one in every if agent is None or one.agent == agent]
+
+
+def of_origin(database: Database, origin: Origin) -> list[Schedule]:
+    """The schedules that were made in one way."""
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM schedules WHERE origin = ?",  # noqa: S608
+        (origin,),
+    )
+    return _readable(found.fetchall())
+
+
+def active(database: Database) -> list[Schedule]:
+    """All schedules that are not paused."""
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active'"  # noqa: S608
+    )
+    return _readable(found.fetchall())
+
+
+def count(database: Database, owner: JID) -> int:
+    """The number of schedules of an owner, those of the settings not counted."""
+    (found,) = database.execute(
+        "SELECT count(*) FROM schedules WHERE owner = ? AND origin NOT IN ('settings', 'skill')",
+        (str(owner),),
+    ).fetchone() or (0,)
+    return int(found)
+
+
+def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]:
+    """The active schedules that are due, except those with the ids `but`.
+
+    A clock that was set forward counts when it has had its new time for a minute.
+    """
+    marks = ", ".join("?" * len(but)) or "''"
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND due <= ?"  # noqa: S608 - marks
+        f" AND id NOT IN ({marks}) ORDER BY due, id LIMIT ?",
+        (database.settled, *but, most),
+    )
+    return _readable(found.fetchall())
+
+
+def next_due(database: Database, but: Sequence[str]) -> int | None:
+    """In how many milliseconds the next schedule is due, without those of the ids `but`; None if
+    there is none.
+    """
+    marks = ", ".join("?" * len(but)) or "''"
+    (found,) = database.execute(
+        f"SELECT min(due) FROM schedules WHERE state = 'active' AND id NOT IN ({marks})",  # noqa: S608
+        tuple(but),
+    ).fetchone() or (None,)
+    return None if found is None else int(found) - database.settled
+
+
+def move(
+    database: Database, schedule: Schedule, due: datetime | None, fired: datetime | None = None
+) -> bool:
+    """Set when a schedule is due next, and delete it if it never is again.
+
+    False, without a change, if another instance has changed or removed it.
+    """
+    same = "id = ? AND due = ?"
+    key = (schedule.id, milliseconds(schedule.due))
+    if due is None:
+        return database.execute(f"DELETE FROM schedules WHERE {same}", key).rowcount == 1  # noqa: S608
+    made = database.execute(
+        f"UPDATE schedules SET due = ?, fired = coalesce(?, fired) WHERE {same}",  # noqa: S608
+        (milliseconds(due), None if fired is None else milliseconds(fired), *key),
+    )
+    return made.rowcount == 1
+
+
+def turn(database: Database, id_: str, state: State, due: datetime) -> bool:
+    """Pause or resume a schedule. False if it is in that state already, or gone."""
+    made = database.execute(
+        "UPDATE schedules SET state = ?, due = ? WHERE id = ? AND state <> ?",
+        (state, milliseconds(due), id_, state),
+    )
+    return made.rowcount == 1
+
+
+def remove(database: Database, id_: str) -> bool:
+    """Remove a schedule. False if it is gone already."""
+    return database.execute("DELETE FROM schedules WHERE id = ?", (id_,)).rowcount == 1
+
+
+def forget(database: Database, person: JID, agent: str) -> list[Schedule]:
+    """Remove the schedules that a person has with an agent, and return them. Those of the settings
+    are kept.
+    """
+    removed = [one for one in listed(database, person.bare, agent) if one.origin not in DECLARED]
+    for schedule in removed:
+        remove(database, schedule.id)
+    return removed
+
+
+def milliseconds(instant: datetime) -> int:
+    """Milliseconds since 1970, UTC."""
+    return int((instant - _EPOCH) / timedelta(milliseconds=1))
+
+
+def instant_of(time: int) -> datetime:
+    """The instant that many milliseconds after 1970 began, UTC."""
+    return _EPOCH + timedelta(milliseconds=time)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _readable(found: Iterable[tuple[Any, ...]]) -> list[Schedule]:
+    """The schedules of rows. One that this release cannot read keeps back no others."""
+    schedules = []
+    for row in found:
+        try:
+            schedules.append(_schedule(*row))
+        except (msgspec.DecodeError, JIDError) as error:
+            _log.error("a schedule cannot be read", schedule=row[0], reason=str(error))
+    return schedules
+
+
+def _schedule(
+    id_: str,
+    owner: str,
+    name: str,
+    origin: Origin,
+    state: State,
+    definition: str,
+    due: int,
+    fired: int | None,
+) -> Schedule:
+    return Schedule(
+        id=id_,
+        owner=JID.parse(owner),
+        name=name,
+        origin=origin,
+        state=state,
+        definition=_decode(definition),
+        due=instant_of(due),
+        fired=None if fired is None else instant_of(fired),
+    )

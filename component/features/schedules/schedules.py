@@ -1,0 +1,417 @@
+"""The schedules of people: add, list, pause, resume and remove them, within bounds."""
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from component.features.schedules import rows
+from component.features.schedules.rows import (
+    DECLARED,
+    MOST_MISSED,
+    Definition,
+    Missed,
+    Origin,
+    Schedule,
+    instant_of,
+)
+from component.features.schedules.settings import ScheduleLimits
+from component.features.schedules.timing import (
+    Timing,
+    TimingError,
+    next_after,
+    shortest_interval,
+    zone_of,
+)
+from component.features.schedules.when import plain_text, read_timing, split_zone
+from component.proactive.person_zones import PersonZones
+from component.proactive.work import Work
+from component.skills import InvalidParam, Skill, View, prepare
+from component.storage.database import Database, Transactions
+from xep.jid import JID
+
+_log = structlog.get_logger("component.proactive")
+
+_NAME: Final = re.compile(r"[^\W_][\w.-]{0,63}")
+_LONGEST_GOAL: Final = 20_000
+_ID_BYTES: Final = 4
+
+
+class ScheduleError(Exception):
+    """A schedule cannot be made or changed. The message is a sentence for the person who asked.
+
+    `param` names the invalid parameter: `name`, `when`, `zone`, `goal`, `skill`, `params` or
+    `missed`.
+    """
+
+    def __init__(self, sentence: str, param: str) -> None:
+        """Make it of the sentence and the invalid parameter."""
+        super().__init__(sentence)
+        self.param = param
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that somebody wants.
+
+    Attributes:
+        when: when it fires; see `component.features.schedules.when`.
+        work: the work.
+        name: its name; empty for a generated one.
+        zone: the time zone of local times, if `when` names none; empty for that of the person, or
+            of the settings for what they declare.
+        missed: what becomes of missed firings.
+        missed_most: the maximum number of missed firings that `all` makes up for.
+    """
+
+    when: str
+    work: Work
+    name: str = ""
+    zone: str = ""
+    missed: Missed = "once"
+    missed_most: int = 10
+
+
+class ScheduleListener(Protocol):
+    """Receives the changes of schedules, other than their firings."""
+
+    def changed(self, schedule: Schedule, /) -> None:
+        """A schedule was added, paused or resumed. Never waits."""
+
+    def removed(self, schedule: Schedule, /) -> None:
+        """A schedule was removed. Never waits."""
+
+
+class _Nobody:
+    def changed(self, schedule: Schedule) -> None:
+        pass
+
+    def removed(self, schedule: Schedule) -> None:
+        pass
+
+
+class Schedules:
+    """The schedules.
+
+    Args:
+        storage: has the table `schedules`.
+        limits: bounds of the schedules that people make.
+        view: gives the skills that a principal may use; None where skills cannot be looked at.
+        changed: is called when a schedule may be due sooner than was known.
+        listener: takes the changes, if anything does.
+        goals: whether goals can be done: there is a language model.
+        zones: finds the time zone of a person; without it all times are in UTC.
+    """
+
+    def __init__(
+        self,
+        storage: Transactions,
+        limits: ScheduleLimits,
+        view: Callable[[JID], View] | None = None,
+        changed: Callable[[], None] = lambda: None,
+        listener: ScheduleListener | None = None,
+        *,
+        goals: bool = True,
+        zones: PersonZones | None = None,
+    ) -> None:
+        self._zones = zones
+        self._default_zone = "UTC" if zones is None else zones.default
+        self._storage = storage
+        self._limits = limits
+        self._view = view
+        self.changed = changed
+        self._listener: ScheduleListener = listener or _Nobody()
+        self._goals = goals
+
+    async def add(self, wish: Wish, origin: Origin) -> Schedule:
+        """Add a schedule; its owner is the principal of its work.
+
+        Raises ScheduleError and StorageError.
+        """
+        now = await self._now()
+        zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
+        definition = self._checked(msgspec.structs.replace(wish, zone=zone), now)
+        id_ = secrets.token_hex(_ID_BYTES)
+        schedule = Schedule(
+            id=id_,
+            owner=wish.work.principal.bare,
+            name=_checked_name(wish.name) if wish.name else id_,
+            origin=origin,
+            definition=definition,
+            due=_first(definition.timing, now),
+        )
+        refusal = await self._storage.write(partial(self._insert, schedule=schedule))
+        if refusal is not None:
+            raise refusal
+        self.changed()
+        self._listener.changed(schedule)
+        return schedule
+
+    async def zone(
+        self, person: JID, at: JID | None = None, *, when: str = "", given: str = ""
+    ) -> str:
+        """Return the time zone of a time that a person says: the one that the time names, the one
+        that is given with it, or that of the person.
+
+        Args:
+            person: the person; with a full JID that client is asked for its time, from `at`.
+            at: the address of this service that asks.
+            when: the time as it was written.
+            given: a time zone; empty for none.
+
+        Raises ScheduleError and StorageError.
+        """
+        try:
+            named = split_zone(plain_text(when), given)[1]
+        except TimingError as error:
+            raise ScheduleError(_sentence(error), "when") from None
+        if named or self._zones is None:
+            return named or self._default_zone
+        return await self._zones.of(person, at)
+
+    async def check_time(self, when: str, zone: str) -> None:
+        """Raise ScheduleError if a schedule with this time could not be added now."""
+        now = await self._now()
+        timing = _timing(when, zone, now)
+        self._check_interval(timing, now)
+        _first(timing, now)
+
+    def _checked(self, wish: Wish, now: datetime) -> Definition:
+        self._check_work(wish.work)
+        definition = defined(wish, self._default_zone, now)
+        self._check_interval(definition.timing, now)
+        return definition
+
+    def _check_interval(self, timing: Timing, now: datetime) -> None:
+        shortest = shortest_interval(timing, now)
+        if shortest is not None and shortest < timedelta(seconds=self._limits.shortest_s):
+            raise ScheduleError(
+                f"It would fire every {shortest.total_seconds():.0f} seconds; the shortest interval"
+                f" is {self._limits.shortest_s} seconds.",
+                "when",
+            )
+
+    def _check_work(self, work: Work) -> None:
+        """Raise ScheduleError if the work could never start."""
+        if (work.skill is None) == (work.goal is None):
+            raise ScheduleError("Say either what I should do, or which skill to run.", "goal")
+        if work.goal is not None and not 0 < len(work.goal.strip()) <= _LONGEST_GOAL:
+            raise ScheduleError(
+                f"Say what I should do, in at most {_LONGEST_GOAL} characters.", "goal"
+            )
+        if work.goal is not None and not self._goals:
+            raise ScheduleError(
+                "I have no language model and can only run skills: name one.", "goal"
+            )
+        if work.skill is None or self._view is None:
+            return
+        skill = self._view(work.principal).get(work.skill)
+        if skill is None:
+            raise ScheduleError(f"There is no skill called {work.skill[:64]!r}.", "skill")
+        check_params(skill, work.params)
+
+    def _insert(self, database: Database, schedule: Schedule) -> ScheduleError | None:
+        most = self._limits.per_person
+        if rows.count(database, schedule.owner) >= most:
+            return ScheduleError(
+                f"There are {most} schedules, which is the maximum. Remove one first.", "name"
+            )
+        if not rows.insert(database, schedule):
+            return ScheduleError(f"There is a schedule called {schedule.name!r} already.", "name")
+        return None
+
+    async def list(self, owner: JID | None, agent: str | None = None) -> Sequence[Schedule]:
+        """The schedules of an owner, or of all, that an agent works for; the next one first.
+
+        Raises StorageError.
+        """
+        return await self._storage.read(partial(rows.listed, owner=owner, agent=agent))
+
+    async def pause(self, owner: JID | None, name: str) -> Schedule:
+        """Keep a schedule from firing. Raises ScheduleError and StorageError."""
+        found = await self._named(owner, name)
+        if not await self._storage.write(lambda db: rows.turn(db, found.id, "paused", found.due)):
+            raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
+        paused = msgspec.structs.replace(found, state="paused")
+        self._listener.changed(paused)
+        return paused
+
+    async def resume(self, owner: JID | None, name: str) -> Schedule:
+        """Let a schedule fire again; firings during the pause are not made up for.
+
+        Raises ScheduleError and StorageError.
+        """
+        found, now = await self._named(owner, name), await self._now()
+        due = next_after(found.definition.timing, now)
+        if due is None:
+            raise ScheduleError(
+                f"The time of the schedule {found.name} has passed: remove it and add another one.",
+                "name",
+            )
+        if not await self._storage.write(lambda db: rows.turn(db, found.id, "active", due)):
+            raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
+        self.changed()
+        resumed = msgspec.structs.replace(found, state="active", due=due)
+        self._listener.changed(resumed)
+        return resumed
+
+    async def remove(self, owner: JID | None, name: str) -> Schedule:
+        """Remove a schedule; running work continues.
+
+        Raises ScheduleError and StorageError.
+        """
+        found = await self._named(owner, name)
+        if found.origin in DECLARED:
+            raise ScheduleError(
+                f"The schedule {found.name} is in the settings of the service: it can be paused,"
+                " and only an administrator can remove it there.",
+                "name",
+            )
+        await self._storage.write(partial(rows.remove, id_=found.id))
+        self._listener.removed(found)
+        return found
+
+    async def configure(self, wishes: Sequence[Wish], origin: Origin = "settings") -> None:
+        """Make the schedules that the settings declare those that are given; each has a name.
+
+        One that has not changed keeps when it is due, and whether it is paused. `origin` says
+        whether the settings define them, or enable those that skills bring. Raises StorageError,
+        and ScheduleError for one that `defined` refuses.
+        """
+        now = await self._now()
+        wanted = {
+            _declared_id(wish, origin): (
+                wish.name,
+                defined(wish, self._default_zone, now, declared=True),
+            )
+            for wish in wishes
+        }
+
+        def op(database: Database) -> list[Schedule]:
+            taken = list[Schedule]()
+            known = {one.id: one for one in rows.of_origin(database, origin)}
+            for id_, each in known.items():
+                if id_ not in wanted or each.owner != wanted[id_][1].work.principal:
+                    rows.remove(database, id_)
+            for id_, (name, definition) in wanted.items():
+                before = known.get(id_)
+                if before is not None and before.owner == definition.work.principal:
+                    _redefine(database, before, definition, now)
+                elif (first := next_after(definition.timing, now)) is not None:
+                    schedule = Schedule(
+                        id=id_,
+                        owner=definition.work.principal,
+                        name=name,
+                        origin=origin,
+                        definition=definition,
+                        due=first,
+                    )
+                    if not rows.insert(database, schedule):
+                        taken.append(schedule)
+            return taken
+
+        for each in await self._storage.write(op):
+            _log.error(
+                "a schedule of the settings is left out, because its principal has another one of"
+                " this name: give it another name",
+                name=each.name,
+                principal=str(each.owner),
+            )
+        self.changed()
+
+    async def _named(self, owner: JID | None, name: str) -> Schedule:
+        """A schedule by its name or id; without an owner by its id alone."""
+        if owner is not None:
+            found = await self._storage.read(partial(rows.named, owner=owner, name=name))
+        else:
+            found = await self._storage.read(partial(rows.get, id_=name))
+        if found is None:
+            raise ScheduleError(f"There is no schedule called {name[:64]!r}.", "name")
+        return found
+
+    async def _now(self) -> datetime:
+        return instant_of(await self._storage.read(lambda db: db.settled)).replace(tzinfo=UTC)
+
+
+def _declared_id(wish: Wish, origin: Origin) -> str:
+    # A skill can have its schedule for several people.
+    return f"{origin}.{wish.name}" + (f".{wish.work.principal}" if origin == "skill" else "")
+
+
+def defined(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
+    """The definition of a wish. `zone` is the default; `declared` wishes are those of the settings.
+
+    Raises ScheduleError.
+    """
+    zone = wish.zone or zone
+    timing = _timing(wish.when, zone, now, declared=declared)
+    if not 1 <= wish.missed_most <= MOST_MISSED:
+        raise ScheduleError(
+            f"The maximum of missed firings is between 1 and {MOST_MISSED}.", "missed"
+        )
+    return Definition(
+        when=wish.when.strip(),
+        zone=split_zone(plain_text(wish.when), zone)[1],
+        timing=timing,
+        work=wish.work,
+        missed=wish.missed,
+        missed_most=wish.missed_most,
+    )
+
+
+def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
+    try:
+        zone_of(zone)
+    except TimingError as error:
+        raise ScheduleError(_sentence(error), "zone") from None
+    try:
+        return read_timing(when, zone, now, declared=declared)
+    except TimingError as error:
+        raise ScheduleError(_sentence(error), "when") from None
+
+
+def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:
+    """Give a schedule of the settings another definition, if it has changed."""
+    known = before.definition
+    due: datetime | None = before.due
+    if (known.when, known.zone) == (now.when, now.zone):
+        now = msgspec.structs.replace(now, timing=known.timing)  # intervals keep their start
+    else:
+        due = next_after(now.timing, at)
+    if due is None:
+        rows.remove(database, before.id)
+    elif now != known:
+        rows.redefine(database, before.id, now, due)
+
+
+def _first(timing: Timing, now: datetime) -> datetime:
+    first = next_after(timing, now)
+    if first is None:
+        raise ScheduleError("It would never fire.", "when")
+    return first
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ScheduleError(
+            "The name of a schedule is one word of at most 64 letters, digits, `.`, `-` and `_`.",
+            "name",
+        )
+    return name
+
+
+def check_params(skill: Skill, params: msgspec.Raw) -> None:
+    """Raise ScheduleError if a skill cannot be called with these parameters."""
+    try:
+        prepare(skill, (), bytes(params))
+    except InvalidParam as error:
+        raise ScheduleError(f"The parameters do not fit {skill.name}: {error}.", "params") from None
+
+
+def _sentence(error: TimingError) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."

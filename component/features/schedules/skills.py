@@ -1,0 +1,289 @@
+"""The skills by which agents add schedules and reminders for people, and list and change them.
+
+A person confirms what an agent adds or removes: both skills count as destructive.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from component.features.schedules.rows import Missed, Schedule
+from component.features.schedules.schedules import ScheduleError, Schedules, Wish
+from component.features.schedules.timing import Cron
+from component.features.schedules.when import described, local_time
+from component.proactive.work import Work
+from component.skills.context import Context
+from component.skills.declare import FunctionSkill, skill
+from component.skills.errors import InvalidParam, SkillError
+from component.skills.inputs import Arguments
+from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.skill import Skill
+from component.skills.spec import OPTIONAL
+from component.storage.errors import StorageError
+from component.zones import is_offset, zone_named
+from xep.jid import JID
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length=64)]
+
+
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A schedule, as programs get it. Instants are in UTC, in the format of RFC 3339. `task` is the
+    id of the task of the last firing, if known.
+    """
+
+    id: str
+    name: str
+    state: str
+    when: str
+    zone: str
+    next: str
+    last: str = ""
+    agent: str
+    owner: str
+    goal: str = ""
+    skill: str = ""
+    missed: str
+    origin: str
+    task: str = ""
+
+
+def row_of(schedule: Schedule) -> ScheduleRow:
+    """A schedule for programs."""
+    definition, work = schedule.definition, schedule.definition.work
+    return ScheduleRow(
+        id=schedule.id,
+        name=schedule.name,
+        state=schedule.state,
+        when=definition.when,
+        zone=definition.zone,
+        next=f"{schedule.due:%Y-%m-%dT%H:%M:%SZ}" if schedule.state == "active" else "",
+        last="" if schedule.fired is None else f"{schedule.fired:%Y-%m-%dT%H:%M:%SZ}",
+        agent=work.agent,
+        owner=str(schedule.owner),
+        goal=work.goal or "",
+        skill=work.skill or "",
+        missed=definition.missed,
+        origin=schedule.origin,
+    )
+
+
+def line_of(schedule: Schedule) -> str:
+    """A schedule in one line, for people."""
+    work = schedule.definition.work
+    what = " ".join((work.goal or f"run {work.skill}").split())
+    if len(what) > 100:
+        what = what[:99] + "…"
+    if schedule.state == "paused":
+        following = "paused"
+    else:
+        following = f"next {local_time(schedule.due, _zone(schedule))}"
+    definition = schedule.definition
+    when = described(definition.timing, _zone(schedule), definition.when)
+    return f"- {schedule.name}: {when}, {following}: {what}"
+
+
+def _zone(schedule: Schedule) -> str:
+    """The time zone of a schedule; UTC if this system no longer has it."""
+    zone = schedule.definition.zone
+    return zone if zone_named(zone) is not None else "UTC"
+
+
+def added_text(schedule: Schedule) -> str:
+    """A schedule that was added, for people, and what its times do not follow."""
+    line = line_of(schedule)
+    zone = schedule.definition.zone
+    if not (is_offset(zone) and isinstance(schedule.definition.timing, Cron)):
+        return line
+    return (
+        f"{line}\nI know only how far your clock is from UTC ({zone}), so these times do not follow"
+        " summer time. To name your time zone, write it after the time, such as: every monday at 9"
+        " Europe/Paris"
+    )
+
+
+def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
+    """The skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
+    `schedule_remove`.
+
+    `schedules` gives the schedules when one of them is called: skills are declared before the
+    database is open.
+    """
+
+    @skill(
+        title="Add a schedule",
+        open_world=False,
+        capabilities=("schedule:write",),
+        tags=("schedule", "reminder", OPTIONAL),
+        examples=("Remind me every Monday at nine to write the report.",),
+        typical_duration=0.05,
+        cost_usd=0.0,
+    )
+    async def schedule_add(
+        context: Context,
+        when: Annotated[
+            str,
+            Meta(
+                description="When it fires, in the person's time, such as: every monday at 9; every"
+                " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
+                " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
+                " 9 * * mon.",
+                min_length=1,
+                max_length=200,
+            ),
+        ],
+        goal: Annotated[
+            str,
+            Meta(
+                description="What you are to do when it fires, in full sentences that can be"
+                " understood without this conversation. For a reminder: Remind the person to …",
+                max_length=20_000,
+            ),
+        ] = "",
+        name: Annotated[
+            str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
+        ] = "",
+        zone: Annotated[
+            str,
+            Meta(
+                description="Time zone of `when`, such as Europe/Paris. Default: that of the"
+                " person. Give it only if the person names another one."
+            ),
+        ] = "",
+        skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = "",
+        params: Annotated[
+            dict[str, Any] | None, Meta(description="Parameters of that skill.")
+        ] = None,
+        missed: Annotated[
+            Missed,
+            Meta(description="What becomes of firings that were missed while I was not running."),
+        ] = "once",
+    ) -> str:
+        """Do something later or repeatedly for the person, such as a reminder or a report.
+
+        Use it when the person asks for something at a certain time, after some time, or regularly.
+        The person is asked to confirm it.
+        """
+        work = Work(
+            agent=_agent(context),
+            principal=JID.parse(context.principal),
+            goal=goal or None,
+            skill=skill or None,
+            params=msgspec.Raw(msgspec.json.encode(params or {})),
+            taints=context.taints,
+            limits=context.limits,
+        )
+        wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
+        with _explained():
+            added = await schedules().add(wish, "agent")
+        return f"Added the schedule:\n{added_text(added)}"
+
+    async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
+        """Fill in the time zone of the person, so that they confirm it, and refuse a time that
+        cannot be read before they are asked.
+        """
+        assert isinstance(arguments, msgspec.Struct), "the function has annotations"
+        when: str = arguments.when  # type: ignore[attr-defined]  # a parameter of schedule_add
+        given: str = arguments.zone  # type: ignore[attr-defined]  # likewise
+        try:
+            zone = await schedules().zone(requester, target, when=when, given=given)
+            await schedules().check_time(when, zone)
+        except ScheduleError as error:
+            raise InvalidParam(error.param, str(error).rstrip(".")) from None
+        return msgspec.structs.replace(arguments, zone=zone)
+
+    @skill(
+        title="List schedules",
+        read_only=True,
+        open_world=False,
+        capabilities=("schedule:read",),
+        tags=("schedule", "reminder", OPTIONAL),
+        output_media_types=(TEXT, JSON),
+        typical_duration=0.05,
+        cost_usd=0.0,
+    )
+    async def schedule_list(context: Context) -> SkillResult:
+        """List the schedules and reminders of the person."""
+        with _explained():
+            found = await schedules().list(JID.parse(context.principal))
+        data = msgspec.json.encode([row_of(one) for one in found]).decode()
+        return SkillResult(
+            outputs=(
+                Output(name="list", text=told(found)),
+                Output(name="data", text=data, media_type=JSON),
+            )
+        )
+
+    @_turns("Pause a schedule")
+    async def schedule_pause(context: Context, name: Name) -> str:
+        """Keep a schedule of the person from firing until it is resumed."""
+        with _explained():
+            paused = await schedules().pause(JID.parse(context.principal), name)
+        return f"Paused {paused.name}."
+
+    @_turns("Resume a schedule")
+    async def schedule_resume(context: Context, name: Name) -> str:
+        """Let a paused schedule of the person fire again."""
+        with _explained():
+            resumed = await schedules().resume(JID.parse(context.principal), name)
+        return f"Resumed:\n{line_of(resumed)}"
+
+    @skill(
+        title="Remove a schedule",
+        open_world=False,
+        capabilities=("schedule:write",),
+        tags=("schedule", "reminder", OPTIONAL),
+        typical_duration=0.05,
+        cost_usd=0.0,
+    )
+    async def schedule_remove(context: Context, name: Name) -> str:
+        """Remove a schedule or reminder of the person. The person is asked to confirm it."""
+        with _explained():
+            removed = await schedules().remove(JID.parse(context.principal), name)
+        return f"Removed {removed.name}."
+
+    add = dataclasses.replace(schedule_add, complete=complete)
+    return (add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
+
+
+def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
+    """Declare a skill that pauses or resumes a schedule; nobody has to confirm it."""
+    return skill(
+        title=title,
+        idempotent=True,
+        destructive=False,
+        open_world=False,
+        capabilities=("schedule:write",),
+        tags=("schedule", OPTIONAL),
+        typical_duration=0.05,
+        cost_usd=0.0,
+    )
+
+
+def told(found: Sequence[Schedule]) -> str:
+    """Schedules as a list, for people."""
+    return "\n".join(map(line_of, found)) or "There are no schedules."
+
+
+def _agent(context: Context) -> str:
+    """The agent that is asked; for a sub-agent the one that people know."""
+    return context.agent.partition("/")[0]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn a ScheduleError into the error of a skill."""
+    try:
+        yield
+    except ScheduleError as error:
+        if error.param in ("when", "zone", "goal", "skill", "params", "name"):
+            raise InvalidParam(error.param, str(error).rstrip(".")) from None
+        raise SkillError(str(error)) from None
+    except StorageError:
+        raise SkillError("The database is temporarily unavailable.") from None

@@ -1,0 +1,1 @@
+"""What all features are built on: the stream, the tasks, the agents, and the nodes."""

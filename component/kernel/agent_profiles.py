@@ -1,0 +1,150 @@
+"""The profile of an agent for a person: its declaration, its files, and the chosen persona."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from component.agent.profile import Away, Profile
+from component.agent.registry import Agents
+from component.kernel.memory import Memories
+from component.kernel.options import agent_titles, limited_in_usd, own_models
+from component.memory.lines import SessionKey
+from component.memory.packages import Persona, tier_of
+from component.memory.workspace import Character
+from component.models.building import Models
+from component.models.protocol import Model
+from component.models.refused_tools import RefusedTools
+from component.policy.narrower import narrowed
+from component.settings import Settings
+from component.settings.agents import AgentEntry
+from component.settings.llm import Tier
+from xep.jid import JID
+
+
+class AgentProfiles:
+    """Puts together the profiles of agents, and gives them their models.
+
+    Args:
+        settings: the settings; `llm` is set.
+        memories: the personas and the files of agents.
+        agents: the states of the agents.
+        skill_names: gives the names of the skills that a principal may use.
+        zone_of: gives the name of the time zone of a person; without it, that is UTC.
+
+    Attributes:
+        titles: the names of the agents that people see, by the names of the agents.
+        refused_tools: the tools that their models refuse.
+
+    Raises ModelRefusedError: what a model needs is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        memories: Memories,
+        agents: Agents,
+        skill_names: Callable[[JID], Iterable[str]],
+        zone_of: Callable[[JID], Awaitable[str]] | None = None,
+    ) -> None:
+        assert settings.llm is not None, "there is a model"
+        self._memories = memories
+        self._agents = agents
+        self._skill_names = skill_names
+        self._zone_of = zone_of
+        self.titles = agent_titles(settings)
+        self.refused_tools = RefusedTools(settings.storage.path)
+        self._models = Models(
+            settings.llm,
+            own_models(settings),
+            in_usd=limited_in_usd(settings),
+            refused=self.refused_tools.add,
+        )
+
+    def model(self, tier: Tier, of: str = "") -> Model:
+        """Return the model of a tier; with `of` that of an agent with a model of its own."""
+        return self._models.get(tier, of)
+
+    def model_for(self, profile: Profile) -> Model:
+        """Return the model that an agent with this profile uses."""
+        return self.model(profile.tier, profile.model_of)
+
+    async def prepare(self) -> None:
+        """Look up sizes and prices of the models before the first request needs them."""
+        await self._models.prepare()
+
+    async def aclose(self) -> None:
+        """Close the connections to the models."""
+        await self._models.aclose()
+
+    async def profile(self, key: SessionKey) -> Profile | Away:
+        """Return the profile of an agent for a person, or why it does not answer. Raises
+        StorageError.
+        """
+        entry = self._agents.entries.get(key.agent)
+        away = self._agents.away(key.agent)
+        if entry is None:
+            return Away(away or "There is no such agent.")
+        if away is None:
+            await self._agents.message_received(key.agent)
+            away = self._agents.away(key.agent)  # another instance may have changed its state
+        if away is None:
+            return await self._profile(key, entry)
+        known = self._agents.get(key.agent)
+        if known is not None and known.state == "paused":
+            return Away(away, begun=await self._profile(key, entry))
+        return Away(away)
+
+    async def described(self, agent: str, who: JID) -> tuple[Model, tuple[str, ...]]:
+        """Return the model of an agent for a person, and the files that shape it. Raises
+        StorageError.
+        """
+        entry = self._agents.entries.get(agent)
+        persona, character = await self._character(SessionKey(agent, who), entry)
+        if entry is None:
+            return self.model("standard"), character.sources
+        return self.model(*_model_of(entry, persona)), character.sources
+
+    async def _profile(self, key: SessionKey, entry: AgentEntry) -> Profile:
+        persona, character = await self._character(key, entry)
+        tier, model_of = _model_of(entry, persona)
+        profile = Profile(
+            agent=key.agent,
+            title=self.titles[key.agent],
+            identity=character.identity,
+            personality=character.personality,
+            instructions=character.instructions,
+            context=character.context,
+            user=character.user,
+            memory=character.memory,
+            zone="UTC" if self._zone_of is None else await self._zone_of(key.who),
+            tier=tier,
+            model_of=model_of,
+            temperature=entry.temperature,
+            capabilities=entry.capabilities,
+            skills=entry.skills,
+            max_iterations=entry.max_iterations,
+            spawn=entry.spawn,
+        )
+        if persona is None:
+            return profile
+        return msgspec.structs.replace(
+            profile,
+            skills=profile.skills
+            if persona.skills is None
+            else narrowed(persona.skills, profile.skills, self._skill_names(key.who)),
+            max_tokens=persona.max_tokens_per_message,
+        )
+
+    async def _character(
+        self, key: SessionKey, entry: AgentEntry | None
+    ) -> tuple[Persona | None, Character]:
+        persona = await self._memories.personas.active(key.agent, key.who)
+        folder = None if persona is None else persona.folder
+        return persona, await self._memories.workspace.read(key, persona=folder, declared=entry)
+
+
+def _model_of(entry: AgentEntry, persona: Persona | None) -> tuple[Tier, str]:
+    """Return the tier of an agent with this persona, and whose own model it has; "" for none."""
+    own = entry.llm is not None
+    tier = tier_of(persona, entry.tier, own_model=own)
+    return tier or entry.tier, entry.name if own and not tier else ""

@@ -1,0 +1,322 @@
+"""The agents that talk: their models, budgets and states, and the loop that runs their turns.
+
+It owns the conversations, to which messages and the requests of operators go, and offers the
+commands about agents. It learns of everything else through `AgentPorts`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskStatus
+
+from component.agent.children import Children
+from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.engine import Engine, EngineLimits
+from component.agent.learning import Learning
+from component.agent.model_call import ModelCalls
+from component.agent.observer import Observer
+from component.agent.protocol import Tools, Voice
+from component.agent.registry import Agents
+from component.agent.scanner import load_scanner
+from component.agent.senders import Persons
+from component.agent.skill_model import SkillModel
+from component.audit.protocol import Recorder
+from component.budget.book import BudgetBook
+from component.budget.protocol import Spender, TurnBudget
+from component.commands.agents import AgentCommands, SpendingCommands
+from component.commands.conversation import AgentStatus, ConversationCommands, whose
+from component.commands.definition import AnyCommand
+from component.commands.persona_dialogue import PersonaDialogue
+from component.commands.personas import PersonaCommands
+from component.execution.joint_confirmation import JointConfirmations
+from component.execution.tools import ToolExecutor
+from component.handlers.speech import Speech
+from component.kernel.agent_profiles import AgentProfiles
+from component.kernel.contacts import ContactSubsystem
+from component.kernel.environment import Environment
+from component.kernel.memory import Memories
+from component.kernel.options import agent_entries, budget_limits, make_flows
+from component.kernel.stream import StreamSubsystem
+from component.kernel.tasks import TaskSubsystem
+from component.memory.facts import Facts
+from component.models.protocol import Model
+from component.settings import Settings
+from component.settings.model import DEFAULT_AGENT
+from component.skills.model_answers import ModelQuestion
+from component.storage import Storage, StorageError
+from component.tasks.protocol import Call
+from xep.jid import JID
+
+_log = structlog.get_logger("component.app")
+
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+
+
+class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of the agents on other subsystems.
+
+    Attributes:
+        tools: the skills, as models see them.
+        skill_names: gives the names of the skills that a principal may use.
+        voice: sends what agents say.
+        persons: distinguishes people from other agents and services.
+        recorder: the audit log.
+        observer: counts and traces.
+        alert: sends a sentence to the admins.
+        connected_since: returns when the current session began; None while there is none.
+        instance: gives the name of this instance among those that share the database.
+        forget_more: deletes the other data of a person that an agent, by its name, has.
+        zone_of: gives the name of the time zone of a person; None: all times are in UTC.
+        task_ready: called when a task that waited for a turn may continue.
+    """
+
+    tools: Tools
+    skill_names: Callable[[JID], Iterable[str]]
+    voice: Voice
+    persons: Persons
+    recorder: Recorder
+    observer: Observer
+    alert: Callable[[str], None]
+    connected_since: Callable[[], datetime | None]
+    instance: Callable[[], str]
+    forget_more: Callable[[str, JID], Awaitable[None]] | None = None
+    zone_of: Callable[[JID], Awaitable[str]] | None = None
+    task_ready: Callable[[], None] = lambda: None
+
+
+def agent_ports(
+    environment: Environment,
+    stream: StreamSubsystem,
+    contacts: ContactSubsystem,
+    tasks: TaskSubsystem,
+    forget_more: Callable[[str, JID], Awaitable[None]],
+    zone_of: Callable[[JID], Awaitable[str]],
+) -> AgentPorts:
+    """Return what the agents of a service use of its other subsystems."""
+    settings, view = environment.settings, environment.catalog.view
+    recorder = environment.monitoring.recorder
+    flows = make_flows(settings)
+    timeout_s = settings.loop.tool_timeout_s
+
+    return AgentPorts(
+        tools=ToolExecutor(
+            *(tasks.executor, tasks.service, view, flows, recorder),
+            JointConfirmations(tasks.approvers, tasks.service),
+            timeout_s,
+        ),
+        skill_names=lambda who: view(who).names(),
+        voice=Speech(stream.messenger, stream.is_connected, contacts.may_write),
+        persons=contacts.persons,
+        recorder=recorder,
+        observer=environment.monitoring,
+        alert=contacts.tell_admins,
+        connected_since=lambda: stream.connected_since,
+        instance=lambda: tasks.service.instance,
+        forget_more=forget_more,
+        zone_of=zone_of,
+        task_ready=tasks.service.requeued,
+    )
+
+
+class AgentSubsystem:
+    """The agents of a service, where a model is set up.
+
+    Args:
+        settings: the settings; `llm` is set.
+        storage: keeps open turns, the states of agents, and spending.
+        home: names this data directory among those that share a database.
+        memories: conversations, personas and memories.
+        ports: what the agents use of the other subsystems.
+
+    Attributes:
+        conversations: takes messages to agents.
+        agents: the states of the agents.
+        profiles: how each agent is for a person.
+        budgets: what models may cost, and have cost.
+        dialogue: asks people questions about a persona that they define.
+
+    Raises ModelRefusedError: what a model needs is not installed; ScannerError: the scanner of the
+    settings cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        storage: Storage,
+        home: str,
+        memories: Memories,
+        ports: AgentPorts,
+    ) -> None:
+        assert settings.llm is not None, "there is a model"
+        self._settings = settings
+        self._memories = memories
+        self._connected_since = ports.connected_since
+        self._forget_more = ports.forget_more
+        self._started = datetime.now(UTC)
+        self._killed: list[str] = []
+        self._any_killed = anyio.Event()
+        self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
+        self.agents = Agents(
+            *(agent_entries(settings), storage, ports.recorder, self._stop_agent),
+            settings.loop.idle_s,
+        )
+        self.profiles = AgentProfiles(
+            settings, memories, self.agents, ports.skill_names, ports.zone_of
+        )
+        self.budgets = _budgets(settings, storage, ports)
+        engine = Engine(
+            models=self.profiles.model_for,
+            tools=ports.tools,
+            sessions=memories.sessions,
+            scanner=load_scanner(settings.policy.scanner),
+            budgets=self.budgets,
+            record=ports.recorder,
+            limits=EngineLimits(
+                loop=settings.loop,
+                history_tokens=settings.session.history_tokens,
+                max_tokens=settings.llm.max_tokens_per_request,
+                recalled=settings.memory.recall,
+            ),
+            recall=memories.knowledge,
+            observer=ports.observer,
+        )
+        self._skill_model = SkillModel(self._model_of, engine.model_calls)
+        engine.add(Children(engine, settings.loop, ports.recorder))
+        self._learning = Learning(
+            Facts(memories.layout, memories.knowledge, ports.recorder),
+            self.profiles.profile,
+            self.profiles.model_for,
+            ModelCalls(self.budgets, ports.recorder, ports.observer),
+            over=self.budgets.ended,
+            idle_s=settings.memory.learn_after_mins * 60,
+        )
+        self.conversations = Conversations(
+            engine=engine,
+            storage=storage,
+            home=home,
+            loop=settings.loop,
+            ports=ConversationPorts(
+                profiles=self.profiles.profile,
+                voice=ports.voice,
+                persons=ports.persons,
+                over=self.budgets.ended,
+                received=self._learning.received,
+                stream=ports.connected_since,
+                concluded=ports.task_ready,
+            ),
+        )
+
+    def commands(self) -> Sequence[AnyCommand]:
+        """Return the commands about agents, for people and for admins."""
+        memories = self._memories
+        return (
+            *ConversationCommands(
+                self.conversations,
+                memories.sessions,
+                memories.personas,
+                self._status,
+                [entry.name for entry in agent_entries(self._settings)],
+                self._forget_more,
+            ).commands(),
+            *PersonaCommands(
+                memories.personas,
+                memories.own_personas,
+                self.dialogue,
+                lambda asking: whose(asking, DEFAULT_AGENT),
+            ).commands(),
+            *SpendingCommands(self.budgets, DEFAULT_AGENT).commands(),
+            *AgentCommands(self.agents).commands(),
+        )
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run the agents until cancelled. Raises StorageError before it has started."""
+        await self.agents.load()
+        try:
+            async with anyio.create_task_group() as group:
+                await group.start(self.budgets.run)
+                await group.start(self.agents.run)
+                group.start_soon(self._stop_killed)
+                group.start_soon(self.profiles.prepare)
+                await group.start(self.conversations.run)
+                group.start_soon(self._learning.run)
+                task_status.started()
+        finally:
+            await self.budgets.close()
+            with anyio.CancelScope(shield=True):
+                await self.profiles.aclose()
+
+    async def ask_model(self, call: Call, task: str, question: ModelQuestion) -> str:
+        """Ask the model of the agent that runs a skill. Raises ModelFailed, StorageError."""
+        context = call.caller_context
+        agent = context.agent or call.target.local or DEFAULT_AGENT
+        agents = [agent]
+        while "/" in agents[-1]:
+            agents.append(agents[-1].rpartition("/")[0])
+        budget = context.budget or TurnBudget(context.trace or task)
+        spender = Spender(
+            tuple(agents), call.principal, budget.task, budget.payer, budget.limit_usd
+        )
+        return await self._skill_model.ask(spender, question)
+
+    async def _model_of(self, agent: str, who: JID) -> Model:
+        return (await self.profiles.described(agent, who))[0]
+
+    def tool_ended(self, task: str) -> None:
+        """A task that a model's call became has ended. Never waits."""
+        self.conversations.ended(task)
+
+    def _stop_agent(self, name: str) -> None:
+        self._killed.append(name)
+        self._any_killed.set()
+
+    async def _stop_killed(self) -> None:
+        """Stop the turns of agents that were killed where nothing can wait for them."""
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._any_killed.wait()
+                self._any_killed = anyio.Event()
+                killed, self._killed = self._killed, []
+                for name in killed:
+                    group.start_soon(self._keep_stopping, name)
+
+    async def _keep_stopping(self, agent: str) -> None:
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                await self.conversations.stop_agent(agent)
+            except StorageError as error:
+                _log.warning("an agent cannot be stopped", agent=agent, reason=str(error))
+            else:
+                return
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
+
+    async def _status(self, agent: str, who: JID) -> AgentStatus:
+        model, sources = await self.profiles.described(agent, who)
+        state, since = self.agents.get(agent), self._connected_since()
+        return AgentStatus(
+            title=self.profiles.titles.get(agent, agent),
+            state="unknown" if state is None else state.state,
+            model=model.name,
+            uptime_s=int((datetime.now(UTC) - self._started).total_seconds()),
+            connection="not connected"
+            if since is None
+            else f"connected as {self._settings.server.address}",
+            sources=sources,
+            idle_timeout_mins=self._settings.session.idle_timeout_mins,
+        )
+
+
+def _budgets(settings: Settings, storage: Storage, ports: AgentPorts) -> BudgetBook:
+    limits = budget_limits(settings)
+    if not settings.storage.postgres.get_secret_value():
+        return BudgetBook(storage, limits, ports.recorder, ports.alert)
+    # Imported only where several instances may share budgets.
+    from component.budget.shared import SharedBudgetBook  # noqa: PLC0415
+
+    return SharedBudgetBook(storage, limits, ports.recorder, ports.instance, ports.alert)

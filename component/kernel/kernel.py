@@ -1,0 +1,112 @@
+"""The kernel: the objects that features use, in the order in which they need each other."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from component.kernel.contacts import ContactSubsystem
+from component.kernel.environment import Environment
+from component.kernel.module_functions import ModuleFunctions
+from component.kernel.notifications import NotificationSubsystem
+from component.kernel.pubsub import PubSubSubsystem
+from component.kernel.stream import StreamSubsystem
+from component.kernel.tasks import TaskSubsystem
+from component.kernel.work import WorkSubsystem
+from component.settings import Settings
+from component.storage import Storage
+from component.storage.forgetting import Forget, Forgotten, forget
+from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.builtins.guarded_messages import GuardedMessages
+    from component.kernel.agents import AgentSubsystem
+
+
+class Kernel:
+    """What features use.
+
+    Args:
+        environment: the settings, the skills, and what is open.
+
+    Attributes:
+        environment: as given.
+        stream: receives and sends stanzas.
+        contacts: who is a person, and who may be written to.
+        notifications: sends people the results of work that agents started by themselves.
+        pubsub: the nodes of our addresses.
+        tasks: runs skills.
+        agents: talks with people; None without a model.
+        work: starts work without a request, and sends its results.
+        forgets: delete the rows of a person; features add theirs.
+
+    Raises ModelRefusedError: a package that a model needs is not installed.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.forgets: Sequence[Forget] = ()
+        self._messages: GuardedMessages | None = None
+        self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
+        self.contacts = ContactSubsystem(environment, self.stream)
+        self.notifications = NotificationSubsystem(environment, self.stream, self.contacts)
+        self.pubsub = PubSubSubsystem(
+            environment, self.stream, self.contacts, self.notifications.notifier
+        )
+        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
+        self.tasks = TaskSubsystem(
+            environment, self.stream, self.contacts, self.pubsub, modules.provide
+        )
+        self.agents = self._make_agents()
+        if self.agents is not None:
+            self.tasks.service.ask_model = self.agents.ask_model
+        self.work = WorkSubsystem(
+            environment, self.stream, self.tasks, self.agents, self.notifications
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the service."""
+        return self.environment.settings
+
+    @property
+    def storage(self) -> Storage:
+        """The database."""
+        return self.environment.storage
+
+    def messages(self) -> "GuardedMessages":
+        """Return what sends messages on behalf of people, for all skills together."""
+        if self._messages is None:
+            # Imported only where a skill sends messages: the service starts faster without.
+            from component.builtins.guarded_messages import GuardedMessages  # noqa: PLC0415
+            from component.kernel.sending import Sending  # noqa: PLC0415
+            from component.settings.builtins import XmppSend  # noqa: PLC0415
+
+            settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
+            sending = Sending(self.environment, self.stream, self.contacts)
+            self._messages = GuardedMessages(settings, sending)
+        return self._messages
+
+    def _make_agents(self) -> "AgentSubsystem | None":
+        if self.settings.llm is None:
+            return None
+        # Imported only where there is a model: a service without one starts faster.
+        from component.kernel.agents import AgentSubsystem, agent_ports  # noqa: PLC0415
+
+        environment = self.environment
+        return AgentSubsystem(
+            environment.settings,
+            environment.storage,
+            environment.home,
+            environment.memories,
+            agent_ports(
+                *(environment, self.stream, self.contacts, self.tasks, self._forget_person),
+                self.notifications.zones.of,
+            ),
+        )
+
+    async def _forget_person(self, agent: str, person: JID) -> None:
+        """Delete the rows of a person. Raises StorageError."""
+        address = self.stream.addresses.address_of(agent)
+        who = Forgotten(agent=agent, address=address, person=person)
+        for after in await self.storage.write(partial(forget, self.forgets, who=who)):
+            after()

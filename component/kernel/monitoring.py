@@ -1,0 +1,148 @@
+"""The audit log, the counters and the traces of a service.
+
+Other subsystems get the parts that they report to, and do not know the rest.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from component.audit.protocol import NoRecord, Recorder
+from component.audit.record import Audit, AuditOptions
+from component.audit.refusals import Refusals
+from component.execution.notes import RecordedNotes
+from component.kernel.options import SOFTWARE
+from component.metrics.counters import Counters, Usage
+from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
+from component.settings import Settings
+from component.storage import Storage
+
+_log = structlog.get_logger("component.policy")
+
+_NOT_ADMITTED = "not admitted"
+_HOW_TO_ADMIT = (
+    "they are not admitted; to admit them, add their address to [agent] allowed_jids, or their"
+    " domain to [agent] allowed_domains"
+)
+_MOST_LOGGED = 1_000
+"""Maximum number of senders whose refusal is logged."""
+
+
+class Monitoring:
+    """Everything that a service reports to. It is also the observer of the agents' loop.
+
+    Args:
+        audit: the audit log; None without one.
+        tracer: creates traces.
+
+    Attributes:
+        recorder: the audit log; without one it drops everything.
+        refusals: records refusals, many of one kind as one.
+        counters: counts and durations, for metrics.
+        full: returns why new work could not be recorded, and must not be accepted; None if it can.
+        notes: receives the outcomes of requests to execute a skill.
+    """
+
+    def __init__(self, audit: Audit | None = None, tracer: Tracer | None = None) -> None:
+        self.audit = audit
+        self.recorder: Recorder = NoRecord() if audit is None else audit
+        self.refusals = Refusals(self.recorder)
+        self.counters = Counters()
+        self.notes = RecordedNotes(self.recorder, self.refusals, self.counters)
+        self._tracer = tracer or NoTracer()
+        self._logged: set[str] = set()
+        self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
+        self.turn = self.counters.turn
+        self.tool_call = self.counters.tool_call
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Write the audit log until cancelled."""
+        async with anyio.create_task_group() as group:
+            if self.audit is not None:
+                await group.start(self.audit.run)
+            group.start_soon(self.refusals.run)
+            task_status.started()
+
+    def not_admitted(self, principal: str) -> None:
+        """Note that the policy refused a sender. The first time it is logged, with how to admit
+        them.
+        """
+        if principal not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(principal)
+            _log.info("refused a sender", sender=principal, hint=_HOW_TO_ADMIT)
+        self.refused(principal, _NOT_ADMITTED)
+
+    def refused(self, principal: str, why: str) -> None:
+        """Note that a principal was refused. `why` is one of few constants: it is a label of a
+        metric.
+        """
+        self.counters.refusals.add(why)
+        self.refusals.refused(principal, why)
+
+    def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
+        """Note a call of a model; see `component.agent.observer.Observer`."""
+        self.counters.model_call(model, outcome, seconds, usage)
+
+    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
+        """Return a part of a trace; see `component.metrics.traces.Tracer`."""
+        return self._tracer.span(name, **attributes)
+
+    async def close(self) -> None:
+        """Send the traces that are not sent yet."""
+        with anyio.CancelScope(shield=True):
+            await self._tracer.close()
+
+
+def _never_full() -> None:
+    """Return None: nothing is recorded, so nothing can be full."""
+
+
+def audit_options(settings: Settings) -> AuditOptions:
+    """Return the options of the audit log, from the settings."""
+    audit = settings.audit
+    return AuditOptions(
+        on_failure=audit.on_failure,
+        keep_days=audit.keep_days,
+        max_file_bytes=audit.max_file_bytes,
+        lines_per_minute=audit.lines_per_minute,
+        version=version(SOFTWARE),
+    )
+
+
+def _providers(settings: Settings) -> Mapping[str, str]:
+    """Return the provider of each model by its name, and under "" that of all others."""
+    llm = settings.llm
+    if llm is None:
+        return {}
+    choices = (*llm.fallback, *llm.tiers.values(), llm)
+    return {"": llm.provider} | {
+        choice.model: choice.provider for choice in choices if choice.model
+    }
+
+
+@asynccontextmanager
+async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator[Monitoring]:
+    """Yield the monitoring of a service; `Monitoring.run` has to run within the context.
+
+    Raises StorageError: the audit log cannot be read or written; TracesError: the extra for traces
+    is missing.
+    """
+    traces = settings.traces
+    tracer = make_tracer(
+        traces.endpoint,
+        traces.authorization.get_secret_value(),
+        traces.sample,
+        version(SOFTWARE),
+        _providers(settings),
+    )
+    async with AsyncExitStack() as stack:
+        audit = None
+        if settings.audit.enabled:
+            audit = await stack.enter_async_context(Audit.open(storage, audit_options(settings)))
+        monitoring = Monitoring(audit, tracer)
+        stack.push_async_callback(monitoring.close)
+        yield monitoring

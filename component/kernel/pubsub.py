@@ -1,0 +1,176 @@
+"""The PubSub service of our addresses: its nodes, and who is notified of what changes."""
+
+from collections.abc import Sequence
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from component.commands.announcements import AnnouncementCommands
+from component.commands.definition import AnyCommand
+from component.handlers.agent_nodes import TASKS, SkillsNode, deleted_task, notified_task
+from component.handlers.announcements import Announcements
+from component.handlers.command_offers import Offers
+from component.handlers.contact_presence import ContactPresence, Listener, OnAvailability
+from component.handlers.contact_profiles import profile_nodes
+from component.handlers.pubsub import PubSubHandler
+from component.handlers.pubsub_nodes import NodeOverview
+from component.handlers.pubsub_pending import PendingOffers
+from component.kernel.contacts import ContactSubsystem
+from component.kernel.environment import Environment
+from component.kernel.options import agent_entries, page_bytes
+from component.kernel.stream import Handler, StreamSubsystem
+from component.proactive.room import Show
+from component.pubsub.interests import Interests
+from component.pubsub.notifier import Notifier
+from component.pubsub.service import PubSubService
+from component.storage.errors import StorageError
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
+from xep.disco import InfoQuery
+from xep.jid import JID
+
+_log = structlog.get_logger("component.pubsub")
+
+
+class PubSubSubsystem:
+    """Keeps the nodes of the agents and of the domain, and notifies their subscribers.
+
+    Args:
+        environment: the database, the skills, the contact profiles and the admins.
+        stream: sends notifications, and asks clients for their capabilities.
+        contacts: who may be written to.
+        listeners: also follow which clients of contacts are online.
+
+    Attributes:
+        service: the nodes; what other subsystems publish at.
+        handler: answers requests, and takes the forms of owners.
+        overview: answers discovery of nodes.
+        shown: called with the availability that clients of contacts show; the root sets it.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        stream: StreamSubsystem,
+        contacts: ContactSubsystem,
+        *listeners: Listener,
+    ) -> None:
+        self._listeners = listeners
+        catalog = environment.catalog
+        self.shown: OnAvailability = lambda *_: None
+        self._stream = stream
+        self._agents = [entry.name for entry in agent_entries(environment.settings)]
+        self._profiles = catalog.profiles
+        self._retry_after_s = environment.settings.limits.retry_after_s
+        self._skills_changed = anyio.Event()
+        catalog.registry.listen(self._skills_change)
+        self._interests = Interests(self._ask, self._came_online)
+        notifier = Notifier(
+            environment.storage, stream.messenger, self._interests, contacts.may_write
+        )
+        admins = frozenset(admin.bare for admin in catalog.admins)
+        self.service = PubSubService(
+            environment.storage,
+            notifier,
+            lambda sender: sender in admins,
+            (SkillsNode(catalog.view), *profile_nodes(catalog.profiles)),
+            page_bytes(environment.settings),
+        )
+        self.handler = PubSubHandler(self.service, self._retry_after_s)
+        self.overview = NodeOverview(
+            self.service, self._retry_after_s, page_bytes(environment.settings)
+        )
+        self._is_component = environment.settings.server.mode == "component"
+        self._admins = admins
+        self._announcements = Announcements(self.service)
+
+    def handlers(self, purposes: Sequence[str] = ()) -> Sequence[Handler]:
+        """Return the handlers of requests, and of the presence of those who may be interested.
+
+        `purposes` are features that say what the nodes are for.
+        """
+        self.handler.purposes = tuple(purposes)
+        return (
+            self.handler,
+            ContactPresence(self._interests, *self._listeners, shown=self._shown),
+        )
+
+    def offers(self) -> Sequence[Offers]:
+        """The ad-hoc command about subscriptions that wait for approval."""
+        # The nodes of an account are those of its server.
+        if not self._is_component:
+            return ()
+        return (PendingOffers(self.service, self._retry_after_s),)
+
+    def commands(self) -> Sequence[AnyCommand]:
+        """The command by which admins announce something."""
+        if not self._is_component:
+            return ()
+        return AnnouncementCommands(self.announce, self._agents).commands()
+
+    async def announce(self, agent: str, text: str) -> str:
+        """Publish an announcement of an agent; the id of the item. Raises StanzaError and
+        StorageError.
+        """
+        return await self._announcements.publish(self._stream.addresses.address_of(agent), text)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Create the nodes of announcements, and send notifications until cancelled.
+
+        Raises StorageError before it has started.
+        """
+        if self._is_component:
+            for name in self._agents:
+                agent = self._stream.addresses.address_of(name)
+                await self._announcements.create(agent, self._admins)
+        async with anyio.create_task_group() as group:
+            await group.start(self.service.run)
+            await group.start(self._interests.run)
+            group.start_soon(self._follow_skills)
+            task_status.started()
+
+    def _skills_change(self) -> None:
+        self._skills_changed.set()
+
+    async def _follow_skills(self) -> None:
+        while True:
+            await self._skills_changed.wait()
+            self._skills_changed = anyio.Event()
+            try:
+                await self.connected()
+            except StorageError as error:
+                _log.warning("cannot notify subscribers of changed skills", reason=str(error))
+
+    async def connected(self) -> None:
+        """Notify subscribers of what changed with a new release or other settings, such as skills.
+
+        Raises StorageError.
+        """
+        for profile in self._profiles.values():
+            await self.service.refresh(profile.address)
+
+    def task_changed(self, notice: Notice) -> None:
+        """Notify a principal of a task of its own. Never waits."""
+        address, principal, item = notified_task(notice)
+        self.service.recomputed(address, TASKS, principal, (item,))
+
+    def task_deleted(self, task: DeletedTask) -> None:
+        """Notify a principal that a task of its own is not stored any more. Never waits."""
+        address, principal = deleted_task(task)
+        self.service.recomputed(address, TASKS, principal, gone=(task.id,))
+
+    def disconnected(self) -> None:
+        """The stream is lost: who is online now is known after the next connect."""
+        self._interests.clear()
+
+    def _shown(self, agent: JID, client: JID, show: Show, status: str) -> None:
+        self.shown(agent, client, show, status)  # looked up at each call, because the root sets it
+
+    async def _ask(self, client: JID, from_: JID, query: InfoQuery) -> InfoQuery:
+        return await self._stream.get(client, query, InfoQuery, from_)
+
+    async def _came_online(
+        self, service: str, full: str, bare: str, interests: frozenset[str]
+    ) -> None:
+        await self.service.overview.came_online(service, full, bare, interests)

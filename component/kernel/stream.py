@@ -1,0 +1,204 @@
+"""The stream to the XMPP server, on which all stanzas are received and sent.
+
+The subsystem owns the outbox, the messenger, the router and the connection. Other subsystems
+register their handlers with it, and send stanzas and make calls (IQs of type get) through it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, Protocol, TypeVar
+
+from anyio.lowlevel import checkpoint
+
+from component.connection.connection import Connection
+from component.connection.outbox import Outbox
+from component.handlers.agent_errors import AgentErrors
+from component.kernel.catalog import Catalog
+from component.kernel.monitoring import Monitoring
+from component.kernel.options import addresses, connection_options, router_options
+from component.messages.delivery import Delivery
+from component.messages.messenger import Messenger
+from component.metrics.counters import Counters
+from component.router.router import Router, StanzaEvent
+from component.router.table import Host, Route
+from xep.binding import Payload
+from xep.binding.escaping import unescape_attribute
+from xep.jid import JID
+from xep.stanza import Presence
+
+P = TypeVar("P", bound=Payload)
+
+_MESSAGE = b"<message "
+_TO: Final = re.compile(r" to='([^']*)'")
+
+
+class Handler(Protocol):
+    """Serves some kinds of stanzas."""
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes of this handler."""
+
+
+class StreamSubsystem:
+    """Receives and sends stanzas.
+
+    `dispatch` is called once, when all handlers exist; then `connect`.
+
+    Args:
+        catalog: the settings, and who is admitted.
+        monitoring: counts stanzas, reconnects and refused senders.
+
+    Attributes:
+        addresses: the addresses at which the agents are reached.
+        outbox: the stanzas that wait to be sent.
+        messenger: sends messages.
+        router: dispatches stanzas to handlers; there is one after `dispatch`.
+        connected_since: when the current session began; None while there is none.
+        flush: sends the stanzas in the outbox; does nothing before `connect`.
+        more_features: returns features in addition to those of the handlers.
+        is_room: whether an agent is in the room with a bare address.
+        on_disconnect: called when a session is over.
+    """
+
+    router: Router
+
+    def __init__(self, catalog: Catalog, monitoring: Monitoring) -> None:
+        settings = catalog.settings
+        self._catalog = catalog
+        self._monitoring = monitoring
+        self._connection: Connection | None = None
+        self.addresses = addresses(settings)
+        self.outbox = Outbox(settings.limits.output_bytes)
+        self.messenger = Messenger(
+            self.outbox, settings.server.max_stanza_bytes, handled=self.handled
+        )
+        self.connected_since: datetime | None = None
+        self.flush: Callable[[], None] = _nothing
+        self.more_features: Callable[[], Sequence[str]] = tuple
+        self.is_room: Callable[[JID], bool] = lambda _: False
+        self.on_disconnect: Callable[[], None] = _nothing
+
+    def dispatch(self, handlers: Iterable[Handler]) -> None:
+        """Have these handlers served.
+
+        Raises ValueError: two handlers claim the same stanzas.
+        """
+        self.router = Router(
+            router_options(self._catalog.settings, self._catalog.admins),
+            self.addresses,
+            AgentErrors(),
+            [route for handler in handlers for route in handler.routes()],
+            self._admits,
+            self.outbox,
+            self._flush,
+            refused=self._monitoring.not_admitted,
+        )
+
+    def _admits(self, principal: JID) -> bool:
+        """Whether a principal may ask for something; the occupants of a room are none together."""
+        return self._catalog.policy.admits(principal) and not self.is_room(principal)
+
+    def connect(self, connected: Callable[[], None]) -> Connection:
+        """Return the connection, for the caller to run. `connected` is called at each new
+        session.
+        """
+
+        def session_began() -> None:
+            self.connected_since = datetime.now(UTC)
+            connected()
+
+        self._connection = Connection(
+            connection_options(self._catalog.settings),
+            self.outbox,
+            _Receiver(self, session_began, self._monitoring.counters),
+        )
+        self.flush = self._connection.flush
+        return self._connection
+
+    def is_connected(self) -> bool:
+        """Return whether there is a session."""
+        return self.connected_since is not None
+
+    def _flush(self) -> None:
+        self.flush()  # looked up at each call, because `connect` replaces it
+
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything that was sent; return False if the
+        connection was lost before that.
+        """
+        if self._connection is None:
+            await checkpoint()
+            return False
+        return await self._connection.handled()
+
+    def send(self, presence: Presence) -> Delivery:
+        """Send a presence, and return its delivery."""
+        delivery = Delivery()
+        self.outbox.put(presence.encode(), delivery, str(presence.to or ""))
+        return delivery
+
+    async def get(self, to: JID, query: Payload, expected: type[P], from_: JID | None = None) -> P:
+        """Send an IQ of type get, from the default address unless given, and return its result.
+
+        Raises StanzaError: the answer is an error, or none came in time.
+        """
+        return await self.router.call("get", to, query, expected, from_=from_)
+
+    async def call_optional(
+        self,
+        type_: Literal["get", "set"],
+        to: JID,
+        payload: Payload,
+        expected: type[P],
+        *,
+        from_: JID | None = None,
+        known_errors: tuple[type[Payload], ...] | None = None,
+    ) -> P | None:
+        """Call `Router.call_optional`. Subsystems use this because they are made before the
+        router.
+        """
+        return await self.router.call_optional(
+            type_, to, payload, expected, from_=from_, known_errors=known_errors
+        )
+
+    def features(self, host: Host) -> tuple[str, ...]:
+        """Return the disco features that the handlers announce at a host."""
+        return tuple(sorted({*self.router.table.features(host), *self.more_features()}))
+
+
+class _Receiver:
+    """Passes what the connection reports to the router; a `component.connection.live.Receiver`."""
+
+    def __init__(
+        self, stream: StreamSubsystem, connected: Callable[[], None], counters: Counters
+    ) -> None:
+        self._stream = stream
+        self._received = stream.router.received
+        self._counters = counters
+        self.connected = connected
+
+    def received(self, events: Sequence[StanzaEvent]) -> int:
+        """Handle the events of one read."""
+        self._counters.stanzas_in += len(events)
+        return self._received(events)
+
+    def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
+        """Send messages again that the server says it did not receive (XEP-0198 §5)."""
+        for stanza in stanzas if certain else ():
+            if stanza.startswith(_MESSAGE):
+                text = stanza.decode()
+                found = _TO.search(text)
+                to = "" if found is None else unescape_attribute(found[1])
+                self._stream.outbox.put(text, None, to)
+
+    def disconnected(self, reason: str) -> None:
+        """The session is over."""
+        self._counters.reconnects += 1
+        self._stream.connected_since = None
+        self._stream.router.disconnected(reason)
+        self._stream.on_disconnect()
+
+
+def _nothing() -> None:
+    pass
