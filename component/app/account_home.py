@@ -12,7 +12,7 @@ from component.pep_memory.account_ports import AccountPorts, Location, SetOwned
 from component.pep_memory.agent_nodes import node_of
 from component.pep_memory.consents import Consents
 from component.pep_memory.privileges import PrivilegedCall, Privileges
-from component.proactive.pubsub_client import Call, PubSubClient
+from component.pubsub.client import Call, PubSubClient
 from component.storage.account_consents import AccountConsentStore
 from xep.disco import InfoQuery
 from xep.fluux_agent.memory import NAMESPACE

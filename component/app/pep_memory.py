@@ -16,6 +16,7 @@ from component.handlers.privileges import PrivilegeHandler
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_entries
+from component.kernel.pubsub_events import EventListener
 from component.kernel.stream import Handler, StreamSubsystem
 from component.memory.file_store import PrivateFiles
 from component.memory.replica import Replica, ReplicaOptions
@@ -27,7 +28,6 @@ from component.pep_memory.agent_nodes import AgentNodes
 from component.pep_memory.encryption import Cipher
 from component.pep_memory.nodes import MemoryNodes
 from component.pep_memory.store import PepStore
-from component.proactive.event_handler import Listener
 from component.pubsub.service import PubSubService
 from xep.fluux_agent.memory import NAMESPACE
 
@@ -79,7 +79,7 @@ class MemorySubsystem:
         """The handler of what servers permit."""
         return () if self._home is None else (PrivilegeHandler(self._home.privileges),)
 
-    def listeners(self) -> Sequence[Listener]:
+    def listeners(self) -> Sequence[EventListener]:
         """What follows the notifications of accounts."""
         return () if self._home is None else (self._home.nodes,)
 

@@ -21,7 +21,6 @@ from component.kernel.catalog import Catalog
 from component.kernel.environment import Environment, open_environment
 from component.kernel.options import SOFTWARE
 from component.memory.knowledge import Knowledge
-from component.proactive.watch_skills import WatchSkillPorts
 from component.settings import Settings
 from component.skills.sources import SkillSources
 from component.storage import StorageError
@@ -55,7 +54,7 @@ class Service:
         self._subsystems: Subsystems | None = None
         self._features = make_features(settings)
         skills = chain.from_iterable(feature.skills() for feature in self._features)
-        self.catalog = Catalog(settings, skills, self._knowledge, self._watches)
+        self.catalog = Catalog(settings, skills, self._knowledge)
         for feature in self._features:
             feature.prepare(self.catalog.registry)
         self.established = anyio.Event()
@@ -65,10 +64,6 @@ class Service:
     def _knowledge(self) -> Knowledge:
         assert self._environment is not None, "skills are called while the service runs"
         return self._environment.memories.knowledge
-
-    def _watches(self) -> WatchSkillPorts:
-        assert self._subsystems is not None, "skills are called while the service runs"
-        return self._subsystems.watches.skill_ports
 
     @property
     def stopping(self) -> bool:
@@ -119,7 +114,7 @@ class Service:
                     announce = subsystems.discovery.presence.announce
                     group.start_soon(_guarded, announce, "send presence to subscribers")
 
-            subsystems.watches.features_changed = features_changed
+            stream.on_features = features_changed
             connection = stream.connect(connected)
             await group.start(environment.monitoring.run)
             if self.settings.metrics.address is not None:
@@ -150,7 +145,6 @@ class Service:
             await group.start(kernel.work.results.run)
             for loop in chain.from_iterable(each.loops for each in subsystems.opened):
                 await group.start(loop)
-            await group.start(subsystems.watches.run)
             if self.settings.webhooks.port is not None:
                 # Imported only where webhooks are turned on, as metrics are.
                 from component.app.webhooks import serve_webhooks  # noqa: PLC0415
@@ -183,7 +177,7 @@ class Service:
         if cancelled:
             _log.warning("cancelled requests that took too long", requests=cancelled)
         if self.established.is_set():
-            subsystems.watches.watcher.leave_rooms()
+            subsystems.leaving()
             with anyio.CancelScope(deadline=deadline):
                 leave = subsystems.discovery.presence.take_leave
                 await _guarded(leave, "tell subscribers that the service stops")

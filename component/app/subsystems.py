@@ -8,12 +8,13 @@ from component.app.discovery import DiscoverySubsystem
 from component.app.installed_skills import InstalledSkillSubsystem
 from component.app.operations import OperationsSubsystem
 from component.app.pep_memory import MemorySubsystem
-from component.app.watches import WatchSubsystem
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
+from component.messages.availability import Show
 from component.proactive.forgetting import forget
 from component.storage.shared import SharedChanges
+from xep.jid import JID
 
 
 class Subsystems:
@@ -28,7 +29,6 @@ class Subsystems:
         opened: what the features contribute.
         memory: synchronises memories with the nodes of people.
         installed: the skills that admins approve.
-        watches: starts work when something happens on XMPP.
         operations: the commands.
         chat: handles the messages of people.
         discovery: what others learn about the agents.
@@ -47,17 +47,15 @@ class Subsystems:
         kernel.forgets = (*forgets, forget)
         self.memory = MemorySubsystem(environment, stream, contacts, pubsub.service)
         self.installed = InstalledSkillSubsystem(environment, kernel.messages, stream, contacts)
-        self.watches = WatchSubsystem(
-            *(environment, stream, contacts, kernel.work), *self.memory.listeners()
-        )
-        stream.more_features = self.watches.watcher.features
-        stream.is_room = self.watches.watcher.is_room
+        for listener in self.memory.listeners():
+            kernel.pubsub_events.listen(listener)
+        stream.more_features = self._features
+        stream.is_room = self._is_room
         kernel.tasks.tool_ended = self._task_ended
         self.operations = OperationsSubsystem(
             *(environment, stream, contacts, kernel.tasks, kernel.agents),
             (
                 *chain.from_iterable(each.commands for each in self.opened),
-                *self.watches.commands(),
                 *kernel.notifications.commands(),
                 *self.memory.commands(),
                 *pubsub.commands(),
@@ -80,8 +78,8 @@ class Subsystems:
             kernel.notifications.notifier.online,
         )
         stream.on_disconnect = self._disconnected
-        pubsub.shown = self.watches.watcher.shown
-        self.discovery.granted = self.watches.watcher.granted
+        pubsub.shown = self._available
+        self.discovery.granted = self._granted
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
@@ -89,7 +87,7 @@ class Subsystems:
                 *pubsub.handlers(self.memory.features),
                 *self.memory.handlers(),
                 *kernel.tasks.handlers(),
-                *self.watches.handlers(),
+                kernel.pubsub_events,
                 *self.operations.handlers(),
                 *self.chat.handlers(),
             )
@@ -99,12 +97,30 @@ class Subsystems:
         """A session has begun. Never waits."""
         if self.kernel.agents is not None:
             self.kernel.agents.conversations.connected()
-        self.watches.watcher.connected()
         self.kernel.notifications.notifier.connected()
         self.memory.connected()
         self.installed.connected()
         for opened in self.opened:
             opened.connected()
+
+    def leaving(self) -> None:
+        """The stream is about to be closed. Never waits."""
+        for opened in self.opened:
+            opened.leaving()
+
+    def _features(self) -> Sequence[str]:
+        return [name for opened in self.opened for name in opened.disco_features()]
+
+    def _is_room(self, address: JID) -> bool:
+        return any(opened.is_room(address) for opened in self.opened)
+
+    def _available(self, agent: JID, client: JID, show: Show, status: str) -> None:
+        for opened in self.opened:
+            opened.available(agent, client, show, status)
+
+    def _granted(self, agent: JID, contact: JID) -> None:
+        for opened in self.opened:
+            opened.granted(agent, contact)
 
     def _warnings(self) -> Sequence[str]:
         """Return what an admin has to decide or to know, in sentences."""
@@ -119,7 +135,6 @@ class Subsystems:
     def _disconnected(self) -> None:
         """Inform the subsystems that a session is over."""
         self.kernel.pubsub.disconnected()
-        self.watches.watcher.disconnected()
         self.memory.disconnected()
         for opened in self.opened:
             opened.disconnected()
@@ -129,7 +144,6 @@ class Subsystems:
         if self.kernel.agents is not None:
             self.kernel.agents.tool_ended(task)
         self.kernel.work.task_ended(task)
-        self.watches.watcher.task_ended(task)
         for opened in self.opened:
             opened.task_ended(task)
 

@@ -227,10 +227,10 @@ def _settings(
 
     from component import settings  # noqa: PLC0415
     from component.app.settings import make_settings  # noqa: PLC0415
+    from component.features.watches.settings import WatchEntry, WatchLimits  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
     from component.settings.notifications import Notifications  # noqa: PLC0415
-    from component.settings.watches import WatchEntry, Watches  # noqa: PLC0415
 
     watch = WatchEntry(
         name="news",
@@ -264,7 +264,7 @@ def _settings(
         llm=llm,
         session=Session(history_tokens=_HISTORY_TOKENS),
         notifications=Notifications(quiet=""),  # notifications are sent at night, too
-        watches=Watches(check_s=1),  # the node is made while the demo runs
+        watches=WatchLimits(check_s=1),  # the node is made while the demo runs
         watch=(watch,),
         skills=settings.Skills(modules=("component.cli.demo_skills",)),
         storage=settings.Storage(path=directory),

@@ -236,13 +236,11 @@ async def _commands(
     from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
-    from component.commands.watches import WatchCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
         agent_entries,
         budget_limits,
         task_limits,
     )
-    from component.proactive.watch_desk import WatchDesk  # noqa: PLC0415
     from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
     from component.storage.notifications import NotificationStore  # noqa: PLC0415
     from component.storage.switches import Switches  # noqa: PLC0415
@@ -261,7 +259,6 @@ async def _commands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
         *chain.from_iterable(each.offline_commands(storage) for each in make_features(settings)),
-        *WatchCommands(WatchDesk(storage)).commands(),
         *NotificationCommands(notifications, settings.notifications).commands(),
         *installed,
     )

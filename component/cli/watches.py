@@ -3,7 +3,7 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.watches import WATCH
+from component.features.watches.commands import WATCH
 
 
 @click.group()

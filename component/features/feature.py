@@ -8,6 +8,7 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component.commands.definition import AnyCommand
+from component.handlers.contact_presence import OnAvailability
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.stream import Handler
@@ -16,6 +17,7 @@ from component.settings import Settings
 from component.skills import Registry, Skill
 from component.storage import Storage
 from component.storage.forgetting import Forget
+from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")
 
@@ -35,6 +37,10 @@ def _nothing(*_: object) -> None:
     pass
 
 
+def _never(_: object) -> bool:
+    return False
+
+
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """What an opened feature contributes to the service.
 
@@ -47,6 +53,12 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
+        leaving: called before the stream is closed.
+        available: called with the availability that a client of a contact shows.
+        granted: called with an agent and a contact that has permitted it to see its presence.
+        disco_features: returns the features that disco#info announces, besides those of handlers;
+            `kernel.stream.features_changed` reports that they have changed.
+        is_room: whether an agent is in the room with a bare address.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
     """
@@ -58,6 +70,11 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing
+    leaving: Callable[[], None] = _nothing
+    available: OnAvailability = _nothing
+    granted: Callable[[JID, JID], None] = _nothing
+    disco_features: Callable[[], Sequence[str]] = tuple
+    is_room: Callable[[JID], bool] = _never
     task_ended: Callable[[str], None] = _nothing
 
 

@@ -7,8 +7,7 @@ who send it directly.
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from component.proactive.event_handler import shown_by
-from component.proactive.room import Show
+from component.messages.availability import Show, shown_by
 from component.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.caps import Caps

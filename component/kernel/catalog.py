@@ -10,7 +10,6 @@ from component.kernel.options import make_policy, make_registry
 from component.kernel.profiles import contact_profiles
 from component.memory.knowledge import Knowledge
 from component.policy.admins import read_admins
-from component.proactive.watch_skills import WatchSkillPorts
 from component.settings import Settings
 from component.skills import Skill, View
 from xep.jid import JID
@@ -23,7 +22,6 @@ class Catalog:
         settings: the settings.
         of_features: the skills of features.
         knowledge: gives the memories to the skills that use them; called only while these run.
-        watches: gives what the skills about watches use.
 
     Attributes:
         admins: the bare JIDs of the admins.
@@ -41,12 +39,11 @@ class Catalog:
         settings: Settings,
         of_features: Iterable[Skill],
         knowledge: Callable[[], Knowledge],
-        watches: Callable[[], WatchSkillPorts],
     ) -> None:
         self.settings = settings
         self.policy = make_policy(settings)
         self.admins = read_admins(settings.agent.admins)
-        self.registry = make_registry(settings, of_features, knowledge, watches)
+        self.registry = make_registry(settings, of_features, knowledge)
         self.view: Callable[[JID], View] = self.registry.viewer(
             self.policy.view_key, self.policy.may_use
         )

@@ -9,6 +9,7 @@ from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.notifications import NotificationSubsystem
 from component.kernel.pubsub import PubSubSubsystem
+from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
@@ -34,6 +35,7 @@ class Kernel:
         contacts: who is a person, and who may be written to.
         notifications: sends people the results of work that agents started by themselves.
         pubsub: the nodes of our addresses.
+        pubsub_events: receives the notifications of other PubSub services.
         tasks: runs skills.
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
@@ -52,6 +54,7 @@ class Kernel:
         self.pubsub = PubSubSubsystem(
             environment, self.stream, self.contacts, self.notifications.notifier
         )
+        self.pubsub_events = PubSubEvents()
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
         self.tasks = TaskSubsystem(
             environment, self.stream, self.contacts, self.pubsub, modules.provide

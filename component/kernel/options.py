@@ -13,7 +13,6 @@ from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
 from component.policy.flows import Flow, Flows
-from component.proactive.watch_skills import WatchSkillPorts, watch_skills
 from component.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.router.admission import Shares
 from component.router.router import RouterOptions
@@ -47,10 +46,9 @@ def make_registry(
     settings: Settings,
     of_features: Iterable[Skill] = (),
     knowledge: Callable[[], Knowledge] | None = None,
-    watches: Callable[[], WatchSkillPorts] | None = None,
 ) -> Registry:
     """Return every skill that the settings offer, those of features too. `knowledge` gives the
-    memories, and `watches` the watches, where skills use them.
+    memories where skills use them.
 
     Raises:
         SkillLoadError: a module cannot be loaded, or declares no skill.
@@ -61,7 +59,6 @@ def make_registry(
             *builtin_skills(),
             *memory_skills(knowledge or _no_knowledge),
             *of_features,
-            *watch_skills(watches or _no_watches),
             *configured_skills(settings),
         )
     )
@@ -82,10 +79,6 @@ def make_registry(
 
 def _no_knowledge() -> Knowledge:
     raise RuntimeError("the memory is not open: no service runs")
-
-
-def _no_watches() -> WatchSkillPorts:
-    raise RuntimeError("the database is not open: no service runs")
 
 
 def make_policy(settings: Settings) -> Policy:

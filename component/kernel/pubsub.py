@@ -20,7 +20,7 @@ from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_entries, page_bytes
 from component.kernel.stream import Handler, StreamSubsystem
-from component.proactive.room import Show
+from component.messages.availability import Show
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
 from component.pubsub.service import PubSubService

@@ -59,6 +59,7 @@ class StreamSubsystem:
         more_features: returns features in addition to those of the handlers.
         is_room: whether an agent is in the room with a bare address.
         on_disconnect: called when a session is over.
+        on_features: called when the features that are announced have changed.
     """
 
     router: Router
@@ -78,6 +79,7 @@ class StreamSubsystem:
         self.more_features: Callable[[], Sequence[str]] = tuple
         self.is_room: Callable[[JID], bool] = lambda _: False
         self.on_disconnect: Callable[[], None] = _nothing
+        self.on_features: Callable[[], None] = _nothing
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
         """Have these handlers served.
@@ -161,6 +163,10 @@ class StreamSubsystem:
         return await self.router.call_optional(
             type_, to, payload, expected, from_=from_, known_errors=known_errors
         )
+
+    def features_changed(self) -> None:
+        """Announce the features again, because those that are not of handlers have changed."""
+        self.on_features()
 
     def features(self, host: Host) -> tuple[str, ...]:
         """Return the disco features that the handlers announce at a host."""

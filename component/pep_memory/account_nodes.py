@@ -44,7 +44,7 @@ _NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "
 
 class AccountNodes:
     """Implements `component.pep_memory.nodes.MemoryNodes`, and
-    `component.proactive.event_handler.Listener`.
+    `component.kernel.pubsub_events.EventListener`.
 
     The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not
     announce every change (Prosody announces no deletion with notify=false), so the nodes have to be

@@ -14,7 +14,7 @@ from xep.pubsub_owner import PubsubOwner
 
 
 class Page(Protocol):
-    """Some items: `component.proactive.pubsub_client.Page`."""
+    """Some items: `component.pubsub.client.Page`."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -26,7 +26,7 @@ class Page(Protocol):
 
 
 class Client(Protocol):
-    """Requests to PubSub services: `component.proactive.pubsub_client.PubSubClient`.
+    """Requests to PubSub services: `component.pubsub.client.PubSubClient`.
 
     All raise StanzaError.
     """

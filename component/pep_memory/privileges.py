@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 import structlog
 
-from component.proactive.pubsub_client import Call
+from component.pubsub.client import Call
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received

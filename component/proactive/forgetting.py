@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from component.proactive import watch_rows
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
 from xep.jid import JID
@@ -66,7 +65,7 @@ _NOTHING: Final = "null"
 def forget(database: Database, who: Forgotten) -> None:
     """Delete the rows of a person that belong to an agent.
 
-    Watches of the settings are kept. Of work whose result was sent, the key is kept, so that its
+    Of work whose result was sent, the key is kept, so that its
     trigger does not start it again.
     """
     owner, agent = str(who.person.bare), who.agent
@@ -76,10 +75,6 @@ def forget(database: Database, who: Forgotten) -> None:
             f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
             (str(who.address.bare), owner),
         )
-    for row in watch_rows.rows(database, owner):
-        if row.watch.agent == agent:
-            watch_rows.remove(database, row.watch.id)
-    watch_rows.notify(database)
     find = "instr(details, ?)" if database.dialect == "sqlite" else "strpos(details, ?)"
     database.execute(
         f"UPDATE started_work SET details = ?, failure = NULL WHERE told = 1"  # noqa: S608 - constants

@@ -41,12 +41,11 @@ from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
 from component.settings.pubsub import PubSub
 from component.settings.rest import OpenApi, RestSkill, skill_names
-from component.settings.sections import Top, differ
+from component.settings.sections import Top
 from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
-from component.settings.watches import WatchEntry, Watches
 from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
 from component.settings.work import known_agents_only
 from component.settings.workers import Worker, WorkersEntry, queues_differ
@@ -105,8 +104,6 @@ class Settings(BaseModel):
     audit: Audit = Audit()
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
-    watches: Watches = Watches()
-    watch: tuple[WatchEntry, ...] = ()
     notifications: Notifications = Notifications()
     webhooks: Webhooks = Webhooks()
     webhook: tuple[WebhookEntry, ...] = ()
@@ -170,16 +167,9 @@ class Settings(BaseModel):
                 )
         return self
 
-    @field_validator("watch")
-    @classmethod
-    def _watches_differ(cls, value: tuple[WatchEntry, ...]) -> tuple[WatchEntry, ...]:
-        differ("watches", value)
-        return value
-
     @model_validator(mode="after")
     def _agents_of_work(self) -> Self:
-        """Check the agents that watches and webhooks name."""
-        known_agents_only(self.agent_names, "watch", self.watch)
+        """Check the agents that webhooks name."""
         known_agents_only(self.agent_names, "webhook", self.webhook)
         return self
 

@@ -11,7 +11,7 @@ from component.app.skills import load_skills
 from component.settings import Settings
 from component.skills import Skill
 from component.sources.rest.source import RestSource
-from tests.component.settings.smallest import ENVIRON, SMALLEST
+from tests.component.smallest_settings import ENVIRON, SMALLEST
 from tests.servers.guides import DOCS
 
 GITHUB = "github_issues github_pull_requests github_issue_create github_comment"

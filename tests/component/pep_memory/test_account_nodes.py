@@ -12,7 +12,7 @@ from component.pep_memory.account_ports import AccountPorts, Location
 from component.pep_memory.consents import Consents
 from component.pep_memory.nodes import NodeItem
 from component.pep_memory.privileges import Privileges
-from component.proactive.pubsub_client import Page
+from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE

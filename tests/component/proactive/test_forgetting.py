@@ -9,11 +9,11 @@ import pytest
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
+from component.features.watches.events import Offered, accept
+from component.features.watches.watch import Observed, Watch
 from component.proactive import started, watch_rows
 from component.proactive.forgetting import FORGOTTEN, KEPT, forget
 from component.proactive.started import Started
-from component.proactive.watch import Observed, Watch
-from component.proactive.watch_events import Offered, accept
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.database import Database

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 
 def test_two_agents_of_one_name_are_told_apart(problems: Any) -> None:

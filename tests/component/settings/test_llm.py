@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from component.settings.llm import LLM
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 
 def test_models_for_tiers_and_fallbacks(read: Any, problems: Any) -> None:

@@ -11,7 +11,7 @@ from component.app.settings import load, make_settings, tables
 from component.settings import Server, Settings, SettingsError
 from component.settings.describe import toml
 from component.settings.problems import env_name
-from tests.component.settings.smallest import ENVIRON, SMALLEST
+from tests.component.smallest_settings import ENVIRON, SMALLEST
 
 
 def test_the_smallest_file_has_all_defaults(read: Any) -> None:

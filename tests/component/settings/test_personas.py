@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from component.settings import SettingsError
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 
 def test_who_is_restricted_to_which_personas_is_an_address_or_a_pattern(read: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 
 @pytest.mark.parametrize("name", ["a < b", "a\\u0007b"])

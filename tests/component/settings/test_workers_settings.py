@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from component.settings import Settings
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 QUEUE = 'database = "postgresql://agent:${PASSWORD}@db.example.com/queue"\n'
 Read = Callable[..., Settings]

@@ -9,7 +9,7 @@ from component.features.schedules.declared import of_settings, of_skills
 from component.features.schedules.schedules import ScheduleError
 from component.features.schedules.settings import LIMITS
 from component.skills import Registry, SkillSchedule, skill
-from tests.component.settings.smallest import SMALLEST
+from tests.component.smallest_settings import SMALLEST
 
 ENTRY = '[[schedule]]\nname = "a"\nwhen = "{when}"\nprincipal = "juliet@example.com"\n{more}\n'
 

@@ -1,0 +1,1 @@
+"""Watches: events on XMPP that start work."""

@@ -1,0 +1,247 @@
+"""The events of watches, from their record to the start of their work.
+
+An event is recorded in the same transaction as the item it comes from, so that a kill at any moment
+neither loses nor doubles it. Its work is started afterwards, by a key that is the same however
+often that is tried (`component.proactive.starter`). Functions take the `Database` of one operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from component.features.watches.rate_limit import Bounds, Counters, decide
+from component.features.watches.rows import item_key, see
+from component.features.watches.watch import Observed, Watch
+from component.storage.database import Database
+
+MOST_PENDING: Final = 5_000
+"""Events of one watch that wait to be started; the policy for thinning applies to more."""
+MOST_IN_DIGEST: Final = 50
+"""Events whose content a digest has, the latest ones; it counts all."""
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """An event of a source, and the ids of the watches that are interested in it.
+
+    `data` is the JSON of its `component.features.watches.watch.EventData`.
+    """
+
+    observed: Observed
+    watches: tuple[str, ...]
+    data: bytes
+
+
+class Accepted(msgspec.Struct):
+    """The outcome of recording the events of one transaction.
+
+    Attributes:
+        new: how many of them were not seen before.
+        starts: how many starts of work they made.
+        thinned: how many were thinned by the policies of watches.
+        cut: the ids of watches with events that were cut, because too many agents led to them.
+        tripped: the ids of watches that the breaker has stopped.
+    """
+
+    new: int = 0
+    starts: int = 0
+    thinned: int = 0
+    cut: list[str] = msgspec.field(default_factory=list)
+    tripped: list[str] = msgspec.field(default_factory=list)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """An event whose work is to be started; `due` says in how many milliseconds."""
+
+    watch: str
+    number: int
+    key: str
+    due: int
+    data: bytes
+    hops: int
+    chain: tuple[str, ...]
+
+
+def accept(
+    database: Database,
+    source: str,
+    offered: Sequence[Offered],
+    watches: Mapping[str, Watch],
+    max_hops: int,
+) -> Accepted:
+    """Record events in their order: those that are new, for the watches interested in them.
+
+    An event is new if its item was not seen, or has another version now. Of several instances that
+    record the same event, one finds it new.
+    """
+    accepted = Accepted()
+    of_watch: dict[str, list[Offered]] = {}
+    for each in offered:
+        if each.observed.item and not see(database, source, each.observed):
+            continue
+        accepted.new += 1
+        for watch in each.watches:
+            of_watch.setdefault(watch, []).append(each)
+    for id_ in sorted(of_watch):  # in one order, so that two instances do not deadlock
+        if id_ in watches:
+            _accept_for(database, watches[id_], of_watch[id_], max_hops, accepted)
+    return accepted
+
+
+def _accept_for(
+    database: Database,
+    watch: Watch,
+    events: Sequence[Offered],
+    max_hops: int,
+    accepted: Accepted,
+) -> None:
+    within = [each for each in events if each.observed.hops < max_hops]
+    cut = len(events) - len(within)
+    # The update locks the row, so that instances take numbers and shares of the rate in turn.
+    found = database.execute(
+        "UPDATE watches SET received = received + ?, cut = cut + ?, last_at = ? WHERE id = ?"
+        " RETURNING state, created, last_number, waiting, window_at, window_starts, hour_at,"
+        " hour_starts",
+        (len(events), cut, database.now, watch.id),
+    ).fetchone()
+    if found is None or found[0] != "active":
+        return
+    if cut:
+        accepted.cut.append(watch.id)
+    created, counters = int(found[1]), Counters(*map(int, found[2:]))
+    (pending,) = database.execute(
+        "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
+    ).fetchone() or (0,)
+    room = MOST_PENDING - int(pending)
+    bounds = Bounds(watch.rate, watch.thinning, watch.starts_per_hour)
+    joined: list[Offered] = []
+    thinned = 0
+    tripped = ""
+    for each in within:
+        verdict, due = decide(counters, bounds, database.steady, has_room=room > 0)
+        if verdict == "start":
+            _insert(database, watch, created, counters.last_number, due, each)
+            room -= 1
+            accepted.starts += 1
+        elif verdict == "join":
+            joined.append(each)
+            thinned += 1
+        elif verdict == "drop":
+            thinned += 1
+        else:
+            tripped = (
+                f"It has started work {watch.starts_per_hour} times within an hour, which looks"
+                " like a loop."
+            )
+            accepted.tripped.append(watch.id)
+            break
+    # The time is the same for all of them, so no start comes after one that others join.
+    _join(database, watch, counters.waiting, joined)
+    accepted.thinned += thinned
+    database.execute(
+        "UPDATE watches SET last_number = ?, waiting = ?, window_at = ?, window_starts = ?,"
+        " hour_at = ?, hour_starts = ?, thinned = thinned + ?, state = ?, reason = ? WHERE id = ?",
+        (
+            *msgspec.structs.astuple(counters),
+            thinned,
+            "tripped" if tripped else "active",
+            tripped,
+            watch.id,
+        ),
+    )
+
+
+def _insert(
+    database: Database, watch: Watch, created: int, number: int, due: int, event: Offered
+) -> None:
+    observed = event.observed
+    database.execute(
+        "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
+        " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
+        (
+            watch.id,
+            number,
+            f"{created}.{number} {item_key(observed.item)}",
+            due,
+            f"[{event.data.decode()}]",
+            observed.hops,
+            " ".join(observed.chain),
+        ),
+    )
+
+
+def _join(database: Database, watch: Watch, number: int, events: Sequence[Offered]) -> None:
+    """Let events join the start with this number, or with `latest` the last one replace it."""
+    if not events:
+        return
+    found = database.execute(
+        "SELECT data, hops, chain FROM watch_events WHERE watch = ? AND number = ?",
+        (watch.id, number),
+    ).fetchone()
+    if found is None:  # the watch was emptied in between
+        return
+    data, hops, chain = found
+    for each in events:
+        if each.observed.hops > hops:
+            hops, chain = each.observed.hops, " ".join(each.observed.chain)
+    if watch.thinning == "latest":
+        raws = [msgspec.Raw(events[-1].data)]
+    else:
+        before = msgspec.json.decode(data, type=list[msgspec.Raw])
+        raws = (before + [msgspec.Raw(each.data) for each in events])[-MOST_IN_DIGEST:]
+    database.execute(
+        "UPDATE watch_events SET data = ?, events = events + ?, hops = ?, chain = ?"
+        " WHERE watch = ? AND number = ?",
+        (msgspec.json.encode(raws).decode(), len(events), hops, chain, watch.id, number),
+    )
+
+
+def heads(database: Database) -> list[Pending]:
+    """The first event of each watch that waits to be started, due or not."""
+    found = database.execute(
+        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
+    ).fetchall()
+    return [_pending(database, row) for row in found]
+
+
+def head(database: Database, watch: str) -> Pending | None:
+    """The first event of a watch that waits to be started, if there is one."""
+    found = database.execute(
+        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        " WHERE watch = ? ORDER BY number LIMIT 1",
+        (watch,),
+    ).fetchone()
+    return None if found is None else _pending(database, found)
+
+
+def done(database: Database, event: Pending, *, started: bool) -> Pending | None:
+    """An event has been handled, or its work was refused. Returns the next one of its watch."""
+    deleted = database.execute(
+        "DELETE FROM watch_events WHERE watch = ? AND number = ?", (event.watch, event.number)
+    )
+    if deleted.rowcount:  # another instance may have counted it
+        column = "started" if started else "refused"
+        database.execute(
+            f"UPDATE watches SET {column} = {column} + 1 WHERE id = ?",  # noqa: S608 - one of two
+            (event.watch,),
+        )
+    return head(database, event.watch)
+
+
+def task_state(database: Database, task: str) -> str | None:
+    """The state of a task; None if it is not stored any more."""
+    found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
+    watch, number, key, due, events, data, hops, chain = row
+    raws = msgspec.json.decode(data, type=list[msgspec.Raw])
+    text = bytes(raws[-1])
+    if events > 1:
+        # The latest event, with all of them: parameters are filled alike from one and from many.
+        more = msgspec.json.encode({"events": raws, "total": events})
+        text = text[:-1] + b"," + more[1:]
+    wait = max(0, int(due) - database.steady)
+    return Pending(watch, number, key, wait, text, hops, tuple(str(chain).split()))

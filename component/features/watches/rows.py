@@ -1,0 +1,194 @@
+"""The rows of watches and of their sources: definitions, and the items that were seen.
+
+Functions take the `Database` of one operation.
+"""
+
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from component.features.watches.watch import Observed, Watch, WatchState
+from component.storage.database import Database
+from component.storage.forgetting import Forgotten
+
+CHANNEL: Final = "watches"
+"""Notified when a watch was added, changed or removed."""
+_LONGEST_ITEM: Final = 200
+"""Characters of an item's id that are stored as they are; an index entry has a bound."""
+_STALE_MS: Final = 3_600_000
+"""Milliseconds for which an item counts as seen that a listing of its node lacks."""
+_UNLISTED_MS: Final = 86_400_000
+"""Milliseconds for which an item counts as seen if its node cannot be listed."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A watch as the database has it. `pending` is the number of events that wait."""
+
+    watch: Watch
+    state: WatchState
+    reason: str
+    received: int
+    started: int
+    thinned: int
+    refused: int
+    cut: int
+    last_at: int | None
+    pending: int = 0
+
+
+def put(database: Database, watch: Watch) -> None:
+    """Add a watch, or change the definition of the one with its id."""
+    database.execute(
+        "INSERT INTO watches (id, owner, definition, state, created) VALUES (?, ?, ?, 'active', ?)"
+        " ON CONFLICT (id) DO UPDATE SET definition = excluded.definition"
+        " WHERE watches.definition <> excluded.definition",
+        (watch.id, watch.owner, msgspec.json.encode(watch).decode(), database.now),
+    )
+
+
+def remove(database: Database, watch: str) -> bool:
+    """Remove a watch with the events that were not started; whether there was one."""
+    database.execute("DELETE FROM watch_events WHERE watch = ?", (watch,))
+    return database.execute("DELETE FROM watches WHERE id = ?", (watch,)).rowcount > 0
+
+
+def notify(database: Database) -> None:
+    """Tell other instances that watches were added, changed or removed."""
+    database.notify(CHANNEL)
+
+
+def set_state(database: Database, watch: str, state: WatchState, reason: str = "") -> bool:
+    """Pause or resume a watch; whether there is one. Resuming resets the breaker."""
+    done = database.execute(
+        "UPDATE watches SET state = ?, reason = ?, hour_at = 0, hour_starts = 0 WHERE id = ?",
+        (state, reason, watch),
+    )
+    return done.rowcount > 0
+
+
+def rows(database: Database, owner: str | None = None) -> list[Row]:
+    """All watches, or those of one owner, by id."""
+    where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
+    found = database.execute(
+        "SELECT definition, state, reason, received, started, thinned, refused, cut, last_at,"  # noqa: S608 - where is one of two constants
+        " (SELECT count(*) FROM watch_events WHERE watch = watches.id)"
+        f" FROM watches{where} ORDER BY id",
+        parameters,
+    ).fetchall()
+    return [
+        Row(
+            watch=msgspec.json.decode(definition, type=Watch),
+            state=state,
+            reason=reason,
+            received=received,
+            started=started,
+            thinned=thinned,
+            refused=refused,
+            cut=cut,
+            last_at=last_at,
+            pending=pending,
+        )
+        for (
+            definition,
+            state,
+            reason,
+            received,
+            started,
+            thinned,
+            refused,
+            cut,
+            last_at,
+            pending,
+        ) in found
+    ]
+
+
+def is_known(database: Database, source: str) -> bool:
+    """Whether the items of a source were ever listed, so that other items are new."""
+    found = database.execute("SELECT 1 FROM watch_sources WHERE source = ?", (source,))
+    return found.fetchone() is not None
+
+
+def mark_known(database: Database, source: str, items: Sequence[Observed]) -> None:
+    """Mark the items that a source has when it is watched for the first time as seen."""
+    for item in items:
+        see(database, source, item)
+    database.execute(
+        "INSERT INTO watch_sources (source, since) VALUES (?, ?) ON CONFLICT (source) DO NOTHING",
+        (source, database.now),
+    )
+
+
+def forget_items(database: Database, source: str, items: Collection[str] | None = None) -> None:
+    """Forget items that were deleted, or all: they are new when they are published again."""
+    if items is None:
+        database.execute("DELETE FROM watch_items WHERE source = ?", (source,))
+        return
+    for item in items:
+        database.execute(
+            "DELETE FROM watch_items WHERE source = ? AND item = ?", (source, item_key(item))
+        )
+
+
+def forget_source(database: Database, source: str) -> None:
+    """Forget a source that no watch observes any more."""
+    database.execute("DELETE FROM watch_sources WHERE source = ?", (source,))
+    database.execute("DELETE FROM watch_items WHERE source = ?", (source,))
+
+
+def keep_sources(database: Database, sources: Collection[str]) -> None:
+    """Forget all other sources: a process was killed before it could."""
+    for (source,) in database.execute("SELECT source FROM watch_sources").fetchall():
+        if source not in sources:
+            forget_source(database, source)
+
+
+def prune(database: Database, source: str, listed: Collection[str] | None) -> None:
+    """Delete the marks of items that the source does not have any more.
+
+    `listed` are the ids of all items that it has; None if it cannot be listed.
+    """
+    kept = _STALE_MS if listed is not None else _UNLISTED_MS
+    old = database.execute(
+        "SELECT item FROM watch_items WHERE source = ? AND seen < ?",
+        (source, database.steady - kept),
+    ).fetchall()
+    there = frozenset(map(item_key, listed or ()))
+    for (item,) in old:
+        if item not in there:
+            database.execute(
+                "DELETE FROM watch_items WHERE source = ? AND item = ?", (source, item)
+            )
+
+
+def see(database: Database, source: str, item: Observed) -> bool:
+    """Mark an item as seen; whether it is new."""
+    done = database.execute(
+        "INSERT INTO watch_items (source, item, version, seen) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (source, item)"
+        " DO UPDATE SET version = excluded.version, seen = excluded.seen"
+        " WHERE watch_items.version <> excluded.version",
+        (source, item_key(item.item), item.version, database.steady),
+    )
+    return done.rowcount > 0
+
+
+def versions(database: Database, source: str) -> dict[str, str]:
+    """The items that were seen, by `item_key`, with their versions."""
+    found = database.execute("SELECT item, version FROM watch_items WHERE source = ?", (source,))
+    return {str(item): str(version) for item, version in found.fetchall()}
+
+
+def item_key(item: str) -> str:
+    """An item's id as it is stored: a digest of one that is too long for an index."""
+    return item if len(item) <= _LONGEST_ITEM else sha256(item.encode()).hexdigest()
+
+
+def forget(database: Database, who: Forgotten) -> None:
+    """Remove the watches that a person has with an agent. Those of the settings are kept."""
+    for row in rows(database, str(who.person.bare)):
+        if row.watch.agent == who.agent:
+            remove(database, row.watch.id)
+    notify(database)

@@ -1,0 +1,206 @@
+"""Lets people and operators define, list, pause, resume and remove watches."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from component.features.watches import rows as watch_rows
+from component.features.watches.conditions import Condition, Filter, FilterError
+from component.features.watches.rows import Row
+from component.features.watches.settings import read_rate
+from component.features.watches.sheet import WatchSheet
+from component.features.watches.watch import PRESENCE, Rate, Watch
+from component.features.watches.watcher import Watcher
+from component.policy.taint import Taint
+from component.storage.database import Database, Transactions
+from xep.jid import JID, JIDError
+
+_SHORTEST_S: Final = 1.0
+"""A person's watch has a rate that counts in windows of at least so many seconds, and starts at
+most once a second on average."""
+
+
+class WatchError(Exception):
+    """A watch cannot be made. The message is a sentence for the person who asked for it."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A watch that a person wants.
+
+    Attributes:
+        name: its name.
+        service: the address whose events are wanted; the person's own account if it is empty.
+        node: the node; `presence` for the presence of the account.
+        goal: what the agent is to do.
+        where: conditions on XML payloads.
+        json_filter: a JMESPath expression on JSON payloads.
+        rate: as in the settings, such as `10/min`.
+        taints: the sources of the texts that the model had read which asked for the watch.
+    """
+
+    name: str
+    service: str
+    node: str
+    goal: str
+    where: Sequence[Condition] = ()
+    json_filter: str = ""
+    rate: str = "10/min"
+    taints: tuple[Taint, ...] = ()
+
+
+class WatchService:
+    """The watches.
+
+    Args:
+        storage: the database.
+        watcher: observes them; None while the service is not running.
+        services: patterns of the services that people may watch.
+        per_person: the maximum number of watches of one person.
+    """
+
+    def __init__(
+        self,
+        storage: Transactions,
+        watcher: Watcher | None = None,
+        services: Sequence[str] = (),
+        per_person: int = 0,
+    ) -> None:
+        self._storage = storage
+        self._watcher = watcher
+        self._services = tuple(services)
+        self._per_person = per_person
+
+    async def list(self, owner: str | None) -> Sequence[WatchSheet]:
+        """The watches of one owner, or of everybody, by id. Raises StorageError."""
+        rows = await self._storage.read(lambda database: watch_rows.rows(database, owner))
+        return [self._sheet(row) for row in rows]
+
+    async def create(self, agent: str, person: JID, wish: Wish) -> Watch:
+        """Make a watch for a person. It replaces one of the same name that the person has.
+
+        Raises WatchError, StorageError.
+        """
+        watch = self.checked(agent, person, wish)
+        assert self._watcher is not None, "the service is running"
+        if not await self._watcher.add(watch, self._per_person):
+            raise WatchError(
+                f"You have {self._per_person} watches, which is the maximum. Remove one with /watch"
+                " remove NAME first."
+            )
+        return watch
+
+    def checked(self, agent: str, person: JID, wish: Wish) -> Watch:
+        """The definition of a wish. Raises WatchError."""
+        service = self._service(person, wish.service)
+        if wish.node == PRESENCE and service.local is None:
+            raise WatchError("Only an account has presence: give its address as the service.")
+        try:
+            Filter(wish.where, wish.json_filter)
+        except FilterError as error:
+            raise WatchError(str(error)) from None
+        try:
+            events, seconds = read_rate(wish.rate)
+        except ValueError as error:
+            raise WatchError(f"The rate {wish.rate!r} {error}.") from None
+        if events > seconds / _SHORTEST_S:
+            raise WatchError("The rate may be one start a second at most, such as 60/min.")
+        if not wish.goal.strip():
+            raise WatchError("Say what I should do when it happens.")
+        return Watch(
+            name=wish.name,
+            owner=str(person.bare),
+            agent=agent,
+            principal=person.bare,
+            service=service,
+            node=wish.node,
+            where=tuple(wish.where),
+            json=wish.json_filter,
+            goal=wish.goal.strip(),
+            rate=Rate(events, seconds),
+            taints=wish.taints,
+        )
+
+    async def pause(self, id_: str) -> bool:
+        """Handle no events of a watch until it is resumed; whether there is such a watch."""
+        return await self._storage.write(lambda db: watch_rows.set_state(db, id_, "paused"))
+
+    async def resume(self, id_: str) -> bool:
+        """Handle events again, without those of the pause; whether there is such a watch."""
+        return await self._storage.write(lambda db: watch_rows.set_state(db, id_, "active"))
+
+    async def remove(self, id_: str) -> bool:
+        """Remove a watch; whether there was one."""
+        if self._watcher is not None:
+            return await self._watcher.remove(id_)
+
+        def op(database: Database) -> bool:
+            watch_rows.notify(database)
+            return watch_rows.remove(database, id_)
+
+        return await self._storage.write(op)
+
+    def may_use(self, person: JID, service: JID) -> bool:
+        """Whether a person may watch or publish at a service by means of an agent."""
+        if service == person.bare:
+            return True
+        return any(fnmatchcase(str(service), pattern) for pattern in self._services)
+
+    def _service(self, person: JID, text: str) -> JID:
+        if not text.strip():
+            return person.bare
+        try:
+            service = JID.parse(text.strip()).bare
+        except JIDError as error:
+            raise WatchError(f"{text[:100]!r} is not an address: {error}") from None
+        if not self.may_use(person, service):
+            known = f" and {', '.join(self._services)}" if self._services else ""
+            raise WatchError(f"I may only watch your own account{known} for you, not {service}.")
+        return service
+
+    def _sheet(self, row: Row) -> WatchSheet:
+        watch, reason, subscription = row.watch, row.reason, ""
+        if self._watcher is not None:
+            status = self._watcher.status(watch)
+            subscription, reason = status.state, reason or status.reason
+        return WatchSheet(
+            id=watch.id,
+            name=watch.name,
+            owner=watch.owner,
+            agent=watch.agent,
+            service=str(watch.service),
+            node=watch.node,
+            filter=" and ".join(filter(None, (*map(_condition, watch.where), watch.json))),
+            work=watch.goal or f"run {watch.skill}",
+            rate=f"{watch.rate.events} in {watch.rate.seconds:g} s, then {watch.thinning}",
+            state=row.state,
+            subscription=subscription,
+            reason=reason,
+            received=row.received,
+            started=row.started,
+            thinned=row.thinned,
+            refused=row.refused,
+            cut=row.cut,
+            pending=row.pending,
+        )
+
+
+def _condition(condition: Condition) -> str:
+    what = condition.element or "the payload"
+    if condition.attribute:
+        what = f"{condition.attribute} of {what}"
+    tests = {
+        "is": condition.equals,
+        "contains": condition.contains,
+        "is above": condition.above,
+        "is below": condition.below,
+    }
+    words = [
+        f"{word} {value:g}" if isinstance(value, float | int) else f"{word} {value!r}"
+        for word, value in tests.items()
+        if value is not None
+    ]
+    if condition.exists is not None:
+        words.append("exists" if condition.exists else "does not exist")
+    return f"{what} {' and '.join(words)}"

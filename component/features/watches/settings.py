@@ -1,0 +1,200 @@
+"""The sections about watches: events on XMPP that start work."""
+
+import re
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from component.settings.expressions import Expression
+from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.model import Settings
+from component.settings.sections import Top, differ, list_of_tables, table
+from component.settings.work import WorkEntry, known_agents_only
+
+_RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_rate(text: str) -> tuple[int, float]:
+    """Return the number of starts and the seconds of a rate such as `10/min`. Raises ValueError."""
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("must be a number for a time: 10/min, 5/h, 100/s or 3/d")
+    return int(found[1]), _SECONDS[found[2]]
+
+
+def _rate(value: str) -> str:
+    try:
+        read_rate(value)
+    except ValueError as error:
+        raise refusal(str(error)) from None
+    return value
+
+
+def _service(value: str) -> str:
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
+
+    try:
+        jid = JID.parse(value)
+    except JIDError as error:
+        raise refusal(f"is not an address: {error}") from None
+    if jid.resource is not None:
+        raise refusal("must be an address without a resource, such as pubsub.example.com")
+    return str(jid)
+
+
+def _nick(value: str) -> str:
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
+
+    try:
+        return JID("room", "example.com").with_resource(value).resource or "" if value else ""
+    except JIDError as error:
+        raise refusal(f"cannot be a nickname: {error}") from None
+
+
+Rate = Annotated[str, AfterValidator(_rate)]
+Service = Annotated[str, AfterValidator(_service)]
+
+
+class WatchLimits(Section):
+    """The limits of all watches, and of those that people add in chat. See docs/watches.md."""
+
+    per_person: Annotated[int, Field(ge=0)] = Field(
+        default=20,
+        description="Maximum number of watches of one person. Those in `[[watch]]` do not count.",
+    )
+    services: tuple[str, ...] = Field(
+        default=(),
+        examples=[["pubsub.example.com"]],
+        description="PubSub services whose nodes people may watch from chat; `*` and `?` match "
+        "characters. The agent reads a node with its own rights, so list only services whose "
+        "nodes all people may read. Everybody may watch their own account.",
+    )
+    max_hops: Count = Field(
+        default=5,
+        le=64,
+        description="An event that was caused by a chain of this many agents starts no work.",
+    )
+    check_s: Seconds = Field(
+        default=300,
+        description="Seconds between two checks of a subscription; each also reads the node's"
+        " items.",
+    )
+
+
+class WatchCondition(Section):
+    """A condition on the XML payload of an item. It is met if one matching element meets it."""
+
+    element: str = Field(
+        default="",
+        examples=["entry/title"],
+        description="Path to the element: local names separated by `/`, that of the payload "
+        "first; `*` matches any name. Default: the payload itself.",
+    )
+    attribute: str = Field(
+        default="",
+        examples=["state"],
+        description="Attribute to compare. Default: the text of the element.",
+    )
+    namespace: str = Field(default="", description="Namespace of the element. Default: any.")
+    equals: str | None = Field(
+        default=None, examples=["failed"], description="The value is this text."
+    )
+    contains: str | None = Field(
+        default=None, examples=["urgent"], description="The value contains this text, in any case."
+    )
+    above: float | None = Field(
+        default=None, examples=[30], description="The value is a number greater than this."
+    )
+    below: float | None = Field(
+        default=None, examples=[0], description="The value is a number less than this."
+    )
+    exists: bool | None = Field(
+        default=None, examples=[True], description="Whether there is such an element or attribute."
+    )
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        tests = (self.equals, self.contains, self.above, self.below, self.exists)
+        if all(test is None for test in tests):
+            raise refusal("needs equals, contains, above, below or exists")
+        return self
+
+
+class _Events(Section):
+    # The first fields of a watch: those of a base class come before its own.
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = Field(
+        examples=["failed-builds"], description="Name of the watch; it must be unique."
+    )
+    service: Service = Field(
+        examples=["pubsub.example.com"],
+        description="Address of the PubSub service, or of the account whose node it is.",
+    )
+    node: str = Field(
+        min_length=1,
+        max_length=1024,
+        examples=["builds"],
+        description="Name of the node; `presence` for the presence of an account, `room` for the"
+        " occupants of a room.",
+    )
+    nick: Annotated[str, AfterValidator(_nick)] = Field(
+        default="",
+        examples=["Librarian"],
+        description="Nickname of the agent in the room. Default: its name.",
+    )
+    where: tuple[WatchCondition, ...] = ()
+    json_filter: Expression = Field(
+        default="",
+        examples=["status == 'failed'"],
+        description="JMESPath expression that must hold for a JSON payload (XEP-0335).",
+    )
+
+
+class WatchEntry(WorkEntry, _Events):
+    """A watch: work that starts when an item is published, or a person's presence changes."""
+
+    params: dict[str, Any] = Field(
+        default={},
+        examples=[{"title": "{json.title}"}],
+        description="Parameters of the skill. A string in braces is a JMESPath expression over the"
+        " event, such as `{text}`, `{item}` or `{json.title}`.",
+    )
+    rate: Rate = Field(
+        default="60/min",
+        description="Maximum number of starts in a second (`s`), minute (`min`), hour (`h`) or day"
+        " (`d`).",
+    )
+    thinning: Literal["latest", "digest", "drop"] = Field(
+        default="digest",
+        description="How to handle events above the rate: latest handles only the newest of them "
+        "when the time is over, digest handles them together, drop ignores them.",
+    )
+    starts_per_hour: Count = Field(
+        default=1000,
+        description="Number of starts in an hour at which the watch is stopped, because it looks"
+        " like a loop.",
+    )
+
+    @model_validator(mode="after")
+    def _presence_of_an_account(self) -> Self:
+        if self.node == "presence" and "@" not in self.service:
+            raise refusal("must be an account if node is presence", key="service")
+        if self.nick and (self.node != "room" or "@" not in self.service):
+            raise refusal('is for a room: set node = "room", and the room as service', key="nick")
+        return self
+
+
+def _differ(entries: tuple[WatchEntry, ...]) -> tuple[WatchEntry, ...]:
+    differ("watches", entries)
+    return entries
+
+
+LIMITS: Final = table("watches", WatchLimits)
+ENTRIES: Final = list_of_tables("watch", WatchEntry, _differ)
+SECTIONS: Final[tuple[Top[Any], ...]] = (LIMITS, ENTRIES)
+
+
+def check(settings: Settings) -> None:
+    """Raise a refusal if a watch names an agent that is not known."""
+    known_agents_only(settings.agent_names, "watch", settings[ENTRIES])

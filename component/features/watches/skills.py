@@ -1,0 +1,236 @@
+"""The skills by which a model proposes a watch, lists watches, and publishes an item."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Final, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from component.features.watches.conditions import LONGEST_EXPRESSION, Condition
+from component.features.watches.provenance import noted_chain, with_chain
+from component.features.watches.service import WatchError, WatchService, Wish
+from component.skills.context import Context
+from component.skills.declare import skill
+from component.skills.errors import InvalidParam, SkillError
+from component.skills.skill import Skill
+from component.skills.spec import OPTIONAL
+from component.storage.database import Transactions
+from component.storage.errors import StorageError
+from xep.atom import Entry
+from xep.binding import RawXML, keep
+from xep.jid import JID, JIDError
+from xep.json_containers import Json
+from xep.stanza_error import StanzaError
+
+_LONGEST_GOAL: Final = 2_000
+_LONGEST_PAYLOAD: Final = 60_000
+
+Name = Annotated[
+    str,
+    Meta(
+        description="Short name for it, of letters, digits, - and _, such as failed-builds.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+    ),
+]
+Address = Annotated[str, Meta(description="Address of the PubSub service.", max_length=1024)]
+Node = Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
+
+
+class Publisher(Protocol):
+    """Publishes items: `component.pubsub.client.PubSubClient`."""
+
+    async def publish(
+        self,
+        service: JID,
+        node: str,
+        payload: RawXML,
+        publisher: JID,
+        *,
+        item_id: str | None = None,
+    ) -> str | None:
+        """Publish an item and return its id. Raises StanzaError."""
+
+
+class WatchSkillPorts(msgspec.Struct, frozen=True):
+    """The objects that the skills use while the service runs.
+
+    Attributes:
+        desk: the watches.
+        publisher: publishes items.
+        storage: the database, which has the provenance of running work.
+        address_of: gives the bare address at which an agent speaks.
+    """
+
+    desk: WatchService
+    publisher: Publisher
+    storage: Transactions
+    address_of: Callable[[str], JID]
+
+
+def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
+    """The skills about watches. `ports` is called only while one of them runs."""
+
+    @skill(
+        title="Watch",
+        destructive=True,  # so that the person is asked before it happens
+        idempotent=True,
+        open_world=True,
+        capabilities=("watches:write",),
+        tags=("watches", OPTIONAL),
+        typical_duration=0.1,
+        cost_usd=0.0,
+    )
+    async def watch_create(
+        context: Context,
+        name: Name,
+        goal: Annotated[
+            str,
+            Meta(
+                description="What you will do each time it happens, in full sentences to yourself,"
+                " such as: Tell the person which build failed.",
+                max_length=_LONGEST_GOAL,
+            ),
+        ],
+        node: Annotated[
+            str,
+            Meta(
+                description="The PubSub node. Nodes of an account are for example"
+                " http://jabber.org/protocol/mood, http://jabber.org/protocol/activity,"
+                " http://jabber.org/protocol/tune, http://jabber.org/protocol/geoloc and"
+                " urn:xmpp:microblog:0; presence stands for whether it is online. With the address"
+                " of a room as the service, room stands for who enters and leaves it: the payload"
+                " is <presence event='joined' nick='…' jid='…' affiliation='…' role='…'/>, and"
+                " event is joined, changed, renamed or left.",
+                min_length=1,
+                max_length=1024,
+            ),
+        ],
+        service: Annotated[
+            str,
+            Meta(
+                description="Address of the PubSub service, account or room; empty for the person's"
+                " own account.",
+                max_length=1024,
+            ),
+        ] = "",
+        where: Annotated[
+            list[Condition],
+            Meta(description="Conditions on the XML of an item; all must hold.", max_length=8),
+        ] = [],  # noqa: B006 - it is read only
+        json_filter: Annotated[
+            str,
+            Meta(
+                description="JMESPath expression that must hold for a JSON item.",
+                max_length=LONGEST_EXPRESSION,
+            ),
+        ] = "",
+        rate: Annotated[
+            str, Meta(description="Maximum number of times, such as 10/min or 5/h.", max_length=32)
+        ] = "10/min",
+    ) -> str:
+        """Watch for an event and act each time it happens, until the person removes the watch.
+
+        Use it when the person asks to be told, or wants something done, whenever something happens.
+        The person is asked to agree first. The watch replaces one of the same name that the person
+        has.
+        """
+        wish = Wish(
+            name=name,
+            service=service,
+            node=node,
+            goal=goal,
+            where=where,
+            json_filter=json_filter,
+            rate=rate,
+            taints=context.taints,
+        )
+        try:
+            made = await ports().desk.create(context.agent, JID.parse(context.principal), wish)
+        except WatchError as error:
+            raise SkillError(str(error)) from None
+        except StorageError as error:
+            raise SkillError("Watches cannot be stored at the moment.") from error
+        return (
+            f"Watching {made.node} of {made.service} as {made.name}. The person can list, pause and"
+            " remove watches with /watch."
+        )
+
+    @skill(
+        title="List watches",
+        read_only=True,
+        idempotent=True,
+        open_world=False,
+        capabilities=("watches:read",),
+        tags=("watches", OPTIONAL),
+        typical_duration=0.02,
+        cost_usd=0.0,
+    )
+    async def watch_list(context: Context) -> str:
+        """List the watches of the person, with what each is about and whether it is active."""
+        try:
+            found = await ports().desk.list(context.principal)
+        except StorageError as error:
+            raise SkillError("Watches cannot be read at the moment.") from error
+        return msgspec.json.encode(found).decode()
+
+    @skill(
+        title="Publish",
+        destructive=True,
+        open_world=True,
+        capabilities=("pubsub:publish",),
+        tags=("pubsub", OPTIONAL),
+        typical_duration=0.2,
+        cost_usd=0.0,
+    )
+    async def pubsub_publish(
+        context: Context,
+        service: Address,
+        node: Node,
+        text: Annotated[
+            str, Meta(description="Text of the item.", max_length=_LONGEST_PAYLOAD)
+        ] = "",
+        json: Annotated[
+            str,
+            Meta(
+                description="JSON value of the item, instead of a text.",
+                max_length=_LONGEST_PAYLOAD,
+            ),
+        ] = "",
+        item: Annotated[
+            str, Meta(description="Id of the item; empty for a new one.", max_length=200)
+        ] = "",
+    ) -> str:
+        """Publish an item at a node of a PubSub service, for all who are subscribed to it."""
+        used = ports()
+        try:
+            to = JID.parse(service).bare
+        except JIDError as error:
+            raise InvalidParam("service", f"it is not an address: {error}") from None
+        if not used.desk.may_use(JID.parse(context.principal), to):
+            raise SkillError(f"Nothing may be published at {to} from here.")
+        agent = used.address_of(context.agent)
+        try:
+            chain = await used.storage.read(lambda db: noted_chain(db, context.trace))
+            payload = with_chain(_payload(text, json), agent, chain)
+            published = await used.publisher.publish(to, node, payload, agent, item_id=item or None)
+        except StanzaError as error:
+            raise SkillError(f"The service refused it: {error.text or error.condition}") from None
+        except StorageError as error:
+            raise SkillError("This cannot be done at the moment.") from error
+        return f"Published {published or 'the item'} at {node} of {to}."
+
+    return (watch_create, watch_list, pubsub_publish)
+
+
+def _payload(text: str, json: str) -> RawXML:
+    if bool(text) == bool(json):
+        raise InvalidParam("text", "give either text or json")
+    if text:
+        now = datetime.now(UTC)
+        return keep(Entry(title=text, published=now, updated=now))
+    try:
+        value = msgspec.json.encode(msgspec.json.decode(json))
+    except msgspec.DecodeError as error:
+        raise InvalidParam("json", f"it is not JSON: {error}") from None
+    return keep(Json(value=msgspec.Raw(value)))

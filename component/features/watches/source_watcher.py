@@ -1,0 +1,343 @@
+"""Observes one source: subscribes to its node, catches up with it, and records its events.
+
+Events are recorded in the order in which the node has them. While the source is caught up with,
+notifications wait; they are handled after that, and items that were listed are not new.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+import structlog
+from anyio.lowlevel import checkpoint
+
+from component.features.watches import rows as watch_rows
+from component.features.watches.events import Accepted, accept
+from component.features.watches.interests import Interests, observed_item
+from component.features.watches.patient_storage import PatientStorage
+from component.features.watches.subscription import Input, Subscription, SubscriptionState
+from component.features.watches.waiting import is_set_within
+from component.features.watches.watch import Observed, Source, Watch
+from component.pubsub.client import PubSubClient
+from component.storage.database import Database
+from xep.jid import JID
+from xep.pubsub import Item
+from xep.pubsub_event import Event
+from xep.pubsub_event import Item as EventItem
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.watches")
+
+MOST_WAITING: Final = 20_000
+"""Notifications of one source that wait in memory; with more, the node is listed again instead."""
+_BATCH: Final = 500
+"""Events that are recorded in one transaction."""
+_SLICE: Final = 8
+"""Events that are looked at before anything else may run."""
+_CHECK_CALLS: Final = 50
+"""Maximum number of ids for which payloads are requested in one IQ."""
+
+
+class Permission(Protocol):
+    """Asks people for permission: `component.features.watches.consent.Consent`."""
+
+    async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
+        """The reason why a source must not be watched, as a sentence; None if it may be."""
+
+
+class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that a source watcher uses.
+
+    Attributes:
+        client: makes requests to services.
+        storage: the database.
+        recorded: called with the outcome of each transaction that recorded events.
+        consent: asks the owner of an account for permission to observe it.
+        max_hops: events that at least so many agents have led to are not handled.
+        check_s: seconds between two verifications of a subscription.
+    """
+
+    client: PubSubClient
+    storage: PatientStorage
+    recorded: Callable[[Accepted], None]
+    consent: Permission
+    max_hops: int
+    check_s: float
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """The state of a source's subscription, and the reason if it is not subscribed."""
+
+    state: SubscriptionState
+    reason: str = ""
+
+
+class SourceWatcher:
+    """Observes a node.
+
+    Args:
+        source: the node.
+        ports: the objects that it uses.
+    """
+
+    def __init__(self, source: Source, ports: SourcePorts) -> None:
+        self.source = source
+        self._ports = ports
+        self._key = source.key
+        self._interests = Interests(source, {})
+        self._subscription = Subscription(ports.check_s)
+        self._waiting: deque[Event] = deque()
+        self._wake = anyio.Event()
+        self._missing_in_a_row = 0
+        self._reason = ""
+        self._refusal = ""
+        self._log = _log.bind(service=str(source.service), node=source.node)
+
+    @property
+    def status(self) -> SourceStatus:
+        """The state of the source."""
+        return SourceStatus(self._subscription.state, self._reason)
+
+    def set_watches(self, watches: Mapping[str, Watch]) -> None:
+        """Offer events to these watches from now on. Raises FilterError."""
+        self._interests = Interests(self.source, watches)
+
+    def connected(self) -> None:
+        """Subscribe in a new session. Never waits."""
+        self._waiting.clear()  # they are listed again
+        self._advance("connected")
+
+    def disconnected(self) -> None:
+        """Stop observing: the session has ended. Never waits."""
+        self._advance("disconnected")
+
+    def look_again(self) -> None:
+        """Try to subscribe again soon, because a permission may have changed. Never waits."""
+        self._advance("due")
+
+    def observed(self, event: Event) -> None:
+        """Handle a notification. Never waits."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.clear()
+            self._log.warning("too many notifications are waiting; the node is listed again")
+            self._advance("overflow")
+            return
+        self._waiting.append(event)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Observe the source until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            state = self._subscription.state
+            if state == "subscribing":
+                self._advance(await self._attempt(self._subscribe))
+            elif state == "catching-up":
+                self._advance(await self._attempt(self._catch_up))
+            elif self._waiting and state not in ("offline", "missing"):
+                await self._handle_waiting()
+            else:
+                await self._rest()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription, because no watch needs it any more; a refusal is ignored."""
+        if self._subscription.state == "offline":
+            return
+        try:
+            await self._ports.client.unsubscribe(
+                self.source.service, self.source.node, self.source.subscriber
+            )
+        except StanzaError as error:
+            self._log.debug("cannot unsubscribe", reason=str(error))
+
+    async def _rest(self) -> None:
+        if not await is_set_within(self._wake, self._subscription.delay_s):
+            self._advance("due")
+
+    def _advance(self, what: Input) -> None:
+        before = self._subscription.state
+        after = self._subscription.advance(what)
+        if after in ("live", "pending") and before != after:
+            self._reason = self._refusal = ""
+        if before != after:
+            self._log.debug("source changed", state=after, reason=self._reason)
+        self._wake.set()
+
+    async def _attempt(self, work: Callable[[], Awaitable[Input]]) -> Input:
+        """The input that some requests lead to."""
+        try:
+            return await work()
+        except StanzaError as error:
+            self._reason = error.text or error.condition
+            found = _input_of(error)
+        if found == "missing":
+            await self._was_missing()
+        if found == "refused":
+            if self._refusal != self._reason:  # logged once, not at each attempt
+                self._log.warning("a service refuses to be watched", reason=self._reason)
+            self._refusal = self._reason
+            self._reason = await self._ports.consent(self.source, refused=True) or self._reason
+        return found
+
+    async def _subscribe(self) -> Input:
+        source = self.source
+        refusal = await self._ports.consent(source)
+        if refusal is not None:
+            self._reason = refusal
+            return "refused"
+        if not await self._is_known():
+            await self._note_first_items()
+        granted = await self._ports.client.subscribe(source.service, source.node, source.subscriber)
+        self._missing_in_a_row = 0
+        return "pending" if granted.subscription == "pending" else "subscribed"
+
+    async def _note_first_items(self) -> None:
+        """Mark the items before the first subscription as seen. If only subscribers may read them,
+        this is done when catching up.
+        """
+        items: list[Observed] = []
+        try:
+            async for page in self._ports.client.pages(*self._address):
+                items += map(_observed, page.items)
+        except StanzaError as error:
+            if _input_of(error) in ("failed", "missing"):
+                raise
+            return
+        await self._ports.storage.write(
+            lambda database: watch_rows.mark_known(database, self._key, items)
+        )
+
+    async def _catch_up(self) -> Input:
+        is_known = await self._is_known()
+        listed: list[str] | None = []
+        first: list[Observed] = []
+        try:
+            async for page in self._ports.client.pages(*self._address):
+                items = [_observed(item) for item in page.items]
+                listed = None if listed is None or not page.complete else listed
+                if listed is not None:
+                    listed += [item.item for item in items]
+                if is_known:
+                    await self._record(items)
+                else:
+                    first += items
+        except StanzaError as error:
+            if _input_of(error) != "refused":
+                raise
+            listed = None  # such as a node that stores no items
+        if not is_known:
+            await self._ports.storage.write(lambda db: watch_rows.mark_known(db, self._key, first))
+        await self._ports.storage.write(lambda db: watch_rows.prune(db, self._key, listed))
+        return "caught-up"
+
+    async def _handle_waiting(self) -> None:
+        """Handle notifications up to the first one that is about the node itself."""
+        items: list[Observed] = []
+        retracted: list[str] = []
+        while self._waiting and len(items) < _BATCH:
+            event = self._waiting[0]
+            if event.items is None:
+                break
+            self._waiting.popleft()
+            for each in event.items.items:
+                if isinstance(each, EventItem):
+                    items.append(_observed(each))
+                    if len(items) % _SLICE == 0:
+                        await checkpoint()
+                else:
+                    retracted.append(each.id)
+            if retracted:
+                break
+        if items:
+            await self._record(await self._with_payloads(items))
+        if retracted:
+            await self._ports.storage.write(
+                lambda db: watch_rows.forget_items(db, self._key, retracted)
+            )
+        elif self._waiting and not items:
+            await self._handle_change(self._waiting.popleft())
+
+    async def _handle_change(self, event: Event) -> None:
+        """Handle a notification about the node or the subscription."""
+        if event.purge is not None or event.delete is not None:
+            await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
+        if event.delete is not None:
+            self._reason = "the node was deleted"
+            self._advance("gone")
+        elif event.subscription is not None:
+            if event.subscription.subscription == "subscribed":
+                self._advance("subscribed")
+            elif event.subscription.subscription == "none":
+                self._reason = "the service has ended the subscription"
+                self._advance("gone")
+
+    async def _with_payloads(self, items: Sequence[Observed]) -> Sequence[Observed]:
+        """Fetch the payloads of a node that delivers none with its notifications."""
+        bare = [item.item for item in items if item.item and not item.payload]
+        found: dict[str, Observed] = {}
+        client, address = self._ports.client, self._address
+        for at in range(0, len(bare), _CHECK_CALLS):
+            try:
+                for item in await client.items(*address, ids=bare[at : at + _CHECK_CALLS]):
+                    found[item.id or ""] = _observed(item)
+            except StanzaError as error:
+                self._log.debug("cannot fetch payloads", reason=str(error))
+        return [found.get(item.item, item) if not item.payload else item for item in items]
+
+    async def _record(self, items: Sequence[Observed]) -> None:
+        for at in range(0, len(items), _BATCH):
+            await self._record_batch(items[at : at + _BATCH])
+
+    async def _record_batch(self, items: Sequence[Observed]) -> None:
+        interests, max_hops = self._interests, self._ports.max_hops
+        offered = []
+        for number, item in enumerate(items):
+            if number % _SLICE == 0:
+                await checkpoint()
+            offered.append(interests.offer(item))
+
+        def op(database: Database) -> Accepted:
+            return accept(database, self._key, offered, interests.watches, max_hops)
+
+        self._ports.recorded(await self._ports.storage.write(op))
+
+    async def _is_known(self) -> bool:
+        return await self._ports.storage.read(lambda db: watch_rows.is_known(db, self._key))
+
+    async def _was_missing(self) -> None:
+        """Forget the items of a node that does not exist: later there can be another one."""
+        self._missing_in_a_row += 1
+        if self._missing_in_a_row == 2:
+            await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
+        if self._missing_in_a_row == 1:
+            await self._ports.storage.write(lambda db: watch_rows.mark_known(db, self._key, ()))
+            self._log.info("there is no such node yet")
+
+    @property
+    def _address(self) -> tuple[JID, str, JID]:
+        return self.source.service, self.source.node, self.source.subscriber
+
+
+def _observed(item: Item | EventItem) -> Observed:
+    payload = item.payloads[0].text if item.payloads else ""
+    return observed_item(item.id, payload, item.publisher)
+
+
+def _input_of(error: StanzaError) -> Input:
+    """The input of the state machine for an error of the service."""
+    match error.condition:
+        case "item-not-found" | "gone":
+            return "missing"
+        case (
+            "remote-server-timeout"
+            | "remote-server-not-found"
+            | "service-unavailable"
+            | "recipient-unavailable"
+            | "resource-constraint"
+            | "internal-server-error"
+        ):
+            return "failed"
+        case _:
+            return "refused"

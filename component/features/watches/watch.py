@@ -1,0 +1,186 @@
+"""Watches: the events that an agent observes, and the work that they start."""
+
+from decimal import Decimal
+from hashlib import sha256
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from component.budget.protocol import Payer
+from component.features.watches.conditions import Condition
+from component.policy.taint import Taint
+from component.proactive.work import Priority
+from xep.jid import JID
+from xep.tree import Tree
+
+PRESENCE: Final = "presence"
+"""The value of `node` for the presence of a person."""
+
+ROOM: Final = "room"
+"""The value of `node` for the occupants of a room (XEP-0045)."""
+
+Thinning: TypeAlias = Literal["latest", "digest", "drop"]
+"""The policy for events above the rate of a watch: handle only the latest of them, all of them
+together, or none of them."""
+
+WatchState: TypeAlias = Literal["active", "paused", "tripped"]
+"""Whether events are handled: `paused` by a person, `tripped` by the breaker against loops."""
+
+EventKind: TypeAlias = Literal["item", "presence", "occupant"]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A bound: `events` starts of work in each window of `seconds`."""
+
+    events: int
+    seconds: float
+
+
+class Source(NamedTuple):
+    """A source of events: a node, and the address that observes it.
+
+    Attributes:
+        subscriber: the bare address of the agent that is subscribed.
+        service: the address of the PubSub service, or of the account whose node it is.
+        node: the node; `PRESENCE` for the presence of the account, `ROOM` for the occupants of the
+            room.
+    """
+
+    subscriber: JID
+    service: JID
+    node: str
+
+    @property
+    def key(self) -> str:
+        """The key of its rows in the database."""
+        text = "\n".join((str(self.subscriber), str(self.service), self.node))
+        return sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def is_presence(self) -> bool:
+        """Whether it is the presence of an account."""
+        return self.node == PRESENCE
+
+    @property
+    def is_room(self) -> bool:
+        """Whether it is the occupants of a room."""
+        return is_room(self.service, self.node)
+
+    @property
+    def is_of_account(self) -> bool:
+        """Whether it is a node of an account (XEP-0163)."""
+        return self.service.local is not None and not self.is_presence and not self.is_room
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A watch as a person or an administrator has defined it.
+
+    Attributes:
+        name: its name, unique among the watches of its owner.
+        owner: the bare JID of the person who asked for it; empty if it is in the settings.
+        agent: the name of the agent that observes the events and does the work.
+        principal: the bare JID whose rights the work has.
+        service: the address of the PubSub service, or of the account.
+        node: the node; `presence` for the presence of the account, `room` for the occupants of the
+            room.
+        nick: the nickname of the agent in the room; empty for its name.
+        where: conditions that the payload of an item must meet, all of them.
+        json: a JMESPath expression that must hold for a JSON payload (XEP-0335); empty for none.
+        skill: the skill to run, or
+        goal: the goal of the agent, in words.
+        params: the parameters of the skill, a JSON object; see `templates.py`.
+        tell: the bare JIDs that get the result; the principal if empty.
+        silent: nobody gets the result.
+        payer: the budget that pays for a goal; None for those of the principal and the agent.
+        budget_usd: the maximum cost of each start of a goal, in US dollars.
+        rate: the maximum rate of starts.
+        thinning: the policy for events above the rate.
+        starts_per_hour: number of starts in an hour at which the watch is stopped as a loop.
+        priority: how urgent the work is.
+        template: the template of the notification.
+        deliver: when people get the result: now, or when they are online.
+        taints: the sources of the texts that the model had read which asked for the watch.
+    """
+
+    name: str
+    owner: str = ""
+    agent: str
+    principal: JID
+    service: JID
+    node: str
+    nick: str = ""
+    where: tuple[Condition, ...] = ()
+    json: str = ""
+    skill: str = ""
+    goal: str = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    tell: tuple[JID, ...] = ()
+    silent: bool = False
+    payer: Payer | None = None
+    budget_usd: Decimal | None = None
+    rate: Rate = Rate(60, 60.0)
+    thinning: Thinning = "digest"
+    starts_per_hour: int = 1000
+    priority: Priority = "normal"
+    template: str = ""
+    deliver: Literal["now", "online"] = "now"
+    taints: tuple[Taint, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Its id in the database and as the name of its triggers."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a source, as it was read from the wire.
+
+    Attributes:
+        kind: the kind of event.
+        item: the id of the item; the bare JID for presence, the nickname for an occupant. Empty for
+            an item without an id.
+        version: a digest of the payload. The same id with another digest is a new event.
+        payload: the payload as XML text; may be empty.
+        tree: the payload, parsed; None if it is empty or not XML.
+        publisher: the publisher according to the service; empty if it does not report one.
+        hops: how many agents' work has led to it.
+        chain: the bare JIDs of those agents.
+        json: the JSON of the event for parameters and models, if it is not that of the payload.
+    """
+
+    kind: EventKind = "item"
+    item: str
+    version: str
+    payload: str = ""
+    tree: Tree | None = None
+    publisher: str = ""
+    hops: int = 0
+    chain: tuple[str, ...] = ()
+    json: msgspec.Raw | None = None
+
+
+def is_room(service: JID, node: str) -> bool:
+    """Whether a node at an address means the occupants of a room."""
+    return node == ROOM and service.local is not None
+
+
+class EventData(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of an event, for models and for the parameters of skills.
+
+    Attributes:
+        service: the address of the service that the event comes from.
+        node: the node at that service.
+        item: the id of the item.
+        publisher: who published it, if known.
+        text: the text of the payload, without its tags.
+        payload: the payload as XML.
+        json: the value of a JSON payload (XEP-0335).
+    """
+
+    service: str
+    node: str
+    item: str = ""
+    publisher: str = ""
+    text: str = ""
+    payload: str = ""
+    json: msgspec.Raw = msgspec.Raw(b"null")

@@ -1,0 +1,301 @@
+"""All watches of a service: observes the sources that they need, and starts their work."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.features.watches import rows as watch_rows
+from component.features.watches.conditions import FilterError
+from component.features.watches.events import Accepted
+from component.features.watches.patient_storage import PatientStorage
+from component.features.watches.presence_watcher import Availability, PresenceWatcher
+from component.features.watches.room import RoomPresence
+from component.features.watches.room_watcher import RoomClient, RoomWatcher
+from component.features.watches.rows import Row
+from component.features.watches.source_watcher import SourcePorts, SourceStatus, SourceWatcher
+from component.features.watches.starts import WatchStarts
+from component.features.watches.watch import PRESENCE, ROOM, Source, Watch, WatchState
+from component.proactive.starter import Starter
+from component.storage.database import Database
+from component.storage.errors import StorageError
+from component.storage.storage import Storage
+from xep.jid import JID
+from xep.pubsub_event import Event
+
+_log = structlog.get_logger("component.watches")
+
+AnySource: TypeAlias = SourceWatcher | PresenceWatcher | RoomWatcher
+
+_CLOSE_S: Final = 5.0
+
+
+class Watcher:
+    """Observes the sources of all watches, and starts the work of their events.
+
+    Args:
+        storage: the database, with the watches of people.
+        configured: the watches in the settings.
+        ports: makes the ports of source watchers, given the callback for recorded events.
+        probe: asks the server for the presence of an account.
+        rooms: enters rooms.
+        starter: starts work.
+        address_of: gives the bare address at which an agent speaks.
+        alert: sends a sentence to the owner of a watch, or to the admins if it is in the settings.
+        changed: called when the set of watched nodes of accounts has changed.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        configured: Sequence[Watch],
+        ports: Callable[[Callable[[Accepted], None]], SourcePorts],
+        probe: Callable[[Source], None],
+        rooms: RoomClient,
+        starter: Starter,
+        address_of: Callable[[str], JID],
+        alert: Callable[[Watch, str], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._storage = storage
+        self._patient = PatientStorage(storage)
+        self._configured = tuple(configured)
+        self._ports = ports(self._recorded)
+        self._probe = probe
+        self._room_client = rooms
+        self._address_of = address_of
+        self._alert = alert
+        self._changed = changed
+        self._watches: dict[str, Watch] = {}
+        self._sources: dict[Source, AnySource] = {}
+        self._scopes: dict[Source, anyio.CancelScope] = {}
+        self._services: frozenset[JID] = frozenset()
+        self._rooms: frozenset[JID] = frozenset()
+        self._starts = WatchStarts(starter, self._patient, self._watches.get)
+        self._group: TaskGroup | None = None
+        self._is_connected = False
+
+    # Lifecycle.
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Observe and start until cancelled. Raises StorageError before it has started."""
+        await self._storage.write(self._put_configured)
+        async with (
+            self._storage.listen(watch_rows.CHANNEL) as notified,
+            anyio.create_task_group() as group,
+        ):
+            self._group = group
+            await self.reload()
+            needed = {source.key for source in self._sources}
+            await self._storage.write(lambda database: watch_rows.keep_sources(database, needed))
+            group.start_soon(self._starts.run)
+            task_status.started()
+            async for _ in notified:
+                try:
+                    await self.reload()
+                except StorageError as error:
+                    _log.warning("cannot read the watches again", reason=str(error))
+            await anyio.sleep_forever()
+
+    def connected(self) -> None:
+        """Subscribe in a new session. Never waits."""
+        self._is_connected = True
+        for source in self._sources.values():
+            source.connected()
+
+    def disconnected(self) -> None:
+        """Stop observing: the session has ended. Never waits."""
+        self._is_connected = False
+        for source in self._sources.values():
+            source.disconnected()
+
+    def leave_rooms(self) -> None:
+        """Leave all rooms, because the service stops. Never waits."""
+        for source in self._sources.values():
+            if isinstance(source, RoomWatcher):
+                source.leave()
+
+    def task_ended(self, task: str) -> None:
+        """Note that a task has ended on this instance. Never waits."""
+        self._starts.task_ended(task)
+
+    # Events and presence, from the handlers.
+
+    def is_service(self, address: JID) -> bool:
+        """Whether a source at this address is watched."""
+        return address.bare in self._services
+
+    def notified(self, subscriber: JID, service: JID, event: Event) -> None:
+        """Handle a notification that `service` has sent to `subscriber`."""
+        found = self._sources.get(Source(subscriber, service, _node_of(event)))
+        if isinstance(found, SourceWatcher):
+            found.observed(event)
+
+    def shown(self, subscriber: JID, client: JID, availability: Availability, status: str) -> None:
+        """Handle the presence of a client of an account."""
+        found = self._sources.get(Source(subscriber, client.bare, PRESENCE))
+        if isinstance(found, PresenceWatcher):
+            found.shown(client, availability, status)
+
+    def is_room(self, address: JID) -> bool:
+        """Whether the occupants of a room are watched."""
+        return address.bare in self._rooms
+
+    def occupant(self, subscriber: JID, room: JID, presence: RoomPresence) -> None:
+        """A room has sent a presence."""
+        found = self._sources.get(Source(subscriber, room, ROOM))
+        if isinstance(found, RoomWatcher):
+            found.taken(presence)
+
+    def granted(self, agent: JID, person: JID) -> None:
+        """Note that a person has let an agent see their presence."""
+        for source, watcher in self._sources.items():
+            if (source.subscriber, source.service) == (agent, person):
+                watcher.look_again()
+
+    def features(self) -> tuple[str, ...]:
+        """The features that ask accounts to send their events (XEP-0163 §6)."""
+        return tuple(sorted(f"{node}+notify" for node in self._account_nodes()))
+
+    # Definitions.
+
+    async def list(self, owner: str | None = None) -> list[Row]:
+        """All watches, or those of one owner. Raises StorageError."""
+        return await self._storage.read(lambda database: watch_rows.rows(database, owner))
+
+    def status(self, watch: Watch) -> SourceStatus:
+        """The state of the source of a watch."""
+        found = self._sources.get(self.source_of(watch))
+        return SourceStatus("offline") if found is None else found.status
+
+    def source_of(self, watch: Watch) -> Source:
+        """The source that a watch observes."""
+        return Source(self._address_of(watch.agent), watch.service, watch.node)
+
+    async def add(self, watch: Watch, most: int) -> bool:
+        """Add a watch of a person; False if they have `most` watches already.
+
+        Raises StorageError.
+        """
+
+        def op(database: Database) -> bool:
+            owned = watch_rows.rows(database, watch.owner)
+            if len(owned) >= most and watch.id not in {row.watch.id for row in owned}:
+                return False
+            watch_rows.put(database, watch)
+            watch_rows.notify(database)
+            return True
+
+        added = await self._storage.write(op)
+        if added:
+            await self.reload()
+        return added
+
+    async def remove(self, watch: str) -> bool:
+        """Remove a watch; whether there was one. Raises StorageError."""
+
+        def op(database: Database) -> bool:
+            watch_rows.notify(database)
+            return watch_rows.remove(database, watch)
+
+        removed = await self._storage.write(op)
+        await self.reload()
+        return removed
+
+    async def set_state(self, watch: str, state: WatchState) -> bool:
+        """Pause or resume a watch; whether there is one. Raises StorageError."""
+        return await self._storage.write(
+            lambda database: watch_rows.set_state(database, watch, state)
+        )
+
+    async def reload(self) -> None:
+        """Observe what the watches in the database need. Raises StorageError."""
+        rows = await self.list()
+        self._watches.clear()
+        self._watches.update({row.watch.id: row.watch for row in rows})
+        wanted: dict[Source, dict[str, Watch]] = {}
+        for watch in self._watches.values():
+            wanted.setdefault(self.source_of(watch), {})[watch.id] = watch
+        before = self._account_nodes()
+        for source in self._sources.keys() - wanted.keys():
+            self._drop(source)
+        for source, watches in wanted.items():
+            self._keep(source, watches)
+        self._services = frozenset(source.service.bare for source in self._sources)
+        self._rooms = frozenset(source.service for source in self._sources if source.is_room)
+        if self._account_nodes() != before:
+            self._changed()
+
+    def _put_configured(self, database: Database) -> None:
+        names = {watch.id for watch in self._configured}
+        for row in watch_rows.rows(database, ""):
+            if row.watch.id not in names:
+                watch_rows.remove(database, row.watch.id)
+        for watch in self._configured:
+            watch_rows.put(database, watch)
+
+    def _keep(self, source: Source, watches: Mapping[str, Watch]) -> None:
+        found = self._sources.get(source)
+        is_new = found is None
+        if found is None:
+            found = self._sources[source] = self._made(source)
+            scope = self._scopes[source] = anyio.CancelScope()
+            assert self._group is not None, "it runs"
+            self._group.start_soon(_run_in, scope, found)
+        try:
+            found.set_watches(watches)
+        except FilterError as error:  # written by a release that knows other filters
+            _log.error("a watch has an invalid filter", node=source.node, reason=str(error))
+        if is_new and self._is_connected:
+            found.connected()
+
+    def _made(self, source: Source) -> AnySource:
+        if source.is_presence:
+            return PresenceWatcher(source, self._ports, self._probe)
+        if source.is_room:
+            return RoomWatcher(source, self._ports, self._room_client)
+        return SourceWatcher(source, self._ports)
+
+    def _drop(self, source: Source) -> None:
+        watcher = self._sources.pop(source)
+        self._scopes.pop(source).cancel()
+        assert self._group is not None, "it runs"
+        self._group.start_soon(self._forget, source, watcher)
+
+    async def _forget(self, source: Source, watcher: AnySource) -> None:
+        with anyio.move_on_after(_CLOSE_S):
+            await watcher.unsubscribe()
+        await self._patient.write(lambda database: watch_rows.forget_source(database, source.key))
+
+    def _account_nodes(self) -> frozenset[str]:
+        return frozenset(source.node for source in self._sources if source.is_of_account)
+
+    def _recorded(self, accepted: Accepted) -> None:
+        if accepted.starts:
+            self._starts.wake()
+        for id_ in accepted.cut:
+            _log.warning("events were ignored: too many agents' work has led to them", watch=id_)
+        for id_ in accepted.tripped:
+            watch = self._watches.get(id_)
+            _log.error("a watch was stopped: it starts work too often", watch=id_)
+            if watch is not None:
+                self._alert(
+                    watch,
+                    f"I stopped the watch {watch.name}: it started work {watch.starts_per_hour}"
+                    " times within an hour, which looks like a loop."
+                    f" Send /watch resume {watch.name} to start it again.",
+                )
+
+
+async def _run_in(scope: anyio.CancelScope, watcher: AnySource) -> None:
+    with scope:
+        await watcher.run()
+
+
+def _node_of(event: Event) -> str:
+    for part in (event.items, event.delete, event.purge, event.subscription, event.configuration):
+        if part is not None:
+            return part.node or ""
+    return ""

@@ -1,0 +1,60 @@
+"""What becomes of events above the rate of a watch, for any times at which they come."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.features.watches.rate_limit import HOUR_MS, Bounds, Counters, decide
+from component.features.watches.watch import Rate, Thinning
+
+gaps = st.lists(st.integers(0, 5_000), min_size=1, max_size=200)
+policies: st.SearchStrategy[Thinning] = st.sampled_from(["latest", "digest", "drop"])
+rates = st.builds(Rate, st.integers(1, 5), st.sampled_from([0.5, 1.0, 3.0]))
+
+
+@given(gaps, rates, policies, st.booleans())
+def test_no_window_has_more_starts_than_the_rate(
+    gaps: list[int], rate: Rate, thinning: Thinning, has_room: bool
+) -> None:
+    counters, bounds = Counters(), Bounds(rate, thinning, 10_000)
+    now, due = 1_000_000, list[int]()
+    for gap in gaps:
+        now += gap
+        verdict, at = decide(counters, bounds, now, has_room=has_room)
+        if verdict == "start":
+            assert at >= now or at == now
+            due.append(at)
+        elif verdict == "join":
+            assert thinning != "drop"
+            assert due[-1] > now, "it joins a start that has not begun"
+            assert counters.waiting == len(due)
+        else:
+            assert verdict == "drop"
+            assert thinning == "drop"
+    window = int(rate.seconds * 1000)
+    assert due == sorted(due)
+    # Windows begin when an event opens them, so any such span holds at most two windows' starts.
+    for first in range(len(due)):
+        within = [at for at in due[first:] if at < due[first] + window]
+        assert len(within) <= 2 * rate.events
+
+
+@given(gaps, policies)
+def test_the_last_event_is_never_lost_unless_it_is_dropped_by_policy(
+    gaps: list[int], thinning: Thinning
+) -> None:
+    counters, bounds = Counters(), Bounds(Rate(1, 1.0), thinning, 10_000)
+    now = 1_000_000
+    for gap in gaps:
+        now += gap
+        verdict, _ = decide(counters, bounds, now, has_room=True)
+    if thinning != "drop":
+        assert verdict in ("start", "join")
+
+
+def test_the_breaker_counts_the_starts_of_an_hour() -> None:
+    counters, bounds = Counters(), Bounds(Rate(100, 1.0), "drop", 3)
+    now = 10 * HOUR_MS
+    assert [decide(counters, bounds, now, has_room=True)[0] for _ in range(4)] == [
+        *("start", "start", "start", "trip")
+    ]
+    assert decide(counters, bounds, now + HOUR_MS, has_room=True)[0] == "start"

@@ -1,0 +1,165 @@
+"""Watches as people define, list and change them."""
+
+from typing import Any
+
+import pytest
+
+from component.features.watches import rows as watch_rows
+from component.features.watches.conditions import Condition
+from component.features.watches.service import WatchError, WatchService, Wish
+from component.features.watches.source_watcher import SourceStatus
+from component.features.watches.watch import Rate, Watch
+from component.storage import Storage
+from tests.component.proactive.direct import DirectDatabase, done
+from xep.jid import JID
+
+JULIET = JID.parse("juliet@example.com/balcony")
+ROMEO = JID.parse("romeo@example.com")
+
+
+class Watcher:
+    """The part of `component.features.watches.watcher.Watcher` that the desk uses."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+
+    async def add(self, watch: Watch, most: int) -> bool:
+        rows = await self._storage.read(lambda db: watch_rows.rows(db, watch.owner))
+        if len(rows) >= most:
+            return False
+        await self._storage.write(lambda db: watch_rows.put(db, watch))
+        return True
+
+    async def remove(self, watch: str) -> bool:
+        return bool(await self._storage.write(lambda db: watch_rows.remove(db, watch)))
+
+    def status(self, watch: Watch) -> SourceStatus:
+        return SourceStatus("refused", "Not allowed yet.")
+
+
+def desk(*services: str, most: int = 2, watcher: bool = True) -> WatchService:
+    storage: Any = DirectDatabase(0)
+    made: Any = Watcher(storage) if watcher else None
+    return WatchService(storage, made, services, most)
+
+
+def wish(**more: Any) -> Wish:
+    given = {"name": "mood", "service": "", "node": "urn:mood", "goal": " Cheer me up. "}
+    return Wish(**given | more)
+
+
+def test_a_wish_becomes_a_watch_of_its_person() -> None:
+    where = (Condition(element="mood/sad", exists=True),)
+    watch = desk().checked("assistant", JULIET, wish(where=where, rate="5/h"))
+    assert (watch.id, watch.owner) == ("juliet@example.com/mood", "juliet@example.com")
+    assert watch.principal == watch.service == JULIET.bare
+    assert (watch.goal, watch.rate, watch.where) == ("Cheer me up.", Rate(5, 3600.0), where)
+    assert (watch.agent, watch.skill, watch.tell) == ("assistant", "", ())
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"service": "a@b@c"}, "is not an address"),
+        ({"service": "pubsub.example.net"}, "only watch your own account and pubsub.*.org"),
+        ({"service": str(ROMEO)}, "not romeo@example.com"),
+        ({"service": "pubsub.a.org", "node": "presence"}, "Only an account has presence"),
+        ({"where": [Condition()]}, "A condition needs"),
+        ({"where": [Condition(element="a//b", exists=True)]}, "is not a path"),
+        ({"json_filter": "a ="}, "is not valid JMESPath"),
+        ({"rate": "often"}, "The rate 'often' must be"),
+        ({"rate": "2/s"}, "one start a second at most"),
+        ({"rate": "100/min"}, "one start a second at most"),
+        ({"goal": " \n"}, "Say what I should do"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_says_why(more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(WatchError) as refused:
+        desk("pubsub.*.org").checked("assistant", JULIET, wish(**more))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("rate", ["1/s", "60/min", "3600/h", "1/d"])
+def test_a_start_a_second_is_allowed(rate: str) -> None:
+    assert desk().checked("assistant", JULIET, wish(rate=rate)).rate.events > 0
+
+
+@pytest.mark.parametrize(
+    ("address", "may"),
+    [
+        ("juliet@example.com", True),
+        ("romeo@example.com", False),
+        ("pubsub.a.org", True),
+        ("x.pubsub.a.org", False),
+        ("pubsub.a.org.evil.net", False),
+    ],
+)
+def test_people_use_their_own_account_and_the_services_that_are_named(
+    address: str, may: bool
+) -> None:
+    assert desk("pubsub.?.org").may_use(JULIET, JID.parse(address)) == may
+
+
+def test_nobody_has_more_watches_than_the_maximum() -> None:
+    made = desk(most=2)
+    for name in ("a", "b"):
+        done(made.create("assistant", JULIET, wish(name=name)))
+    with pytest.raises(WatchError, match="You have 2 watches, which is the maximum"):
+        done(made.create("assistant", JULIET, wish(name="c")))
+    done(made.create("assistant", ROMEO, wish(name="c")))
+    assert len(done(made.list(str(JULIET.bare)))) == 2
+    assert len(done(made.list(None))) == 3
+
+
+def test_a_sheet_says_what_a_watch_does() -> None:
+    made = desk()
+    where = (
+        Condition(element="a/b", above=3, below=5),
+        Condition(attribute="type", contains="err"),
+        Condition(element="c", exists=False),
+    )
+    done(made.create("assistant", JULIET, wish(where=where, json_filter="ok", rate="5/h")))
+    (sheet,) = done(made.list(str(JULIET.bare)))
+    assert sheet.filter == (
+        "a/b is above 3 and is below 5 and type of the payload contains 'err'"
+        " and c does not exist and ok"
+    )
+    assert (sheet.work, sheet.rate) == ("Cheer me up.", "5 in 3600 s, then digest")
+    assert (sheet.state, sheet.subscription, sheet.reason) == (
+        "active",
+        "refused",
+        "Not allowed yet.",
+    )
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_watches_are_paused_resumed_and_removed(is_running: bool) -> None:
+    """By the command line too, while the service is not running."""
+    storage: Any = DirectDatabase(0)
+    watcher: Any = Watcher(storage)
+    running = WatchService(storage, watcher, (), 5)
+    done(running.create("assistant", JULIET, wish()))
+    made = running if is_running else WatchService(storage)
+    id_ = "juliet@example.com/mood"
+    for change, state in ((made.pause, "paused"), (made.resume, "active")):
+        assert done(change(id_))
+        (sheet,) = done(made.list(None))
+        assert sheet.state == state
+        assert (sheet.subscription != "") == is_running
+        assert not done(change("unknown"))
+    assert done(made.remove(id_))
+    assert not done(made.remove(id_))
+    assert done(made.list(None)) == []
+
+
+@pytest.mark.anyio
+async def test_resuming_resets_the_breaker(storage: Storage) -> None:
+    watch = desk().checked("assistant", JULIET, wish())
+    await storage.write(lambda db: watch_rows.put(db, watch))
+    await storage.write(lambda db: watch_rows.set_state(db, watch.id, "tripped", "a loop"))
+    made = WatchService(storage)
+    (sheet,) = await made.list(None)
+    assert (sheet.state, sheet.reason) == ("tripped", "a loop")
+    assert await made.resume(watch.id)
+    (sheet,) = await made.list(None)
+    assert (sheet.state, sheet.reason) == ("active", "")

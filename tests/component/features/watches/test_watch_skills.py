@@ -1,0 +1,44 @@
+"""What a model watches keeps the labels of what the model has read."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from component.features.watches.service import WatchService
+from component.features.watches.skills import WatchSkillPorts, watch_skills
+from component.features.watches.watch import Watch
+from component.skills import Context, call, prepare
+from tests.component.proactive.direct import DirectDatabase
+
+pytestmark = pytest.mark.anyio
+
+
+class Watcher:
+    """Stores what is to be watched, and watches nothing."""
+
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+
+    async def add(self, watch: Watch, _most: int) -> bool:
+        self.watches.append(watch)
+        return True
+
+
+async def test_a_watch_that_a_model_makes_has_the_labels_of_what_it_has_read() -> None:
+    watcher: Any = Watcher()
+    nothing: Any = None
+    desk = WatchService(DirectDatabase(0), watcher, (), 10)
+    ports = WatchSkillPorts(desk, nothing, nothing, nothing)
+    create = next(one for one in watch_skills(lambda: ports) if one.name == "watch_create")
+    context = Context(
+        principal="juliet@example.com",
+        sender="juliet@example.com/x",
+        skill=create.name,
+        agent="assistant",
+        taints=("web",),
+    )
+    arguments = prepare(create, (), b'{"name": "mood", "goal": "Fetch it.", "node": "urn:mood"}')
+    await call(create, arguments, context, anyio.CapacityLimiter(1))
+    (watch,) = watcher.watches
+    assert (watch.goal, watch.taints) == ("Fetch it.", ("web",))

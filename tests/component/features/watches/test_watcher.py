@@ -1,0 +1,384 @@
+"""The sources of all watches: which are observed, and who learns of what."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.features.watches import rows as watch_rows
+from component.features.watches.conditions import Condition
+from component.features.watches.events import Accepted
+from component.features.watches.patient_storage import PatientStorage
+from component.features.watches.room_client import RoomClient
+from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.watch import PRESENCE, Rate, Source, Watch
+from component.features.watches.watcher import Watcher
+from component.proactive.work import Trigger, Work
+from component.storage import Storage
+from tests.component.proactive.direct import DirectDatabase
+from tests.waiting import eventually
+from xep.binding import RawXML
+from xep.jid import JID
+from xep.pubsub import Pubsub
+from xep.pubsub import Subscription as PubsubSubscription
+from xep.pubsub_event import Delete, Event, Purge
+from xep.pubsub_event import Item as EventItem
+from xep.pubsub_event import Items as EventItems
+
+pytestmark = pytest.mark.anyio
+
+AGENT = JID.parse("assistant@agent.example")
+JULIET = JID.parse("juliet@example.com")
+PUBSUB = JID.parse("pubsub.example.com")
+MOOD = "http://jabber.org/protocol/mood"
+
+
+def watch(name: str = "news", owner: str = "", **more: Any) -> Watch:
+    given = {"service": PUBSUB, "node": "news", "skill": "note"} | more
+    return Watch(name=name, owner=owner, agent="assistant", principal=JULIET, **given)
+
+
+class World:
+    """The service around a watcher: its PubSub requests are answered, its work is noted."""
+
+    def __init__(self, storage: Any, *configured: Watch, refusal: str | None = None) -> None:
+        self.storage = storage
+        self.refusal = refusal
+        self.requests: list[tuple[str, JID, str]] = []
+        self.started: list[str] = []
+        self.alerts: list[tuple[str, str]] = []
+        self.changes = 0
+        self.probed: list[Source] = []
+        self.watcher = Watcher(
+            storage,
+            configured,
+            self._ports,
+            self.probed.append,
+            cast("RoomClient", None),  # there are no rooms here
+            self,
+            lambda name: JID.parse(f"{name}@agent.example"),
+            lambda watch, text: self.alerts.append((watch.id, text)),
+            self._changed,
+        )
+
+    def _ports(self, recorded: Any) -> SourcePorts:
+        from component.pubsub.client import PubSubClient
+
+        async def consent(source: Source, *, refused: bool = False) -> str | None:
+            return self.refusal
+
+        return SourcePorts(
+            client=PubSubClient(self._call),
+            storage=PatientStorage(self.storage),
+            recorded=recorded,
+            consent=consent,
+            max_hops=2,
+            check_s=60.0,
+        )
+
+    async def _call(self, type_: str, to: JID, payload: Pubsub, *_: Any, **__: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        for what in ("subscribe", "unsubscribe", "items"):
+            part = getattr(payload, what)
+            if part is not None:
+                self.requests.append((what, to, part.node))
+        if payload.subscribe is not None:
+            subscription = PubsubSubscription(jid=AGENT, subscription="subscribed")
+            return Pubsub(subscription=subscription)
+        return None
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    async def start(self, trigger: Trigger, work: Work) -> str | None:
+        self.started.append(f"{trigger.name} {trigger.key.split()[1]}")
+        return f"task {trigger.key}"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            await group.start(self.watcher.run)
+            yield
+            group.cancel_scope.cancel()
+
+    def publish(self, *ids: str, node: str = "news", service: JID = PUBSUB) -> None:
+        for id_ in ids:
+            item = EventItem(id=id_, payloads=(RawXML(f"<e xmlns='urn:e'>{id_}</e>"),))
+            event = Event(items=EventItems(node=node, items=(item,)))
+            self.watcher.notified(AGENT, service, event)
+
+    async def state(self, made: Watch, wanted: str) -> None:
+        await eventually(lambda: self.watcher.status(made).state == wanted)
+
+    async def ids(self) -> set[str]:
+        return {row.watch.id for row in await self.watcher.list()}
+
+
+@pytest.mark.ports
+async def test_watches_of_the_settings_are_observed_and_their_events_start_work(
+    storage: Storage,
+) -> None:
+    made = watch()
+    world = World(storage, made)
+    async with world.running():
+        assert world.watcher.status(made).state == "offline"
+        world.watcher.connected()
+        await world.state(made, "live")
+        world.publish("1", "2")
+        world.publish("x", node="other")
+        world.publish("y", service=JULIET)
+        await eventually(lambda: len(world.started) == 2)
+        world.watcher.disconnected()
+        assert world.watcher.status(made).state == "offline"
+    assert world.started == ["news 1", "news 2"]
+
+
+@pytest.mark.ports
+async def test_one_source_serves_several_watches(storage: Storage) -> None:
+    """It has one subscription, which ends when no watch needs it any more."""
+    world = World(storage)
+    wanted = watch(owner="juliet@example.com", where=(Condition(equals="2"),))
+    other = watch("all", owner="romeo@example.com")
+    async with world.running():
+        world.watcher.connected()
+        for each in (wanted, other):
+            assert await world.watcher.add(each, 5)
+        await world.state(wanted, "live")
+        assert [what for what, _, _ in world.requests].count("subscribe") == 1
+        world.publish("1", "2")
+        await eventually(lambda: len(world.started) == 3)
+        assert sorted(world.started) == [f"{wanted.id} 2", f"{other.id} 1", f"{other.id} 2"]
+        assert await world.watcher.remove(other.id)
+        assert not await world.watcher.remove(other.id)
+        world.publish("3")
+        await eventually(lambda: world.watcher.is_service(PUBSUB))
+        assert ("unsubscribe", PUBSUB, "news") not in world.requests
+        assert await world.watcher.remove(wanted.id)
+        await eventually(lambda: ("unsubscribe", PUBSUB, "news") in world.requests)
+        assert not world.watcher.is_service(PUBSUB)
+        await eventually(lambda: _forgotten(storage, world.watcher.source_of(wanted)))
+
+
+async def _forgotten(storage: Storage, source: Source) -> bool:
+    return not await storage.read(lambda db: watch_rows.is_known(db, source.key))
+
+
+@pytest.mark.ports
+async def test_a_person_has_a_maximum_and_may_replace_a_watch(storage: Storage) -> None:
+    world = World(storage, watch())
+    owner = str(JULIET)
+    async with world.running():
+        assert await world.watcher.add(watch("a", owner), 2)
+        assert await world.watcher.add(watch("b", owner), 2)
+        assert not await world.watcher.add(watch("c", owner), 2)
+        assert await world.watcher.add(watch("b", owner, node="other"), 2)
+        assert await world.watcher.add(watch("c", "romeo@example.com"), 2)
+        assert await world.ids() == {
+            "news",
+            f"{owner}/a",
+            f"{owner}/b",
+            "romeo@example.com/c",
+        }
+
+
+async def test_the_settings_decide_which_watches_without_owner_there_are(
+    storage: Storage,
+) -> None:
+    async with World(storage, watch("a"), watch("b")).running():
+        pass
+    await storage.write(lambda db: watch_rows.set_state(db, "b", "paused"))
+    world = World(storage, watch("b", node="other"), watch("c"))
+    await storage.write(lambda db: watch_rows.put(db, watch("mine", str(JULIET))))
+    async with world.running():
+        rows = {row.watch.id: row for row in await world.watcher.list()}
+    assert set(rows) == {"b", "c", f"{JULIET}/mine"}
+    assert rows["b"].watch.node == "other"
+    assert rows["b"].state == "paused", "an administrator paused it"
+
+
+async def test_what_one_instance_adds_the_other_observes(tmp_path: Path, migrated_url: str) -> None:
+    async with (
+        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+    ):
+        worlds = World(one), World(two)
+        async with worlds[0].running(), worlds[1].running():
+            for world in worlds:
+                world.watcher.connected()
+            made = watch(owner=str(JULIET))
+            await worlds[0].watcher.add(made, 5)
+            for world in worlds:
+                await world.state(made, "live")
+            for world in worlds:  # ejabberd may give it to both
+                world.publish("1", "2")
+            await eventually(lambda: len(worlds[0].started) + len(worlds[1].started) >= 2)
+            await worlds[0].watcher.remove(made.id)
+            await eventually(lambda: not worlds[1].watcher.is_service(PUBSUB))
+
+
+async def test_accounts_are_told_which_nodes_are_wanted(storage: Storage) -> None:
+    world = World(storage, watch())
+    mood = watch("mood", str(JULIET), service=JULIET, node=MOOD)
+    async with world.running():
+        assert world.watcher.features() == ()
+        assert world.changes == 0
+        await world.watcher.add(mood, 5)
+        await world.watcher.add(watch("on", str(JULIET), service=JULIET, node=PRESENCE), 5)
+        assert world.watcher.features() == (f"{MOOD}+notify",)
+        assert world.changes == 1
+        await world.watcher.remove(mood.id)
+        assert world.watcher.features() == ()
+        assert world.changes == 2
+
+
+async def test_presence_is_observed_and_consent_is_asked_for_again(storage: Storage) -> None:
+    made = watch("on", str(JULIET), service=JULIET, node=PRESENCE)
+    world = World(storage, refusal="not yet")
+    phone = JID.parse(f"{JULIET}/phone")
+    async with world.running():
+        await world.watcher.add(made, 5)
+        world.watcher.connected()
+        await world.state(made, "refused")
+        assert world.watcher.status(made).reason == "not yet"
+        world.refusal = None
+        world.watcher.granted(AGENT, JULIET)
+        await eventually(lambda: world.probed)
+        world.watcher.shown(AGENT, phone, "online", "")
+        await world.state(made, "live")
+        await eventually(lambda: _known(storage, world.watcher.source_of(made)))
+        world.watcher.shown(AGENT, phone, "away", "lunch")
+        await eventually(lambda: world.started)
+    assert len(world.started) == 1, "what she shows at first is no event"
+
+
+async def _known(storage: Storage, source: Source) -> bool:
+    return await storage.read(lambda db: watch_rows.is_known(db, source.key))
+
+
+async def test_the_owner_of_a_watch_that_loops_is_alerted(storage: Storage) -> None:
+    made = watch(starts_per_hour=2, rate=Rate(100, 1.0))
+    world = World(storage, made)
+    async with world.running():
+        world.watcher.connected()
+        await world.state(made, "live")
+        world.publish("1", "2", "3", "4")
+        await eventually(lambda: world.alerts)
+        await eventually(lambda: len(world.started) == 2)
+        (row,) = await world.watcher.list()
+        assert row.state == "tripped"
+        assert await world.watcher.set_state(made.id, "active")
+        world.publish("5")
+        await eventually(lambda: len(world.started) == 3)
+    ((id_, text),) = world.alerts
+    assert id_ == "news"
+    assert "/watch resume news" in text
+
+
+async def test_a_definition_of_a_newer_release_disturbs_no_others(storage: Storage) -> None:
+    """Its filter cannot be used here."""
+    bad = watch("bad", str(JULIET), node="bad", json="a =")
+    good = watch("good", str(JULIET))
+    await storage.write(lambda db: (watch_rows.put(db, bad), watch_rows.put(db, good)))
+    world = World(storage)
+    async with world.running():
+        world.watcher.connected()
+        await world.state(good, "live")
+        world.publish("1")
+        world.publish("1", node="bad")
+        await eventually(lambda: world.started == [f"{good.id} 1"])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Event(purge=Purge(node="news")), Event(delete=Delete(node="news")), Event()],
+)
+async def test_any_event_finds_its_source(storage: Storage, event: Event) -> None:
+    made = watch()
+    world = World(storage, made)
+    async with world.running():
+        world.watcher.connected()
+        await world.state(made, "live")
+        world.watcher.notified(AGENT, PUBSUB, event)
+        world.watcher.notified(JULIET, PUBSUB, event)
+        if event.delete is not None:
+            await world.state(made, "missing")
+
+
+NAMES = ("a", "b", "c")
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(NAMES), st.sampled_from(("news", "blog"))),
+    st.tuples(st.just("remove"), st.sampled_from(NAMES)),
+    st.tuples(st.just("connect")),
+    st.tuples(st.just("disconnect")),
+    st.tuples(st.just("run")),
+    st.tuples(st.just("restart")),
+)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(steps=st.lists(STEPS, max_size=20))
+def test_any_history_observes_exactly_what_is_needed(
+    backend: str, steps: list[tuple[str, ...]]
+) -> None:
+    anyio.run(_history, steps, backend=backend)
+
+
+class _Listening(DirectDatabase):
+    """A database without other instances."""
+
+    @asynccontextmanager
+    async def listen(self, _channel: str) -> AsyncIterator[Any]:
+        async def never() -> AsyncIterator[None]:
+            await anyio.sleep_forever()
+            yield
+
+        yield never()
+
+
+async def _history(steps: list[tuple[str, ...]]) -> None:
+    database = _Listening(0)
+    wanted: dict[str, str] = {}
+    remaining = list(steps)
+    while True:
+        world = World(database)
+        connected = False
+        async with world.running():
+            while remaining:
+                match remaining.pop(0):
+                    case ("add", name, node):
+                        await world.watcher.add(watch(name, "x@y", node=node), 9)
+                        wanted[name] = node
+                    case ("remove", name):
+                        assert await world.watcher.remove(f"x@y/{name}") == (name in wanted)
+                        wanted.pop(name, None)
+                    case ("connect",):
+                        world.watcher.connected()
+                        connected = True
+                    case ("disconnect",):
+                        world.watcher.disconnected()
+                        connected = False
+                    case ("restart",):
+                        break
+                    case _:
+                        await anyio.wait_all_tasks_blocked()
+                assert world.watcher.is_service(PUBSUB) == bool(wanted)
+            else:
+                await anyio.wait_all_tasks_blocked()
+                for name, node in wanted.items():
+                    status = world.watcher.status(watch(name, "x@y", node=node))
+                    assert status.state == ("live" if connected else "offline")
+                for node in {"news", "blog"} - set(wanted.values()):
+                    source = world.watcher.source_of(watch(node=node))
+                    assert not watch_rows.is_known(database, source.key)
+                break
+
+
+async def test_what_is_recorded_wakes_the_work_only_if_there_is_any(storage: Storage) -> None:
+    world = World(storage)
+    world.watcher._recorded(Accepted(cut=["gone"], tripped=["gone"]))
+    assert world.alerts == [], "its watch was removed meanwhile"
