@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.features import settings_model
 from component.app.settings import load, tables
 from component.cli import init as init_module
 from component.cli.agent_toml import agent_toml

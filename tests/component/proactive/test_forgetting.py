@@ -9,9 +9,10 @@ import pytest
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
+from component.features.watches import rows as watch_rows
 from component.features.watches.events import Offered, accept
 from component.features.watches.watch import Observed, Watch
-from component.proactive import started, watch_rows
+from component.proactive import started
 from component.proactive.forgetting import FORGOTTEN, KEPT, forget
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work

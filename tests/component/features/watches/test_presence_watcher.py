@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.watches import events as watch_events
+from component.features.watches import presence_watcher
+from component.features.watches import rows as watch_rows
 from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
 from component.features.watches.source_watcher import SourcePorts
 from component.features.watches.watch import PRESENCE, Rate, Source, Watch
-from component.proactive import presence_watcher, watch_events, watch_rows
 from component.pubsub.client import PubSubClient
 from tests.component.proactive.direct import DirectDatabase
 from tests.waiting import eventually

@@ -9,12 +9,13 @@ from typing import Any
 import anyio
 import pytest
 
+from component.features.watches import room_watcher
+from component.features.watches import rows as watch_rows
 from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.room import RoomPresence
 from component.features.watches.room_watcher import RoomWatcher
 from component.features.watches.source_watcher import SourcePorts
 from component.features.watches.watch import ROOM, Rate, Source, Watch
-from component.proactive import room_watcher, watch_rows
 from component.storage import Storage
 from tests.component.features.watches.test_room import presence
 from tests.waiting import eventually

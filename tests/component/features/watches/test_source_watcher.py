@@ -7,10 +7,11 @@ from typing import Any, Literal
 import anyio
 import pytest
 
+from component.features.watches import events as watch_events
+from component.features.watches import rows as watch_rows
 from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.source_watcher import SourcePorts, SourceWatcher
 from component.features.watches.watch import Rate, Source, Watch
-from component.proactive import watch_events, watch_rows
 from component.pubsub.client import PAGE, PubSubClient
 from component.storage import Storage
 from tests.waiting import eventually

@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.watches import events as watch_events
+from component.features.watches import rows as watch_rows
+from component.features.watches import starts as watch_starts
 from component.features.watches.interests import Interests, observed_item
 from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
 from component.policy.taint import Taint
-from component.proactive import started, watch_events, watch_rows, watch_starts
+from component.proactive import started
 from component.proactive.goals import turn_of
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work
