@@ -19,13 +19,13 @@ from typing import Any
 import anyio
 
 from benchmarks.report import Line
+from component.features.webhooks.app import Receive, Send, WebhookApp
+from component.features.webhooks.listener import WebhookListener
+from component.features.webhooks.rows import DeliveryStore
+from component.features.webhooks.signatures import StandardVerifier
+from component.features.webhooks.webhook import Webhook
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
-from component.storage.deliveries import DeliveryStore
-from component.webhooks.app import Receive, Send, WebhookApp
-from component.webhooks.listener import WebhookListener
-from component.webhooks.signatures import StandardVerifier
-from component.webhooks.webhook import Webhook
 from xep.jid import JID
 
 _KEY = bytes(32)

@@ -15,7 +15,6 @@ from component.checks_of_builtins import check_builtins
 from component.checks_of_homes import check_homes
 from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
-from component.checks_of_webhooks import check_webhooks
 from component.checks_of_workers import check_workers
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
@@ -59,14 +58,11 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
         async for check in check_agents(settings):
             yield check
-        for feature in make_features(settings):
-            for check in await feature.checks():
-                yield check
     if storage.verdict == "warning" or settings.is_worker:
         return
     async for check in check_watching(settings):
         yield check
-    for check in check_webhooks(settings):
+    async for check in _features(settings):
         yield check
     connection, established = await _connection(settings)
     yield connection
@@ -100,6 +96,16 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
     yield await check_sandbox()
     async for check in check_builtins(settings):
         yield check
+
+
+async def _features(settings: Settings) -> AsyncIterator[Check]:
+    try:
+        registry = load_skills(settings)
+    except (SkillLoadError, DuplicateSkillError):
+        return  # told already
+    for feature in make_features(settings):
+        for check in await feature.checks(registry):
+            yield check
 
 
 def _notice(settings: Settings) -> Check | None:

@@ -63,7 +63,7 @@ MODULES: Final[dict[str, str]] = {
     "component/storage/writes.py": "tests/component/storage",
     "component/tasks/confirmation.py": "tests/component/tasks",
     "component/tasks/idempotency.py": "tests/component/tasks",
-    "component/webhooks/signatures.py": "tests/component/webhooks",
+    "component/features/webhooks/signatures.py": "tests/component/webhooks",
     "xep/jid.py": "tests/xep",
 }
 """Modules of all packages, most of them about rights, money, repetition and loss, and the tests

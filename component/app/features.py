@@ -12,7 +12,7 @@ from component.settings.sections import Top
 if TYPE_CHECKING:
     from component.features.feature import Feature
 
-FEATURES: Final = ("schedules", "watches")
+FEATURES: Final = ("schedules", "watches", "webhooks")
 """The names of the folders, in the order in which the features are opened."""
 
 
@@ -25,8 +25,16 @@ def settings_model() -> type[Settings]:
 
 
 def make_features(settings: Settings) -> "Sequence[Feature]":
-    """Return the features of a service with these settings."""
-    return [_module(name, "feature").FEATURE(settings) for name in FEATURES]
+    """Return the features that a service with these settings uses."""
+    return [
+        _module(name, "feature").FEATURE(settings) for name in FEATURES if _is_used(name, settings)
+    ]
+
+
+def _is_used(feature: str, settings: Settings) -> bool:
+    """Whether the settings turn a feature on; its code is not imported otherwise."""
+    is_used = getattr(_module(feature, "settings"), "is_used", None)
+    return is_used is None or bool(is_used(settings))
 
 
 def _module(feature: str, name: str) -> ModuleType:

@@ -145,11 +145,6 @@ class Service:
             await group.start(kernel.work.results.run)
             for loop in chain.from_iterable(each.loops for each in subsystems.opened):
                 await group.start(loop)
-            if self.settings.webhooks.port is not None:
-                # Imported only where webhooks are turned on, as metrics are.
-                from component.app.webhooks import serve_webhooks  # noqa: PLC0415
-
-                await group.start(serve_webhooks, environment, kernel.work.starter)
             await group.start(subsystems.shared_changes().run)
             group.start_soon(environment.memories.knowledge.files.fresh.embed)
             group.start_soon(environment.memories.knowledge.documents.run)

@@ -110,8 +110,8 @@ class Feature:
         """Make its objects, and return what they contribute. Nothing runs yet."""
         raise NotImplementedError
 
-    async def checks(self) -> Sequence[Check]:
-        """Return the checks of `xmpp-agent doctor`."""
+    async def checks(self, registry: Registry) -> Sequence[Check]:
+        """Return the checks of `xmpp-agent doctor`. No service runs."""
         await checkpoint()
         return ()
 

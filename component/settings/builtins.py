@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Port, Seconds, Section, http_address, refusal
-from component.settings.webhooks import standard_key
+from component.settings.standard_webhooks import standard_key
 
 _HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")

@@ -46,8 +46,6 @@ from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
-from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
-from component.settings.work import known_agents_only
 from component.settings.workers import Worker, WorkersEntry, queues_differ
 
 DEFAULT_AGENT = "assistant"
@@ -105,8 +103,6 @@ class Settings(BaseModel):
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
-    webhooks: Webhooks = Webhooks()
-    webhook: tuple[WebhookEntry, ...] = ()
     mcp: dict[str, McpServer] = {}
     url_fetch: UrlFetch | None = None
     web_search: WebSearch | None = None
@@ -143,35 +139,10 @@ class Settings(BaseModel):
         skill_names(value)
         return value
 
-    @field_validator("webhook")
-    @classmethod
-    def _webhooks_differ(cls, value: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
-        return entries_differ(value)
-
     @field_validator("workers")
     @classmethod
     def _queues_differ(cls, value: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
         return queues_differ(value)
-
-    @model_validator(mode="after")
-    def _webhooks_are_reachable(self) -> Self:
-        if self.webhook and self.webhooks.port is None:
-            raise refusal(
-                "is missing: webhooks are declared, but there is no port to listen on",
-                key="webhooks.port",
-            )
-        for index, entry in enumerate(self.webhook):
-            if entry.goal and self.llm is None:
-                raise refusal(
-                    "needs a model: add [llm], or use a skill", key=f"webhook[{index}].goal"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _agents_of_work(self) -> Self:
-        """Check the agents that webhooks name."""
-        known_agents_only(self.agent_names, "webhook", self.webhook)
-        return self
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from component.app.settings import load
-from component.app.webhooks import webhooks_of
+from component.features.webhooks.feature import webhooks_of
 from component.settings import Settings
 from component.storage import Storage
-from tests.component.webhooks.world import github_headers, listening
+from tests.component.features.webhooks.world import github_headers, listening
 from tests.servers.guides import DOCS, block
 
 GUIDE = DOCS / "webhooks.md"
@@ -60,7 +60,7 @@ def test_its_statuses_are_those_of_the_code() -> None:
 
 
 def test_its_commands_make_usable_secrets() -> None:
-    from component.settings.webhooks import standard_key
+    from component.settings.standard_webhooks import standard_key
 
     command = re.findall(r"whsec_\$\(openssl rand -base64 \d+\)", GUIDE.read_text())[0]
     made = subprocess.run(["/bin/sh", "-c", f'echo "{command}"'], capture_output=True, check=True)

@@ -80,11 +80,12 @@ class ScheduleFeature(Feature):
             forget=forget,
         )
 
-    async def checks(self) -> Sequence[Check]:
+    async def checks(self, registry: Registry) -> Sequence[Check]:
         """Check the schedules of the settings, if there are any."""
         await checkpoint()
         try:
             count = len(of_settings(self.settings))
+            of_skills(self.settings, registry)
         except ScheduleError as error:
             return (Check("schedules", "failed", str(error)),)
         if not count:

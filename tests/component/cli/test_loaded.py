@@ -67,7 +67,7 @@ OWN = {
     "component.models.building",
     "component.kernel.agents",
     "component.app.metrics",
-    "component.app.webhooks",
+    "component.features.webhooks.feature",
     "component.settings.environment",
     "component.skills.conformance_fixtures",
     "component.storage.postgres",

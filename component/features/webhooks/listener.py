@@ -10,7 +10,7 @@ import sniffio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.webhooks.app import WebhookApp
+from component.features.webhooks.app import WebhookApp
 
 if TYPE_CHECKING:
     from hypercorn.config import Config

@@ -3,20 +3,19 @@
 import ipaddress
 from collections.abc import Iterator
 
-from component.app.skills import load_skills
+from component.features.webhooks.listener import ListenError, check_extra, listening_socket
+from component.features.webhooks.settings import ENTRIES, LISTENER, WebhookEntry
 from component.kernel.check import Check
 from component.kernel.options import make_policy
 from component.policy import PolicyError
 from component.settings import Settings
-from component.settings.webhooks import WebhookEntry
-from component.skills import DuplicateSkillError, SkillLoadError
-from component.webhooks.listener import ListenError, check_extra, listening_socket
+from component.skills import Registry
 from xep.jid import JID
 
 
-def check_webhooks(settings: Settings) -> Iterator[Check]:
-    """Check whether webhooks can be received, and each webhook. The service must not be running."""
-    limits = settings.webhooks
+def check_webhooks(settings: Settings, registry: Registry) -> Iterator[Check]:
+    """Check whether webhooks can be received, and what each of them starts."""
+    limits = settings[LISTENER]
     if limits.port is None:
         return
     try:
@@ -26,7 +25,7 @@ def check_webhooks(settings: Settings) -> Iterator[Check]:
         yield Check("webhooks", "failed", str(error))
     else:
         where = f"{limits.host} port {limits.port}"
-        if not settings.webhook:
+        if not settings[ENTRIES]:
             text = f"nothing is done with requests to {where}: add a [[webhook]]"
             yield Check("webhooks", "warning", text)
         elif not ipaddress.ip_address(limits.host).is_loopback:
@@ -36,17 +35,17 @@ def check_webhooks(settings: Settings) -> Iterator[Check]:
             )
             yield Check("webhooks", "warning", text)
         else:
-            yield Check("webhooks", "ok", f"{len(settings.webhook)} can be received on {where}")
-    yield from _entries(settings)
+            yield Check("webhooks", "ok", f"{len(settings[ENTRIES])} can be received on {where}")
+    yield from _entries(settings, registry)
 
 
-def _entries(settings: Settings) -> Iterator[Check]:
+def _entries(settings: Settings, registry: Registry) -> Iterator[Check]:
     try:
-        policy, registry = make_policy(settings), load_skills(settings)
-    except (PolicyError, SkillLoadError, DuplicateSkillError):
+        policy = make_policy(settings)
+    except PolicyError:
         return  # told already
     view = registry.viewer(policy.view_key, policy.may_use)
-    for entry in settings.webhook:
+    for entry in settings[ENTRIES]:
         principal = JID.parse(entry.principal)
         if not policy.admits(principal):
             text = f"{principal} is not admitted: see [agent]"

@@ -14,15 +14,15 @@ import anyio
 import msgspec
 import structlog
 
+from component.features.webhooks.errors import WebhookError
+from component.features.webhooks.payload import is_readable, read_json
+from component.features.webhooks.rows import DeliveryStore
+from component.features.webhooks.signatures import Signed
+from component.features.webhooks.webhook import Webhook
 from component.proactive.starter import Starter
 from component.proactive.work import Trigger, Work
 from component.router.rare_log import RareLog
 from component.storage import StorageError
-from component.storage.deliveries import DeliveryStore
-from component.webhooks.errors import WebhookError
-from component.webhooks.payload import is_readable, read_json
-from component.webhooks.signatures import Signed
-from component.webhooks.webhook import Webhook
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.webhooks")

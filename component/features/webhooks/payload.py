@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from component.webhooks.errors import WebhookError
+from component.features.webhooks.errors import WebhookError
 
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"

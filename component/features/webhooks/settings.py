@@ -1,10 +1,8 @@
 """The sections about webhooks: HTTP requests of other services that start work."""
 
-import base64
-import binascii
 import ipaddress
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -16,25 +14,14 @@ from pydantic import (
 
 from component.settings.expressions import Expression
 from component.settings.kinds import Count, Port, Seconds, Section, refusal
-from component.settings.work import WorkEntry
+from component.settings.model import Settings
+from component.settings.sections import Top, list_of_tables, table
+from component.settings.standard_webhooks import standard_key
+from component.settings.work import WorkEntry, known_agents_only
 
 WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){1,8}")
 _SHORTEST_SECRET: Final = 16
-_KEY_BYTES: Final = range(24, 65)
-"""The allowed lengths of a secret of Standard Webhooks, in bytes."""
-_PREFIX: Final = "whsec_"
-
-
-def standard_key(secret: str) -> bytes | None:
-    """Return the bytes of a secret of Standard Webhooks: base64, after `whsec_`; None if the text
-    is not one.
-    """
-    try:
-        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return key if len(key) in _KEY_BYTES else None
 
 
 def _host(value: str) -> str:
@@ -56,7 +43,7 @@ def _path(value: str) -> str:
     return value
 
 
-class Webhooks(Section):
+class Listener(Section):
     """The HTTP listener for webhooks. It needs the `webhooks` extra."""
 
     host: Annotated[str, AfterValidator(_host)] = Field(
@@ -190,8 +177,7 @@ class WebhookEntry(WorkEntry, _Deliveries):
         return self.path or f"/{self.name}"
 
 
-def entries_differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
-    """Return the webhooks, if all names and paths differ. Raises a refusal."""
+def _differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
     for what, values in (
         ("called", [entry.name for entry in entries]),
         ("at the path", [entry.url_path for entry in entries]),
@@ -199,3 +185,27 @@ def entries_differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...
         if twice := next((value for value in values if values.count(value) > 1), None):
             raise refusal(f"has two webhooks {what} {twice!r}: change one of them")
     return entries
+
+
+LISTENER: Final = table("webhooks", Listener)
+ENTRIES: Final = list_of_tables("webhook", WebhookEntry, _differ)
+SECTIONS: Final[tuple[Top[Any], ...]] = (LISTENER, ENTRIES)
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether the service listens for webhooks."""
+    return settings[LISTENER].port is not None
+
+
+def check(settings: Settings) -> None:
+    """Raise a refusal if webhooks cannot be received, or their work cannot be done."""
+    entries = settings[ENTRIES]
+    if entries and not is_used(settings):
+        raise refusal(
+            "is missing: webhooks are declared, but there is no port to listen on",
+            key="webhooks.port",
+        )
+    for index, entry in enumerate(entries):
+        if entry.goal and settings.llm is None:
+            raise refusal("needs a model: add [llm], or use a skill", key=f"webhook[{index}].goal")
+    known_agents_only(settings.agent_names, "webhook", entries)

@@ -7,9 +7,9 @@ import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
+from component.features.webhooks.errors import WebhookError
+from component.features.webhooks.signatures import Signed, Verifier
 from component.proactive.work import Trigger, Work
-from component.webhooks.errors import WebhookError
-from component.webhooks.signatures import Signed, Verifier
 
 _PING = "ping"
 """GitHub sends this event when a webhook is made, to see whether it is answered."""

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import anyio
 import pytest
 
+from component.features.webhooks.app import Bounds
 from component.storage import Storage, StorageError
-from component.webhooks.app import Bounds
-from tests.component.webhooks.world import (
+from tests.component.features.webhooks.world import (
     KEY,
     WORK,
     generic,
@@ -293,8 +293,8 @@ async def test_a_refusal_reaches_a_sender_that_sends_on(storage: Storage) -> Non
 
 
 async def test_previous_secrets_are_accepted(storage: Storage) -> None:
-    from component.webhooks.signatures import GitHubVerifier
-    from component.webhooks.webhook import Webhook
+    from component.features.webhooks.signatures import GitHubVerifier
+    from component.features.webhooks.webhook import Webhook
 
     webhook = Webhook("gh", "/gh", GitHubVerifier([b"new" * 8, b"old" * 8]), WORK)
     async with listening(storage, webhook) as world:

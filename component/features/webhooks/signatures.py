@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from component.webhooks.errors import WebhookError
+from component.features.webhooks.errors import WebhookError
 
 _GITHUB_SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
 _ID: Final = re.compile(r"[!-~]{1,256}")

@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import msgspec
 
+from component.features.webhooks.app import Bounds, WebhookApp
+from component.features.webhooks.listener import WebhookListener
+from component.features.webhooks.rows import DeliveryStore
+from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier
+from component.features.webhooks.webhook import Webhook
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
-from component.storage.deliveries import DeliveryStore
-from component.webhooks.app import Bounds, WebhookApp
-from component.webhooks.listener import WebhookListener
-from component.webhooks.signatures import GitHubVerifier, StandardVerifier
-from component.webhooks.webhook import Webhook
 from xep.jid import JID
 
 SECRET = b"it is between you and me"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.webhooks.app import Bounds
+from component.features.webhooks.errors import WebhookError
+from component.features.webhooks.payload import read_json
+from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier, Verifier
+from component.features.webhooks.webhook import Rate
 from component.storage import Storage
-from component.webhooks.app import Bounds
-from component.webhooks.errors import WebhookError
-from component.webhooks.payload import read_json
-from component.webhooks.signatures import GitHubVerifier, StandardVerifier, Verifier
-from component.webhooks.webhook import Rate
-from tests.component.webhooks.world import (
+from tests.component.features.webhooks.world import (
     KEY,
     SECRET,
     generic,

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from component.app.settings import make_settings
-from component.checks_of_webhooks import check_webhooks
+from component.app.skills import load_skills
+from component.features.webhooks.checks import check_webhooks
 from component.settings import Server, Settings
 from component.settings.policy import Agent, Policy, Rule
 
@@ -35,7 +36,10 @@ def free_port() -> int:
 
 
 def said(found: Settings) -> dict[str, tuple[str, str]]:
-    return {check.name: (check.verdict, check.text) for check in check_webhooks(found)}
+    return {
+        check.name: (check.verdict, check.text)
+        for check in check_webhooks(found, load_skills(found))
+    }
 
 
 def test_doctor_does_not_check_webhooks_that_are_off() -> None:

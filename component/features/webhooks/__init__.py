@@ -1,0 +1,1 @@
+"""Webhooks: HTTP requests of other services that start work."""
