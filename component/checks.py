@@ -6,13 +6,11 @@ from itertools import chain
 import anyio
 from anyio import to_thread
 
-from component.app.account_home import server_software
 from component.app.features import make_features
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_watching
 from component.checks_of_builtins import check_builtins
-from component.checks_of_homes import check_homes
 from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
 from component.checks_of_workers import check_workers
@@ -20,12 +18,14 @@ from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
+from component.features.memory_nodes.account_home import server_software
+from component.features.memory_nodes.checks import check_homes
+from component.features.memory_nodes.handlers import PrivilegeHandler
+from component.features.memory_nodes.privileges import Privileges
 from component.handlers.avatars import AvatarError
-from component.handlers.privileges import PrivilegeHandler
 from component.kernel.check import Check
 from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles
-from component.pep_memory.privileges import Privileges
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
 from component.router.faults import PlainErrors

@@ -8,6 +8,7 @@ import anyio
 from anyio import to_thread
 
 from component.app.skills import load_skills
+from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint
 from component.kernel.options import SOFTWARE, limited_in_usd, own_models
@@ -21,7 +22,6 @@ from component.memory.sync_state import SyncStates
 from component.memory.texts import Texts
 from component.metrics.http import ListenError, Server
 from component.metrics.traces import TracesError, make_tracer
-from component.pep_memory.encryption import Cipher, KeyRefusedError
 from component.policy import PolicyError
 from component.policy.globs import pattern
 from component.settings import Settings

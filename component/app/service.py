@@ -139,7 +139,6 @@ class Service:
             await group.start(tasks.service.run)
             await group.start(kernel.notifications.notifier.run)
             await group.start(kernel.pubsub.run)
-            await group.start(subsystems.memory.run)
             if agents is not None:
                 await group.start(agents.run)
             await group.start(kernel.work.results.run)

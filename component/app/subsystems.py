@@ -7,7 +7,6 @@ from component.app.chat import ChatSubsystem
 from component.app.discovery import DiscoverySubsystem
 from component.app.installed_skills import InstalledSkillSubsystem
 from component.app.operations import OperationsSubsystem
-from component.app.pep_memory import MemorySubsystem
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
@@ -27,14 +26,13 @@ class Subsystems:
     Attributes:
         kernel: what features use.
         opened: what the features contribute.
-        memory: synchronises memories with the nodes of people.
         installed: the skills that admins approve.
         operations: the commands.
         chat: handles the messages of people.
         discovery: what others learn about the agents.
 
-    Raises ModelRefusedError: a package that a model needs is not installed; KeyRefusedError: a key
-    of the memory cannot be used.
+    Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
+    settings of a feature cannot be used.
     """
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
@@ -45,10 +43,7 @@ class Subsystems:
             pubsub.service.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, forget)
-        self.memory = MemorySubsystem(environment, stream, contacts, pubsub.service)
         self.installed = InstalledSkillSubsystem(environment, kernel.messages, stream, contacts)
-        for listener in self.memory.listeners():
-            kernel.pubsub_events.listen(listener)
         stream.more_features = self._features
         stream.is_room = self._is_room
         kernel.tasks.tool_ended = self._task_ended
@@ -57,7 +52,6 @@ class Subsystems:
             (
                 *chain.from_iterable(each.commands for each in self.opened),
                 *kernel.notifications.commands(),
-                *self.memory.commands(),
                 *pubsub.commands(),
                 *self.installed.commands(),
             ),
@@ -84,8 +78,7 @@ class Subsystems:
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
                 *self.discovery.handlers(),
-                *pubsub.handlers(self.memory.features),
-                *self.memory.handlers(),
+                *pubsub.handlers(),
                 *kernel.tasks.handlers(),
                 kernel.pubsub_events,
                 *self.operations.handlers(),
@@ -98,7 +91,6 @@ class Subsystems:
         if self.kernel.agents is not None:
             self.kernel.agents.conversations.connected()
         self.kernel.notifications.notifier.connected()
-        self.memory.connected()
         self.installed.connected()
         for opened in self.opened:
             opened.connected()
@@ -135,7 +127,6 @@ class Subsystems:
     def _disconnected(self) -> None:
         """Inform the subsystems that a session is over."""
         self.kernel.pubsub.disconnected()
-        self.memory.disconnected()
         for opened in self.opened:
             opened.disconnected()
 

@@ -38,9 +38,9 @@ def run(config: Path) -> None:
 
     from component import logs  # noqa: PLC0415
     from component.agent.scanner import ScannerError  # noqa: PLC0415
+    from component.features.feature import FeatureError  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415
-    from component.pep_memory.encryption import KeyRefusedError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def run(config: Path) -> None:
         )
     except* (StorageError, TracesError) as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
-    except* (KeyRefusedError, ModelRefusedError, PolicyError, ScannerError) as errors:
+    except* (FeatureError, ModelRefusedError, PolicyError, ScannerError) as errors:
         lines = (line for error in errors.exceptions for line in str(error).splitlines())
         raise ConfigFault(*lines) from None
     if not orderly:

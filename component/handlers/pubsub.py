@@ -47,13 +47,9 @@ class PubSubHandler:
     Args:
         service: the PubSub service.
         retry_after_s: seconds after which to ask again when the database refuses.
-
-    Attributes:
-        purposes: features that say what the nodes are for.
     """
 
     def __init__(self, service: PubSubService, retry_after_s: int = 5) -> None:
-        self.purposes: tuple[str, ...] = ()
         self._service = service
         self._verbs = service.verbs
         self._retry_after_s = retry_after_s
@@ -61,7 +57,7 @@ class PubSubHandler:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", Pubsub, self.get, (*FEATURES, *self.purposes)),
+            IQRoute("get", Pubsub, self.get, FEATURES),
             IQRoute("set", Pubsub, self.set),
             IQRoute("get", PubsubOwner, self.get_owned),
             IQRoute("set", PubsubOwner, self.set_owned),

@@ -85,12 +85,8 @@ class PubSubSubsystem:
         self._admins = admins
         self._announcements = Announcements(self.service)
 
-    def handlers(self, purposes: Sequence[str] = ()) -> Sequence[Handler]:
-        """Return the handlers of requests, and of the presence of those who may be interested.
-
-        `purposes` are features that say what the nodes are for.
-        """
-        self.handler.purposes = tuple(purposes)
+    def handlers(self) -> Sequence[Handler]:
+        """Return the handlers of requests, and of the presence of those who may be interested."""
         return (
             self.handler,
             ContactPresence(self._interests, *self._listeners, shown=self._shown),

@@ -16,7 +16,7 @@ _MESSAGE_TYPES: Final = frozenset(("chat", "headline", "normal"))
 
 class EventListener(Protocol):
     """Observes sources of notifications: `component.features.watches.watcher.Watcher` and
-    `component.pep_memory.account_nodes.AccountNodes`. No method waits.
+    `component.features.memory_nodes.account_nodes.AccountNodes`. No method waits.
     """
 
     def is_service(self, address: JID) -> bool:

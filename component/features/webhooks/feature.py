@@ -13,19 +13,14 @@ from component.features.webhooks.app import ANSWER_S, Bounds, WebhookApp
 from component.features.webhooks.checks import check_webhooks
 from component.features.webhooks.listener import ListenError, WebhookListener
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.settings import (
-    ENTRIES,
-    LISTENER,
-    Listener,
-    WebhookEntry,
-    standard_key,
-)
+from component.features.webhooks.settings import ENTRIES, LISTENER, Listener, WebhookEntry
 from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier, Verifier
 from component.features.webhooks.webhook import Webhook
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.proactive.configured import work_of
 from component.settings import Settings
+from component.settings.standard_webhooks import standard_key
 from component.skills import Registry
 
 _log = structlog.get_logger("component.features.webhooks")

@@ -8,8 +8,8 @@ import pytest
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.memories import MemoryCommands
 from component.commands.words import read_words
+from tests.component.features.memory_nodes.world import world
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
-from tests.component.pep_memory.world import world
 
 pytestmark = pytest.mark.anyio
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from component.features.memory_nodes.rows import AccountConsentStore
 from component.storage import Storage
-from component.storage.account_consents import AccountConsentStore
 from xep.jid import JID
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

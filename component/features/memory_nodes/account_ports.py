@@ -1,4 +1,4 @@
-"""The interfaces by which `component.pep_memory.account_nodes` reaches the nodes in accounts."""
+"""The interfaces by which `account_nodes.py` reaches the nodes in accounts."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -77,7 +77,7 @@ class SetOwned(Protocol):
 
 class OnBehalf(Protocol):
     """Whether and how requests are made on behalf of people:
-    `component.pep_memory.consents.Consents`.
+    `component.features.memory_nodes.consents.Consents`.
 
     Attributes:
         client: makes requests on behalf of the account that they are sent to.

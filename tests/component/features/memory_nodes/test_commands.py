@@ -3,7 +3,7 @@
 import pytest
 
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
-from component.commands.memory_home import HomeRow, MemoryHomeCommands
+from component.features.memory_nodes.commands import HomeRow, MemoryHomeCommands
 from component.memory.store import Whose
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID

@@ -7,6 +7,9 @@ from typing import Any
 
 import anyio.to_thread
 
+from component.features.memory_nodes.encryption import Cipher
+from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
+from component.features.memory_nodes.store import PepStore
 from component.memory.file_store import PrivateFiles
 from component.memory.files import open_root
 from component.memory.index import Index
@@ -18,9 +21,6 @@ from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.store import Generation, Past, StoreUnavailableError, Watcher, Whose
 from component.memory.sync_state import SyncStates
-from component.pep_memory.encryption import Cipher
-from component.pep_memory.nodes import ItemChangedError, NodeItem
-from component.pep_memory.store import PepStore
 from component.settings.memory import Memory
 from tests.component.memory.remembering import AGENT, ANN, Recording
 from xep.binding import RawXML, read

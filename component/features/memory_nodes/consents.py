@@ -5,14 +5,14 @@ permits it.
 from collections.abc import Callable
 from typing import Protocol
 
+from component.features.memory_nodes.account_ports import Client, SetOwned
+from component.features.memory_nodes.privileges import Privileges
 from component.memory.store import Whose
-from component.pep_memory.account_ports import Client, SetOwned
-from component.pep_memory.privileges import Privileges
 from xep.jid import JID
 
 
 class ConsentStore(Protocol):
-    """The consents: `component.storage.account_consents.AccountConsentStore`. All methods raise
+    """The consents: `component.features.memory_nodes.rows.AccountConsentStore`. All methods raise
     StorageError.
     """
 
@@ -27,7 +27,7 @@ class ConsentStore(Protocol):
 
 
 class Consents:
-    """Implements `component.pep_memory.account_ports.OnBehalf`.
+    """Implements `component.features.memory_nodes.account_ports.OnBehalf`.
 
     Args:
         store: has the consents.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.component.pep_memory.world import ANNS, World, world
+from tests.component.features.memory_nodes.world import ANNS, World, world
 
 KEYS = ("k1", "k2", "k3")
 key = st.sampled_from(KEYS)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from component.features.memory_nodes.encryption import Cipher
+from component.features.memory_nodes.items import item_of, payload_of
+from component.features.memory_nodes.nodes import ItemChangedError, MemoryNodes, NodeItem
 from component.memory.index_search import Search, among_items
 from component.memory.knowledge_lines import Entry, Item
 from component.memory.locks import KeyLocks
@@ -16,9 +19,6 @@ from component.memory.store import (
     Whose,
     check_expected,
 )
-from component.pep_memory.encryption import Cipher
-from component.pep_memory.items import item_of, payload_of
-from component.pep_memory.nodes import ItemChangedError, MemoryNodes, NodeItem
 from xep.jid import JID
 
 _ATTEMPTS: Final = 8

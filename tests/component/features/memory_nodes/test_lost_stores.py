@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.pep_memory.world import ANNS, World, world
+from tests.component.features.memory_nodes.world import ANNS, World, world
 
 pytestmark = pytest.mark.anyio
 

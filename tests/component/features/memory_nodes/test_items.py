@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
+from component.features.memory_nodes.items import item_of, payload_of
+from component.features.memory_nodes.nodes import NodeItem
 from component.memory.knowledge_lines import Item
 from component.memory.lines import SessionKey
 from component.memory.merge import digest
 from component.memory.store import StoreUnavailableError
-from component.pep_memory.encryption import Cipher, KeyRefusedError
-from component.pep_memory.items import item_of, payload_of
-from component.pep_memory.nodes import NodeItem
 from component.policy.taint import TAINTS
 from tests import schemas
+from tests.component.features.memory_nodes.world import ADDRESS, ANNS
 from tests.component.memory.remembering import ANN, BOB
-from tests.component.pep_memory.world import ADDRESS, ANNS
 from xep.characters import without_forbidden
 
 KEYS = tuple(base64.urlsafe_b64encode(bytes([n]) * 32).decode() for n in (1, 2))

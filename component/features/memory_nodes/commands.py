@@ -1,33 +1,16 @@
 """The command by which people let an agent keep its memories in their account."""
 
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.features.memory_nodes.account_home import AccountHome
 from component.memory.store import Whose
 from xep.fluux_agent.memory import NAMESPACE
 from xep.stanza_error import StanzaError
 
 Choice = Literal["show", "allow", "stop"]
-
-
-class Home(Protocol):
-    """The nodes in accounts: `component.app.account_home.AccountHome`."""
-
-    def is_offered(self, whose: Whose) -> bool:
-        """Whether the server of the person permits it now."""
-
-    async def is_allowed(self, whose: Whose) -> bool:
-        """Whether the person has consented. Raises StorageError."""
-
-    async def allow(self, whose: Whose) -> None:
-        """The person consents. Raises StorageError."""
-
-    async def stop(self, whose: Whose) -> bool:
-        """The person withdraws the consent; False if there was none. Raises StorageError, and
-        StanzaError if the server did not do its part.
-        """
 
 
 class HomeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +50,7 @@ class MemoryHomeCommands:
         default_agent: the name of the agent that is asked at the domain.
     """
 
-    def __init__(self, home: Home, default_agent: str) -> None:
+    def __init__(self, home: AccountHome, default_agent: str) -> None:
         self._home = home
         self._default_agent = default_agent
 

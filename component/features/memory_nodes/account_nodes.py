@@ -14,9 +14,9 @@ from typing import Final
 
 import structlog
 
+from component.features.memory_nodes.account_ports import AccountPorts, Client, Location, OnBehalf
+from component.features.memory_nodes.nodes import NodeItem
 from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher, Whose
-from component.pep_memory.account_ports import AccountPorts, Client, Location, OnBehalf
-from component.pep_memory.nodes import NodeItem
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form
@@ -43,7 +43,7 @@ _NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "
 
 
 class AccountNodes:
-    """Implements `component.pep_memory.nodes.MemoryNodes`, and
+    """Implements `component.features.memory_nodes.nodes.MemoryNodes`, and
     `component.kernel.pubsub_events.EventListener`.
 
     The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from component.memory.index_search import Search
+from tests.component.features.memory_nodes.world import ADDRESS, ANNS, world
 from tests.component.memory.remembering import AGENT, ANN
-from tests.component.pep_memory.world import ADDRESS, ANNS, world
 from tests.waiting import LIMIT_S, eventually
 
 pytestmark = pytest.mark.anyio

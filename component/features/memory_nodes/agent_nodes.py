@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
+from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
 from component.memory.store import Generation, KnowledgeError, Past, Watcher, Whose
-from component.pep_memory.nodes import ItemChangedError, NodeItem
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import ItemChangedError as StoredChangedError
@@ -30,8 +30,8 @@ _log = structlog.get_logger("component.memory")
 
 
 class AgentNodes:
-    """Implements `component.pep_memory.nodes.MemoryNodes`, and provides the nodes to people who
-    have none yet (`component.pubsub.core.NodeProvider`).
+    """Implements `nodes.MemoryNodes`, and provides the nodes to people who have none yet
+    (`component.pubsub.core.NodeProvider`).
 
     Args:
         service: our PubSub service.

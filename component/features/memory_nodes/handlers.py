@@ -1,25 +1,13 @@
 """Handles the messages by which servers grant privileges (XEP-0356)."""
 
-from typing import Protocol
-
 import structlog
 
+from component.features.memory_nodes.privileges import Privileges
 from component.router.table import Request, StanzaRoute
 from xep.binding import ContentError
-from xep.jid import JID
 from xep.privilege import Privilege
 
 _log = structlog.get_logger("component.memory")
-
-
-class Privileges(Protocol):
-    """The granted privileges: `component.pep_memory.privileges.Privileges`."""
-
-    def is_server(self, sender: JID, /) -> bool:
-        """Whether grants by this address count."""
-
-    def granted(self, server: JID, privilege: Privilege, /) -> None:
-        """Store the privileges that a server grants. Never waits."""
 
 
 class PrivilegeHandler:

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import Final
 
+from component.features.memory_nodes.account_nodes import AccountNodes
+from component.features.memory_nodes.account_ports import AccountPorts, Location, SetOwned
+from component.features.memory_nodes.agent_nodes import node_of
+from component.features.memory_nodes.consents import Consents
+from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
+from component.features.memory_nodes.rows import AccountConsentStore
 from component.kernel.environment import Environment
 from component.kernel.options import privileged_domains
 from component.kernel.stream import StreamSubsystem
 from component.memory.store import Whose
-from component.pep_memory.account_nodes import AccountNodes
-from component.pep_memory.account_ports import AccountPorts, Location, SetOwned
-from component.pep_memory.agent_nodes import node_of
-from component.pep_memory.consents import Consents
-from component.pep_memory.privileges import PrivilegedCall, Privileges
 from component.pubsub.client import Call, PubSubClient
-from component.storage.account_consents import AccountConsentStore
 from xep.disco import InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
+from component.features.memory_nodes.account_nodes import is_suitable
+from component.features.memory_nodes.privileges import Privileges
 from component.kernel.check import Check
 from component.kernel.options import privileged_domains
-from component.pep_memory.account_nodes import is_suitable
-from component.pep_memory.privileges import Privileges
 from component.settings import Settings
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -6,8 +6,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from component.handlers.privileges import PrivilegeHandler
-from component.pep_memory.privileges import PrivilegedCall, Privileges
+from component.features.memory_nodes.handlers import PrivilegeHandler
+from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
 from component.router.table import Request
 from xep import pubsub, pubsub_owner
 from xep.binding import Payload, RawXML, decode, encode

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
+from component.features.memory_nodes.encryption import MEDIA_TYPE, Cipher
+from component.features.memory_nodes.nodes import NodeItem
 from component.memory.knowledge_lines import Item
 from component.memory.store import StoreUnavailableError, Whose
-from component.pep_memory.encryption import MEDIA_TYPE, Cipher
-from component.pep_memory.nodes import NodeItem
 from xep.binding import ContentError, RawXML, keep, read
 from xep.characters import without_forbidden
 from xep.fluux_agent.memory import Content, Memory

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from component.features.memory_nodes.account_nodes import AccountNodes, changed_items
+from component.features.memory_nodes.account_ports import AccountPorts, Location
+from component.features.memory_nodes.consents import Consents
+from component.features.memory_nodes.nodes import NodeItem
+from component.features.memory_nodes.privileges import Privileges
 from component.memory.lines import SessionKey
 from component.memory.store import StoreUnavailableError, Whose
-from component.pep_memory.account_nodes import AccountNodes, changed_items
-from component.pep_memory.account_ports import AccountPorts, Location
-from component.pep_memory.consents import Consents
-from component.pep_memory.nodes import NodeItem
-from component.pep_memory.privileges import Privileges
 from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML

@@ -8,6 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
+from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
+from component.features.memory_nodes.store import PepStore
 from component.memory.file_store import PrivateFiles
 from component.memory.files import open_root
 from component.memory.index import Index
@@ -18,8 +20,6 @@ from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.sync_state import SyncStates
-from component.pep_memory.agent_nodes import AgentNodes, node_of
-from component.pep_memory.store import PepStore
 from component.pubsub.notifier import Notifier
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService

@@ -1,0 +1,5 @@
+"""Private memories on PubSub nodes that the person owns (specification, section Memory).
+
+`store.py` is a `component.memory.store.MemoryStore` over the items of a node. The node is at the
+agent's own PubSub service (`agent_nodes.py`) or in the person's account (`account_nodes.py`).
+"""
