@@ -81,8 +81,9 @@ class World:
 
     async def schedules(self) -> list[str]:
         """Return the names of the schedules that skills bring."""
-        found = await self.service._schedules().list(None)
-        return [each.name for each in found if each.origin == "skill"]
+        answer = await self.operate("schedule", action="list")
+        rows = msgspec.json.decode(answer.value, type=list[dict[str, str]])
+        return [row["name"] for row in rows if row["origin"] == "skill"]
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ import pytest
 from anyio import to_thread
 
 from component.app.service import Service
-from component.settings import Settings, load
+from component.app.settings import load
+from component.settings import Settings
 from component.skills.manifest import read_manifest
 from component.sources.directories.proposal import read_proposal
 from component.sources.proposals.draft import Draft
