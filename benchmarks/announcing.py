@@ -20,8 +20,9 @@ from pathlib import Path
 from benchmarks import processes
 from benchmarks.report import Line, Target, percentile
 from benchmarks.wire_end import DOMAIN, Acceptor
+from component.app.schema import SCHEMA
 from component.handlers.presence import SLICE
-from component.storage.migrations import migrate
+from component.storage.schema import make_sqlite
 
 MANY = 20_000
 _PINGS = 2_000
@@ -113,7 +114,7 @@ def _subscribe(data: Path, count: int) -> None:
     path = data / "agent.db"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        migrate(connection, path)
+        make_sqlite(connection, path, SCHEMA)
         connection.execute("BEGIN")
         connection.executemany(
             "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, 'from', 0)",

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from benchmarks.durable_side import crowd, serve
+from component.app.schema import SCHEMA
 from component.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Skill, prepare, skill
 from component.skills.threads import Threads
@@ -188,7 +189,7 @@ _COLOUR = b'{"colour":"green"}'
 @asynccontextmanager
 async def working(directory: Path, postgres: str = "") -> AsyncIterator[Ours]:
     """Run our side until the context ends."""
-    async with Storage.open(directory, postgres=postgres) as storage:
+    async with Storage.open(SCHEMA, directory, postgres=postgres) as storage:
         ours = Ours(storage)
         async with anyio.create_task_group() as group:
             await group.start(ours.service.run)

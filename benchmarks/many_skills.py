@@ -12,6 +12,7 @@ from benchmarks import processes
 from benchmarks.report import Line, Target
 from benchmarks.startup import compiled_modules, start
 from benchmarks.wire_end import Acceptor
+from component.app.schema import SCHEMA
 from component.skills.description import written
 from component.skills.manifest import Manifest, read_manifest
 from component.sources.directories.approvals import Approval, Approvals
@@ -77,7 +78,7 @@ def measure(runs: int) -> Iterator[Line]:
 async def _install(root: Path, data: Path) -> None:
     """Install the skills, as an admin who has approved each of them."""
     store = ContentStore(data / "approved-skills")
-    async with Storage.open(data) as storage:
+    async with Storage.open(SCHEMA, data) as storage:
         approvals = Approvals(storage)
         for number in range(NUMBER):
             directory = root / f"skill-{number}"

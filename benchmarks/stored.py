@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.report import Line, Target
+from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
@@ -54,12 +55,14 @@ def measure(runs: int) -> Iterator[Line]:
         for size in (FEW, MANY):
             directory = Path(name) / str(size)
             directory.mkdir()
-        sqlite = {size: SQLite.open(Path(name) / str(size) / "agent.db") for size in (FEW, MANY)}
+        sqlite = {
+            size: SQLite.open(Path(name) / str(size) / "agent.db", SCHEMA) for size in (FEW, MANY)
+        }
         for engine in sqlite.values():
             stack.callback(engine.close)
         yield from _compared("SQLite", sqlite, runs)
     with Postgres() as server:
-        postgres = {size: PostgreSQL.open(server.new_database()) for size in (FEW, MANY)}
+        postgres = {size: PostgreSQL.open(server.new_database(), SCHEMA) for size in (FEW, MANY)}
         yield from _compared("PostgreSQL", postgres, runs)
         for each in postgres.values():
             each.close()

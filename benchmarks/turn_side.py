@@ -314,6 +314,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.conversations import ConversationPorts, Conversations
     from component.agent.engine import Engine, EngineLimits
     from component.agent.profile import Profile
+    from component.app import schema
     from component.audit.record import Audit, AuditOptions
     from component.budget.book import BudgetBook, BudgetLimits, Limit
     from component.memory.files import open_root
@@ -340,7 +341,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     model: list[Any] = [endpoint]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(endpoint.aclose)
-        storage = await stack.enter_async_context(Storage.open(directory / "data"))
+        storage = await stack.enter_async_context(Storage.open(schema.SCHEMA, directory / "data"))
         audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
         limit = Limit(tokens=10**9, usd=10**6)
         budgets = BudgetBook(

@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 from benchmarks.report import Line
+from component.app.schema import SCHEMA
 from component.features.webhooks.app import Receive, Send, WebhookApp
 from component.features.webhooks.listener import WebhookListener
 from component.features.webhooks.rows import DeliveryStore
@@ -85,7 +86,7 @@ async def _run(kind: type[WebhookApp]) -> tuple[float, float]:
     """Return the median milliseconds of a delivery, and deliveries in a second."""
     webhook = Webhook("b", "/b", StandardVerifier([_KEY], 300), _WORK, per_minute=1_000_000)
     with tempfile.TemporaryDirectory() as directory:
-        async with Storage.open(Path(directory) / "data") as storage:
+        async with Storage.open(SCHEMA, Path(directory) / "data") as storage:
             app = kind([webhook], _Starter(storage), DeliveryStore(storage, 3600))
             listener = WebhookListener(app, "127.0.0.1", 0)
             async with anyio.create_task_group() as group:

@@ -7,6 +7,7 @@ import anyio
 from anyio import to_thread
 
 from component.app.features import make_features
+from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_watching
@@ -223,7 +224,7 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
 async def _storage(settings: Settings) -> Check:
     try:
         postgres = settings.storage.postgres.get_secret_value()
-        async with Storage.open(settings.storage.path, postgres=postgres) as storage:
+        async with Storage.open(SCHEMA, settings.storage.path, postgres=postgres) as storage:
             if settings.audit.enabled:
                 await to_thread.run_sync(check_writable, storage.directory)
             where = " and the PostgreSQL database" if postgres else ""

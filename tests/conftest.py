@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, settings
 from trio._core._run import _r as trio_random
 from xdist.scheduler import LoadScopeScheduling
 
+from component.app.schema import SCHEMA
 from component.connection.outbox import Outbox
-from component.storage import migrations, sqlite
+from component.storage import sqlite
+from component.storage.schema import Schema, make_sqlite
 from tests import hanging, rings, scheduling, schemas
 from tests.component.router.wire import ListOutput
 from tests.logs import plain_logs
@@ -161,15 +163,16 @@ def _what_is_sent_is_valid() -> Iterator[None]:
 def _new_databases_are_copies() -> Iterator[None]:
     """A new SQLite database has the tables of this release from the start: it is a copy of one.
 
-    Making them takes longer than most tests. Databases of earlier releases are migrated.
+    Making them takes longer than most tests.
     """
 
-    def migrate(connection: sqlite3.Connection, path: Path) -> None:
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            with closing(memory_database()) as migrated:
-                migrated.backup(connection)
-        migrations.migrate(connection, path)
+    def make(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
+        is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        if is_new and schema is SCHEMA:
+            with closing(memory_database()) as made:
+                made.backup(connection)
+        make_sqlite(connection, path, schema)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite, "migrate", migrate)
+        patch.setattr(sqlite, "make_sqlite", make)
         yield

@@ -5,7 +5,8 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from component.storage.migrations import migrate
+from component.app.schema import SCHEMA
+from component.storage.schema import make_sqlite
 
 
 def memory_database() -> sqlite3.Connection:
@@ -19,5 +20,5 @@ def memory_database() -> sqlite3.Connection:
 @cache
 def _image() -> bytes:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        migrate(connection, Path(":memory:"))
+        make_sqlite(connection, Path(":memory:"), SCHEMA)
         return connection.serialize()

@@ -22,6 +22,7 @@ from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.profile import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
+from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
 from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.commands.pause_gate import PauseGate
@@ -312,7 +313,7 @@ async def playing(
     async with AsyncExitStack() as stack:
         root = directory / "memory"
         await anyio.Path(root).mkdir(parents=True)
-        storage = await stack.enter_async_context(Storage.open(directory / "data"))
+        storage = await stack.enter_async_context(Storage.open(SCHEMA, directory / "data"))
         audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
         limit = Limit(tokens=10**12, usd=10**6)
         budgets = BudgetBook(

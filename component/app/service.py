@@ -12,6 +12,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.app.features import make_features
+from component.app.schema import SCHEMA
 from component.app.skill_sources import outside_sources, own_sources
 from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
@@ -85,7 +86,7 @@ class Service:
         for notice in (self.settings.notice, self.settings.speechless):
             if notice is not None:
                 _log.warning(notice)
-        async with open_environment(self.catalog) as environment:
+        async with open_environment(self.catalog, SCHEMA) as environment:
             self._environment = environment
             self._subsystems = subsystems = Subsystems(environment, self._features)
             record = environment.monitoring.recorder.record
@@ -149,7 +150,6 @@ class Service:
             group.start_soon(environment.memories.knowledge.documents.run)
             group.start_soon(memory.tidy, environment.memories, storage, environment.home)
             group.start_soon(retention.keep, storage, retention.EVERY_S, tasks.service.deleted)
-            group.start_soon(storage.build_indexes)
             await group.start(subsystems.operations.serve_command_line)
             group.start_soon(connection.run)  # last: requests find everything running
             started.started()

@@ -172,6 +172,7 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
 def _without_service(settings: "Settings", request: ControlRequest) -> ControlAnswer:
     import anyio  # noqa: PLC0415
 
+    from component.app.schema import SCHEMA  # noqa: PLC0415
     from component.control.server import run  # noqa: PLC0415
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
@@ -188,7 +189,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
 
     async def performed() -> ControlAnswer:
         async with (
-            Storage.open(path, postgres=postgres) as storage,
+            Storage.open(SCHEMA, path, postgres=postgres) as storage,
             open_monitoring(settings, storage) as monitoring,
             _installed(settings, storage, monitoring.recorder) as installed,
         ):

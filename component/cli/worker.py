@@ -109,6 +109,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         installed_commands,
         skill_directories,
     )
+    from component.app.schema import SCHEMA  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.control.server import ControlServer  # noqa: PLC0415
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
@@ -117,7 +118,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
 
     postgres = settings.storage.postgres.get_secret_value()
     async with (
-        Storage.open(settings.storage.path, postgres=postgres) as storage,
+        Storage.open(SCHEMA, settings.storage.path, postgres=postgres) as storage,
         open_monitoring(settings, storage) as monitoring,
         anyio.create_task_group() as group,
     ):

@@ -13,6 +13,7 @@ from component.kernel.options import agent_at
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.home import home_of
+from component.storage.schema import Schema
 from component.storage.stopped import StoppedContacts
 
 
@@ -42,7 +43,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_environment(catalog: Catalog) -> AsyncIterator[Environment]:
+async def open_environment(catalog: Catalog, schema: Schema) -> AsyncIterator[Environment]:
     """Open the database, the audit log and the memory, and close them in reverse order.
 
     Raises StorageError: the data directory, or that of the memory, cannot be used; TracesError:
@@ -50,7 +51,9 @@ async def open_environment(catalog: Catalog) -> AsyncIterator[Environment]:
     """
     settings = catalog.settings
     where = settings.storage
-    async with Storage.open(where.path, postgres=where.postgres.get_secret_value()) as storage:
+    async with Storage.open(
+        schema, where.path, postgres=where.postgres.get_secret_value()
+    ) as storage:
         stopped = StoppedContacts(storage, agent_at(settings))
         await stopped.load()
         async with (

@@ -11,6 +11,31 @@ import msgspec
 
 from component.proactive.work import Trigger, Work
 from component.storage.database import Database
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="started_work",
+        columns="""
+            source TEXT {C} NOT NULL,
+            name TEXT {C} NOT NULL,
+            key TEXT {C} NOT NULL,
+            task TEXT {C},
+            details TEXT NOT NULL,
+            failure TEXT,
+            told INTEGER NOT NULL DEFAULT 0,
+            claimed BIGINT NOT NULL DEFAULT 0,
+            created BIGINT NOT NULL,
+            retain_until BIGINT NOT NULL,
+            PRIMARY KEY (source, name, key)
+        """,
+        indexes={
+            "started_untold": "(created) WHERE told = 0",
+            "started_retained": "(retain_until) WHERE told = 1",
+        },
+    ),
+)
+
 
 RETENTION_MS: Final = 60 * 86_400_000
 """How long a trigger is recognised, in milliseconds of the steady clock."""

@@ -16,7 +16,62 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from component.storage.database import Database, Transactions
+from component.storage.schema import Table
 from xep.jid import JID
+
+TABLES: Final = (
+    Table(
+        name="notifications",
+        columns="""
+            id TEXT {C} NOT NULL PRIMARY KEY,
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            priority INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            text TEXT NOT NULL,
+            created BIGINT NOT NULL,
+            waits_online INTEGER NOT NULL,
+            message TEXT {C},
+            sent BIGINT,
+            received INTEGER NOT NULL DEFAULT 0,
+            repeated INTEGER NOT NULL DEFAULT 0,
+            on_time INTEGER NOT NULL DEFAULT 0
+        """,
+        indexes={
+            "notifications_recipient": "(agent, person, sent)",
+            "notifications_message": "(message)",
+            "notifications_sent": "(sent)",
+        },
+    ),
+    Table(
+        name="recipients",
+        columns="""
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            look_at BIGINT,
+            claimed BIGINT NOT NULL DEFAULT 0,
+            token TEXT {C},
+            dropped INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (agent, person)
+        """,
+        indexes={
+            "recipients_look": "(look_at)",
+        },
+    ),
+    Table(
+        name="notification_preferences",
+        columns="""
+            person TEXT {C} NOT NULL PRIMARY KEY,
+            quiet TEXT {C},
+            zone TEXT {C},
+            utc_offset INTEGER,
+            urgent INTEGER NOT NULL DEFAULT 0,
+            sends_receipts INTEGER NOT NULL DEFAULT 0
+        """,
+        kept="the person's preferences for all agents",
+    ),
+)
+
 
 CHANNEL: Final = "notifications"
 """Notified when a recipient is due."""

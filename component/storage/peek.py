@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | None:
-    """Return `op(database)`, which may only read; None if there is no database, or an older one.
+    """Return `op(database)`, which may only read; None if there is no database.
 
     Blocks. Arguments are those of `Storage.open`. Raises StorageError.
     """

@@ -19,10 +19,9 @@ from component.storage.batches import LateError, run_together, run_writes
 from component.storage.clock import Skew, SteadyClock, Times, skew_in
 from component.storage.database import Database
 from component.storage.errors import ConflictError, StorageError
-from component.storage.indexes import IndexBuilder, build_indexes
 from component.storage.listening import Listener
-from component.storage.migrations import migrate_postgres
 from component.storage.pipeline import Session, Transaction
+from component.storage.schema import Schema, make_postgres
 from component.storage.server import LostError, Server
 from component.storage.writes import Doubt, Write
 
@@ -37,6 +36,10 @@ _CONFLICTS: Final = 50
 """Maximum number of attempts at a single operation that the server ends because of a deadlock. Each
 time another transaction makes progress, so only a bug can reach this."""
 _LONGEST_PAUSE_S: Final = 0.02
+_REMOVE_KILLED: Final = (
+    "DELETE FROM writers WHERE at < extract(epoch FROM now() - interval '30 days') * 1000"
+)
+"""Removes the rows of processes that were killed long ago."""
 _BATCH_LOCK: Final = "SET LOCAL lock_timeout = '500ms'; "
 """A batch that waits longer for a row is split. This is shorter than the server's
 `deadlock_timeout`, so that two batches that wait for each other lose less time."""
@@ -73,13 +76,16 @@ class PostgreSQL:
         self._id = secrets.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
-        self._lacks_indexes = False
 
     @classmethod
     def open(
-        cls, conninfo: str, place: str | None = None, steady: SteadyClock | None = None
+        cls,
+        conninfo: str,
+        schema: Schema,
+        place: str | None = None,
+        steady: SteadyClock | None = None,
     ) -> "PostgreSQL":
-        """Connect, and migrate the database to this release.
+        """Connect, and make the tables of `schema` in a new database.
 
         `conninfo` is a connection string or URI of libpq; `place` is the same in every run of a
         process, of which only one exists at a time; `steady` detects jumps of the server's clock.
@@ -90,10 +96,9 @@ class PostgreSQL:
             stack.callback(database.close)
             with database.server.explained():
                 connection = database._writer.connection()
-                migrate_postgres(connection, str(database.server))
+                make_postgres(connection, str(database.server), schema)
+                connection.execute(_REMOVE_KILLED)
                 database._start_clock(connection)
-                missing = IndexBuilder(database.server).missing(connection)
-                database._lacks_indexes = bool(missing)
                 if place is not None and _has_ended(connection, place):
                     database.place = place
             stack.pop_all()
@@ -269,11 +274,6 @@ class PostgreSQL:
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
-
-    async def build_indexes(self) -> None:
-        """Build the indexes of an upgrade; see `component.storage.indexes.build_indexes`."""
-        if self._lacks_indexes:
-            await build_indexes(self.server)
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen, on one connection for all channels."""

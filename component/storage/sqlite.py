@@ -19,7 +19,7 @@ from component.storage.errors import (
 )
 from component.storage.home import is_used
 from component.storage.listening import Never
-from component.storage.migrations import migrate, transaction
+from component.storage.schema import Schema, make_sqlite, transaction
 from component.storage.writes import Write
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class SQLite:
         steady: SteadyClock | None = None,
     ) -> None:
         self.path = path
+        self.place: str | None = None
         self._writer = writer
         self._reader = reader
         self._wall = wall
@@ -55,10 +56,11 @@ class SQLite:
     def open(
         cls,
         path: Path,
+        schema: Schema,
         wall: Callable[[], int] = wall_clock,
         steady: SteadyClock | None = None,
     ) -> "SQLite":
-        """Open the database, create it if it is missing, and migrate it to this release.
+        """Open the database, and create it with the tables of `schema` if it is missing.
 
         `wall` and `steady` are its clocks. Raises StorageError.
         """
@@ -69,7 +71,7 @@ class SQLite:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 writer = _connect(path)
                 stack.callback(writer.close)
-                migrate(writer, path)
+                make_sqlite(writer, path, schema)
                 # The reader sees the last commit while the writer writes the next.
                 reader = _connect(path)
                 stack.callback(reader.close)
@@ -117,9 +119,6 @@ class SQLite:
     def _times(self) -> Times:
         clock = self._steady
         return clock.read(clock.elapsed(), self._wall(), clock.elapsed(), clock.stored)
-
-    async def build_indexes(self) -> None:
-        """Do nothing: indexes are built when the database is opened."""
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:

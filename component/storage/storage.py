@@ -16,22 +16,27 @@ from component.storage.database import Database
 from component.storage.errors import explained
 from component.storage.home import home_of
 from component.storage.lock import DirectoryLock
+from component.storage.schema import Schema
 from component.storage.sqlite import SQLite
 
 T = TypeVar("T")
 
 
 class Engine(writes.Engine, Protocol):
-    """One of the two databases, used by one thread that writes and one that reads."""
+    """One of the two databases, used by one thread that writes and one that reads.
+
+    Attributes:
+        place: the place of this run if no transaction of an earlier run there can be committed any
+            more; None if that is not certain.
+    """
+
+    place: str | None
 
     def read(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads. Raises StorageError."""
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Receive notifications of `Database.notify`. Raises StorageError on entering."""
-
-    async def build_indexes(self) -> None:
-        """Build the indexes of an upgrade that were not built on opening."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -59,13 +64,15 @@ class Storage:
     @asynccontextmanager
     async def open(
         cls,
+        schema: Schema,
         directory: Path,
         *,
         postgres: str = "",
         now: Callable[[], int] = wall_clock,
         elapsed: Callable[[], int] | None = None,
     ) -> "AsyncIterator[Storage]":
-        """Open the directory (created with mode 0700 if missing) for the duration of the context.
+        """Open the directory (created with mode 0700 if missing) for the duration of the context; a
+        new database gets the tables of `schema`.
 
         The database is the file `agent.db` in it, or, if `postgres` is a connection string of
         libpq, one on a PostgreSQL server; the directory is locked in either case. `now` is
@@ -81,7 +88,15 @@ class Storage:
         if elapsed is None:
             elapsed = since_boot if now is wall_clock or postgres else now
         steady = SteadyClock(elapsed)
-        engine, place = await to_thread.run_sync(_open, directory, postgres, now, steady, closing)
+
+        def open_engine(place: str | None) -> Engine:
+            if not postgres:
+                return SQLite.open(directory / "agent.db", schema, now, steady)
+            from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only if configured
+
+            return PostgreSQL.open(postgres, schema, place, steady)
+
+        engine, place = await to_thread.run_sync(_open, directory, open_engine, closing)
         storage = cls(directory, engine, place)
         try:
             yield storage
@@ -128,13 +143,6 @@ class Storage:
         """
         return await self._writer.write(op, keep_trying, tasks)
 
-    async def build_indexes(self) -> None:
-        """Build the indexes that an upgrade left for the background; return when they exist.
-
-        Does nothing on SQLite. Errors of the database are retried.
-        """
-        await self._engine.build_indexes()
-
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen for the duration of the context, whose value yields after each notification.
 
@@ -150,11 +158,7 @@ class Storage:
 
 
 def _open(
-    directory: Path,
-    postgres: str,
-    now: Callable[[], int],
-    steady: SteadyClock,
-    closing: ExitStack,
+    directory: Path, open_engine: Callable[[str | None], Engine], closing: ExitStack
 ) -> tuple[Engine, str | None]:
     """Do the blocking part of `Storage.open`; return engine and place; `closing` undoes it."""
     with ExitStack() as stack:
@@ -163,18 +167,11 @@ def _open(
         with explained(directory / "agent.lock"):
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)
-        engine: Engine
-        place = None
-        if postgres:
-            from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only if it is configured
-
-            engine = server = PostgreSQL.open(postgres, _place(directory, lock), steady)
-            place = server.place
-        else:
-            engine = SQLite.open(directory / "agent.db", now, steady)
+        place = _place(directory, lock)
+        engine = open_engine(place)
         stack.callback(engine.close)
         closing.push(stack.pop_all())
-    return engine, place
+    return engine, engine.place
 
 
 def _place(directory: Path, lock: DirectoryLock) -> str | None:

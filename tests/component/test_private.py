@@ -8,6 +8,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from component.app.schema import SCHEMA
 from component.app.settings import make_settings
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
@@ -42,7 +43,7 @@ async def test_everything_that_the_service_writes_is_its_owners_alone(tmp_path: 
         server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type] # pydantic converts it
         storage=Where(path=root),
     )
-    async with Storage.open(root) as storage, open_memories(settings, Book()) as memories:
+    async with Storage.open(SCHEMA, root) as storage, open_memories(settings, Book()) as memories:
         await storage.write(lambda database: database.notify("x"))
         home_of(root)
         check_writable(root)

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.schema import SCHEMA
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.app.skills import load_skills
@@ -161,7 +162,7 @@ async def test_stopping_it_takes_leave_and_frees_the_directory(settings: Change)
             for _ in range(2):
                 async with running(server, settings) as service:
                     with pytest.raises(DirectoryInUseError):
-                        async with OpenStorage.open(service.settings.storage.path):
+                        async with OpenStorage.open(SCHEMA, service.settings.storage.path):
                             pass
                     juliet.send_raw(f"<presence to='{AGENT}' type='subscribe'/>")
                     take = juliet.presences.take

@@ -7,6 +7,7 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
+from component.app.schema import SCHEMA
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.audit.files import files_in
@@ -136,7 +137,7 @@ async def test_what_is_done_and_refused_is_in_the_record(tmp_path: Path) -> None
         ("record", "closed", "", ""),
     ]
     assert b"secret" not in b"".join(file.read_bytes() for file in files_in(data / "audit"))
-    async with OpenStorage.open(data) as storage:
+    async with OpenStorage.open(SCHEMA, data) as storage:
         _, heads = await storage.read(heads_in)
     verdict = verify(data / "audit", [head.link for head in heads])
     assert verdict.whole

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from component.agent.observer import NoObserver
 from component.agent.protocol import Caller
 from component.agent.requests import Reply
+from component.app.schema import SCHEMA
 from component.app.settings import make_settings
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import open_memories
@@ -100,7 +101,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
     with tempfile.TemporaryDirectory() as directory, anyio.fail_after(120):
         path, voice, tools = Path(directory), Voice(), NoTools()
         nobody: Any = tools
-        async with serving() as endpoint, Storage.open(path / "data") as storage:
+        async with serving() as endpoint, Storage.open(SCHEMA, path / "data") as storage:
             endpoint.otherwise = answer
             options = make_settings(
                 server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ import anyio
 import msgspec
 import structlog
 
+from component.app.schema import SCHEMA
 from component.budget.book import BudgetBook, BudgetLimits
 from component.memory.lines import SessionKey
 from component.models.catalog import resolve
@@ -112,7 +113,10 @@ async def main(url: str, directory: Path) -> None:
 
     structlog.configure(processors=[note])
     talk = Talk(url, directory)
-    async with Storage.open(directory / "spent") as storage, anyio.create_task_group() as group:
+    async with (
+        Storage.open(SCHEMA, directory / "spent") as storage,
+        anyio.create_task_group() as group,
+    ):
         book = BudgetBook(storage, BudgetLimits(), Book())
         talk.world.purse = book  # type: ignore[assignment]  # the real one
         await group.start(book.run)

@@ -30,8 +30,9 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
-from component.storage.migrations import migrate_postgres
+from component.storage.schema import make_postgres as make_tables
 from tests.servers.base import LOG_TAIL, START_LIMIT, STOP_LIMIT, PortLease, ServerError
 from tests.servers.watchdog import Watchdog
 
@@ -147,7 +148,7 @@ class Databases:
         with self._superuser() as connection:
             connection.execute(f"CREATE DATABASE {name} OWNER {USER}")
         with psycopg.connect(self.url(name)) as migrating:
-            migrate_postgres(migrating, "the database")
+            make_tables(migrating, "the database", SCHEMA)
         with self._superuser(name) as connection:
             connection.execute(_KEEP)
             self._tables = connection.execute(_TABLES).fetchone()
@@ -477,7 +478,7 @@ def open_storage(
         where["postgres"] = request.getfixturevalue("migrated_url")
 
     def open_one(name: str = "data", **options: Any) -> AbstractAsyncContextManager[Storage]:
-        return Storage.open(tmp_path / name, **where, **options)
+        return Storage.open(SCHEMA, tmp_path / name, **where, **options)
 
     return open_one
 

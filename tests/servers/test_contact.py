@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.handlers.avatars import generated_avatar
 from component.settings.policy import Agent
-from component.storage.migrations import migrate
+from component.storage.schema import make_sqlite
 from tests.servers.base import Server
 from tests.servers.chatting import body, heard, say
 from tests.servers.clients import Element, SlixClient
@@ -148,7 +149,7 @@ def test_a_contact_whose_server_is_gone_is_left_alone(
     path.parent.mkdir(parents=True, mode=0o700)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        migrate(connection, path)
+        make_sqlite(connection, path, SCHEMA)
         for contact in (juliet, gone):
             connection.execute(
                 "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, 'from', 0)",

@@ -1,7 +1,23 @@
 """Stores which people let an agent keep its memories in their account on their behalf."""
 
+from typing import Final
+
 from component.storage.database import Database, Transactions
+from component.storage.schema import Table
 from xep.jid import JID
+
+TABLES: Final = (
+    Table(
+        name="account_consents",
+        columns="""
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            at BIGINT NOT NULL,
+            PRIMARY KEY (agent, person)
+        """,
+        kept="where the person allows memories; `/memory-home stop` deletes it",
+    ),
+)
 
 
 class AccountConsentStore:

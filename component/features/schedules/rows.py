@@ -10,7 +10,31 @@ import structlog
 from component.features.schedules.timing import Timing
 from component.proactive.work import Work
 from component.storage.database import Database
+from component.storage.schema import Table
 from xep.jid import JID, JIDError
+
+TABLES: Final = (
+    Table(
+        name="schedules",
+        columns="""
+            id TEXT {C} PRIMARY KEY,
+            owner TEXT {C} NOT NULL,
+            name TEXT {C} NOT NULL,
+            origin TEXT NOT NULL,
+            state TEXT NOT NULL,
+            definition TEXT NOT NULL,
+            due BIGINT NOT NULL,
+            fired BIGINT,
+            created BIGINT NOT NULL,
+            UNIQUE (owner, name)
+        """,
+        indexes={
+            "schedules_due": "(due) WHERE state = 'active'",
+        },
+        has_rowid=True,
+    ),
+)
+
 
 _log = structlog.get_logger("component.proactive")
 

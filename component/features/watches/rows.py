@@ -12,6 +12,79 @@ import msgspec
 from component.features.watches.watch import Observed, Watch, WatchState
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="watches",
+        columns="""
+            id TEXT {C} PRIMARY KEY,
+            owner TEXT {C} NOT NULL,
+            definition TEXT NOT NULL,
+            state TEXT NOT NULL,
+            reason TEXT NOT NULL DEFAULT '',
+            created BIGINT NOT NULL,
+            last_number BIGINT NOT NULL DEFAULT 0,
+            waiting BIGINT NOT NULL DEFAULT 0,
+            window_at BIGINT NOT NULL DEFAULT 0,
+            window_starts INTEGER NOT NULL DEFAULT 0,
+            hour_at BIGINT NOT NULL DEFAULT 0,
+            hour_starts INTEGER NOT NULL DEFAULT 0,
+            received BIGINT NOT NULL DEFAULT 0,
+            started BIGINT NOT NULL DEFAULT 0,
+            thinned BIGINT NOT NULL DEFAULT 0,
+            refused BIGINT NOT NULL DEFAULT 0,
+            cut BIGINT NOT NULL DEFAULT 0,
+            last_at BIGINT
+        """,
+        indexes={
+            "watches_of_owner": "(owner)",
+        },
+    ),
+    Table(
+        name="watch_sources",
+        columns="""
+            source TEXT {C} PRIMARY KEY,
+            since BIGINT NOT NULL
+        """,
+        kept="digests; deleted with the last watch of the source",
+    ),
+    Table(
+        name="watch_items",
+        columns="""
+            source TEXT {C} NOT NULL,
+            item TEXT {C} NOT NULL,
+            version TEXT {C} NOT NULL,
+            seen BIGINT NOT NULL,
+            PRIMARY KEY (source, item)
+        """,
+        kept="digests; deleted with the last watch of the source",
+    ),
+    Table(
+        name="watch_events",
+        columns="""
+            watch TEXT {C} NOT NULL,
+            number BIGINT NOT NULL,
+            key TEXT NOT NULL,
+            due BIGINT NOT NULL,
+            events INTEGER NOT NULL,
+            data TEXT NOT NULL,
+            hops INTEGER NOT NULL,
+            chain TEXT NOT NULL,
+            PRIMARY KEY (watch, number)
+        """,
+    ),
+    Table(
+        name="watch_chains",
+        columns="""
+            trace TEXT {C} PRIMARY KEY,
+            chain TEXT NOT NULL,
+            at BIGINT NOT NULL
+        """,
+        kept="addresses of agents",
+    ),
+)
+
 
 CHANNEL: Final = "watches"
 """Notified when a watch was added, changed or removed."""

@@ -3,6 +3,25 @@
 from typing import Final
 
 from component.storage.database import Database, Transactions
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="deliveries",
+        columns="""
+            webhook TEXT {C} NOT NULL,
+            delivery TEXT {C} NOT NULL,
+            task TEXT {C} NOT NULL,
+            at BIGINT NOT NULL,
+            PRIMARY KEY (webhook, delivery)
+        """,
+        indexes={
+            "deliveries_at": "(at)",
+        },
+        kept="ids of deliveries, so that none starts work twice",
+    ),
+)
+
 
 _MOST_DELETED: Final = 1_000
 """Old rows that one delivery deletes at most."""

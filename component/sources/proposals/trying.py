@@ -13,6 +13,7 @@ import anyio.to_thread
 from component.sandbox.http_script import ScriptedNetwork
 from component.skills.errors import SkillLoadError, SkillUnavailable, printable
 from component.skills.manifest import ManifestError
+from component.sources import tables as source_tables
 from component.sources.directories.cases import run_case
 from component.sources.directories.content import read_content
 from component.sources.directories.host_functions import Services
@@ -20,6 +21,8 @@ from component.sources.directories.trial import opened_skill
 from component.sources.proposals.draft import Checked, DraftError
 from component.sources.proposals.folder import write_files
 from component.storage import Storage
+from component.storage import tables as storage_tables
+from component.storage.schema import Schema
 
 CASE_S: Final = 10.0
 """Seconds for one test."""
@@ -27,6 +30,10 @@ ALL_S: Final = 60.0
 """Seconds for everything: loading the code, and all tests."""
 _LONGEST_PROBLEM: Final = 600
 _MOST_PROBLEMS: Final = 5
+
+
+_SCHEMA: Final = Schema((*storage_tables.TABLES, *source_tables.TABLES))
+"""The tables that the functions of skills use."""
 
 
 async def try_out(checked: Checked) -> str:
@@ -47,7 +54,9 @@ async def try_out(checked: Checked) -> str:
                     storage = None
                     said = checked.manifest.skill.capabilities
                     if said.memory_read or said.memory_write:
-                        storage = await stack.enter_async_context(Storage.open(temporary / "data"))
+                        storage = await stack.enter_async_context(
+                            Storage.open(_SCHEMA, temporary / "data")
+                        )
                     await _run(checked, directory, storage)
             except (SkillLoadError, ManifestError, SkillUnavailable) as error:
                 raise DraftError(_shown(str(error))) from error

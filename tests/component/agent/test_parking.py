@@ -7,6 +7,7 @@ import pytest
 from component.agent import sentences
 from component.agent.profile import Away
 from component.agent.protocol import Reply, ToolResult, Waiting
+from component.app.schema import SCHEMA
 from component.memory.lines import Note, Resulted, SessionKey
 from component.storage import Storage, StorageError
 from tests.component.agent.world import (
@@ -340,7 +341,7 @@ async def test_a_task_that_ends_on_another_instance_wakes_its_turn(
         await conversations.received(message("m1", "an order"))
         await parked(world)
         world.shop.tasks[TASK] = ToolResult("it is here")
-        async with Storage.open(tmp_path / "other", postgres=migrated_url) as other:
+        async with Storage.open(SCHEMA, tmp_path / "other", postgres=migrated_url) as other:
             await other.write(lambda db: over(db, TASK))
         await world.settled()
     assert world.ear.bodies[-1] == "re: an order: it is here"
@@ -355,7 +356,7 @@ async def test_the_end_of_a_task_on_another_instance_while_nothing_runs_here_is_
     async with world.life() as conversations:
         await conversations.received(message("m1", "an order"))
         await parked(world)
-    async with Storage.open(tmp_path / "other", postgres=migrated_url) as other:
+    async with Storage.open(SCHEMA, tmp_path / "other", postgres=migrated_url) as other:
         await other.write(lambda db: over(db, TASK))
     world.shop.tasks[TASK] = ToolResult("it is here")
     async with world.life():

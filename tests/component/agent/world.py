@@ -20,6 +20,7 @@ from component.agent.protocol import (
     Waiting,
 )
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
+from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
 from component.memory.files import open_root
 from component.memory.lines import Line, SessionKey
@@ -361,7 +362,7 @@ class World:
             Session(idle_timeout_mins=self.idle_mins, history_tokens=self.history_tokens),
             clock=lambda: self.now,
         )
-        async with Storage.open(self.path / "data", postgres=self.url) as storage:
+        async with Storage.open(SCHEMA, self.path / "data", postgres=self.url) as storage:
             self.storage = storage
             self.engine = Engine(
                 models=self.model_of,

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.schema import SCHEMA
 from component.audit.heads import Head, heads_in, own_head, put_head
 from component.audit.lines import Link
 from component.audit.protocol import AuditEvent
@@ -47,10 +48,10 @@ async def test_two_instances_of_one_database_know_their_own(open_storage: Open) 
 
 
 async def test_a_record_that_lost_its_name_is_known_by_its_place(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage, Audit.open(storage, AuditOptions()):
+    async with Storage.open(SCHEMA, tmp_path) as storage, Audit.open(storage, AuditOptions()):
         pass
     (tmp_path / "audit" / "chain").unlink()
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         heads = await storage.read(heads_in)
         assert own_head(heads, None, tmp_path / "audit") == heads[1][0]
         async with Audit.open(storage, AuditOptions()) as audit:
@@ -88,7 +89,7 @@ async def test_the_database_knows_of_a_record_from_its_first_lines_on(
 ) -> None:
     monkeypatch.setattr("component.audit.record._ANCHOR_S", 3600.0)
     async with (
-        Storage.open(tmp_path / "data") as storage,
+        Storage.open(SCHEMA, tmp_path / "data") as storage,
         Audit.open(storage, AuditOptions()) as audit,
         anyio.create_task_group() as group,
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.audit import journal as journal_module
 from component.audit.files import files_in
 from component.audit.heads import heads_in
@@ -37,7 +38,7 @@ def event(subject: str = "echo") -> AuditEvent:
 @asynccontextmanager
 async def running(path: Path, options: AuditOptions = AuditOptions()) -> AsyncIterator[Audit]:  # noqa: B008
     async with (
-        Storage.open(path) as storage,
+        Storage.open(SCHEMA, path) as storage,
         Audit.open(storage, options) as audit,
         anyio.create_task_group() as group,
     ):
@@ -48,7 +49,7 @@ async def running(path: Path, options: AuditOptions = AuditOptions()) -> AsyncIt
 
 async def verdict(path: Path) -> Verdict:
     """As `xmpp-agent audit verify` comes to it: with what the database knows."""
-    async with Storage.open(path) as storage:
+    async with Storage.open(SCHEMA, path) as storage:
         _, heads = await storage.read(heads_in)
     return verify(path / "audit", [head.link for head in heads])
 
@@ -376,7 +377,7 @@ async def test_who_chose_to_go_on_is_told_how_much_was_lost(
 
 async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
     options = AuditOptions(lines_per_minute=0)
-    async with Storage.open(tmp_path) as storage, Audit.open(storage, options) as audit:
+    async with Storage.open(SCHEMA, tmp_path) as storage, Audit.open(storage, options) as audit:
         for number in range(1000):
             audit.record(event(str(number)))
     assert sum(line.kind == "execute" for line in lines(tmp_path)) == 1000
@@ -415,7 +416,7 @@ from component.audit.record import Audit, AuditOptions
 from component.storage import Storage
 
 async def main():
-    async with Storage.open(Path(sys.argv[1])) as storage:
+    async with Storage.open(SCHEMA, Path(sys.argv[1])) as storage:
         options = AuditOptions(max_file_bytes=20000, lines_per_minute=0)
         async with Audit.open(storage, options) as audit:
             async with anyio.create_task_group() as group:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.budget import shared as shared_module
 from component.budget.book import BudgetLimits, Limit
 from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
@@ -108,7 +109,7 @@ async def instances(
     async with AsyncExitStack() as stack:
         found, clock = [], Clock()
         for number in range(count):
-            opened = Storage.open(directory / str(number), postgres=url)
+            opened = Storage.open(SCHEMA, directory / str(number), postgres=url)
             storage = await stack.enter_async_context(opened)
             one = Instance(storage, f"instance-{number}", limits, clock)
             await one.appear()
@@ -430,7 +431,7 @@ class Players:
 
 
 async def play(directory: Path, rounds: list[list[tuple[str, int, int]]]) -> None:
-    async with Storage.open(directory) as storage:
+    async with Storage.open(SCHEMA, directory) as storage:
         players = Players(storage)
         players.all = [await players.fresh() for _ in range(3)]
         for together in rounds:

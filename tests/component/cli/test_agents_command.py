@@ -9,6 +9,7 @@ import anyio
 import click
 import pytest
 
+from component.app.schema import SCHEMA
 from component.cli import operator
 from component.cli.exit_codes import ExitCode
 from component.cli.rows import print_rows
@@ -40,7 +41,7 @@ def _declared(command: RunCommand) -> None:
             )
 
     async def write() -> None:
-        async with Storage.open(DATA) as storage:
+        async with Storage.open(SCHEMA, DATA) as storage:
             await storage.write(op)
 
     anyio.run(write)

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from click.testing import CliRunner, Result
 
+from component.app.schema import SCHEMA
 from component.audit.files import files_in
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
@@ -38,7 +39,10 @@ def toml(tmp_path: Path) -> Path:
 def recorded(tmp_path: Path, toml: Path) -> Path:
     async def life() -> None:
         path = tmp_path / "data"
-        async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
+        async with (
+            Storage.open(SCHEMA, path) as storage,
+            Audit.open(storage, AuditOptions()) as audit,
+        ):
             for name in ("juliet", "romeo", "juliet"):
                 who = f"{name}@example.com"
                 audit.record(
@@ -150,7 +154,10 @@ def test_tail_shows_the_last_lines(recorded: Path) -> None:
 def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
     async def more() -> None:
         path = recorded.parent / "data"
-        async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
+        async with (
+            Storage.open(SCHEMA, path) as storage,
+            Audit.open(storage, AuditOptions()) as audit,
+        ):
             audit.record(AuditEvent(kind="execute", outcome="done", subject="followed"))
 
     # Whoever started the tests in the background may have had the signal ignored.

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from click.testing import Result
 
+from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.commands.notifications import NotificationCommands
 from component.settings.notifications import Notifications
@@ -23,7 +24,7 @@ ROMEO = JID.parse("romeo@localhost")
 
 
 async def hold(data: Path) -> None:
-    async with Storage.open(data) as storage:
+    async with Storage.open(SCHEMA, data) as storage:
         store = NotificationStore(storage)
         for number, person in enumerate((JULIET, JULIET, ROMEO)):
             # They wait until their people are online, so no service sends them meanwhile.
@@ -56,7 +57,7 @@ def test_held_notifications_are_listed_and_dropped_and_quiet_hours_set(
         _list_drop_and_quiet(command)
 
     async def preferences() -> Preferences:
-        async with Storage.open(DATA) as storage:
+        async with Storage.open(SCHEMA, DATA) as storage:
             return await NotificationStore(storage).preferences(JULIET)
 
     stored = anyio.run(preferences)

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.sources.descriptions.content import content_of
 from component.sources.descriptions.rows import DescriptionRows
@@ -124,7 +125,7 @@ def test_a_changed_description_is_listed_shown_and_approved_with_its_digest(
     here = {"mcp__clock__command": ["no-such-server"]}
 
     async def offer(*descriptions: str) -> None:
-        async with Storage.open(Path("data")) as storage:
+        async with Storage.open(SCHEMA, Path("data")) as storage:
             for text in descriptions:
                 contents = {"greet": content_of(described("greet", text))}
                 await DescriptionRows(storage).offered(SOURCE, contents, hold_first=False)

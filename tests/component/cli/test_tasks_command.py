@@ -12,6 +12,7 @@ import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.cli.rows import print_sheet
 from component.commands.definition import AnyCommand, Commands
@@ -39,7 +40,7 @@ DATA = Path("data")
 
 def stored(*ops: Callable[[Database], Any]) -> None:
     async def write() -> None:
-        async with Storage.open(DATA) as storage:
+        async with Storage.open(SCHEMA, DATA) as storage:
             for op in ops:
                 await storage.write(op)
 
@@ -68,7 +69,7 @@ def service(made: Callable[[Storage], HasCommands] = of_tasks) -> Iterator[None]
 
     async def run(started: anyio.Event, scope: anyio.CancelScope) -> None:
         with scope:
-            async with Storage.open(DATA) as storage, anyio.create_task_group() as tasks:
+            async with Storage.open(SCHEMA, DATA) as storage, anyio.create_task_group() as tasks:
                 commands = Commands(made(storage).commands())
                 await tasks.start(ControlServer(DATA, commands).run)
                 started.set()
@@ -192,7 +193,10 @@ def test_before_the_first_start_there_is_nothing(command: RunCommand) -> None:
 def test_a_service_that_has_no_socket_yet(command: RunCommand) -> None:
     three_tasks()
 
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Storage.open(DATA)):
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Storage.open(SCHEMA, DATA)),
+    ):
         result = command("tasks", "list")
     assert result.exit_code == ExitCode.FAILURE
     assert "is in use by process" in result.stderr

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
@@ -32,7 +33,7 @@ BOSS, ALICE = JID.parse("boss@a.example"), JID.parse("alice@a.example")
 
 
 async def asked(path: Path, words: str) -> CommandResult:
-    async with Storage.open(path) as storage, Audit.open(storage, AuditOptions()) as audit:
+    async with Storage.open(SCHEMA, path) as storage, Audit.open(storage, AuditOptions()) as audit:
         for number in range(30):
             who = "alice" if number % 2 else "bob"
             audit.record(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.tasks import TaskCommands
 from component.commands.views import TaskLine, TaskSheet
@@ -84,7 +85,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(directory: Path, **ledger: Any) -> AsyncIterator[Bench]:
-    async with Storage.open(directory) as storage:
+    async with Storage.open(SCHEMA, directory) as storage:
         yield Bench(storage, **ledger)
 
 

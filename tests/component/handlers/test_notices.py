@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.agent.requests import TurnRequest
+from component.app.schema import SCHEMA
 from component.commands.definition import Commands
 from component.commands.everybody import everybody
 from component.handlers.message import MessageHandler
@@ -109,7 +110,7 @@ class Talk:
 
 
 async def test_it_is_said_once_before_the_first_answer(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         talk = Talk(NoticeStore(storage))
         assert await talk.hears("Hello", "Again") == [NOTICE, "to Hello", "to Again"]
         assert await talk.hears("And again") == ["to And again"]
@@ -118,20 +119,20 @@ async def test_it_is_said_once_before_the_first_answer(tmp_path: Path) -> None:
         assert (str(notice.from_), str(notice.to), notice.type) == (AGENT, JULIET, "chat")
         assert notice.thread is None  # it answers no thread
         assert notice.id != answer.id
-    async with Storage.open(tmp_path) as storage:  # after a restart
+    async with Storage.open(SCHEMA, tmp_path) as storage:  # after a restart
         assert await Talk(NoticeStore(storage)).hears("Good morning") == ["to Good morning"]
 
 
 @pytest.mark.parametrize("body", ["/ping", "help", "/nosuch"])
 async def test_it_is_said_before_the_answer_to_a_command(tmp_path: Path, body: str) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         first, answer = await Talk(NoticeStore(storage)).hears(body)
         assert first == NOTICE
         assert answer
 
 
 async def test_each_person_is_told_by_each_agent(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         store = NoticeStore(storage)
         talk = Talk(store)
         assert (await talk.hears("Hello"))[0] == NOTICE
@@ -143,7 +144,7 @@ async def test_each_person_is_told_by_each_agent(tmp_path: Path) -> None:
 
 
 async def test_agents_are_not_told(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         talk = Talk(NoticeStore(storage), a_peer)
         assert await talk.hears("Hello") == ["to Hello"]
         # Who turns out to be a person later is told then.
@@ -161,14 +162,14 @@ async def test_agents_are_not_told(tmp_path: Path) -> None:
 async def test_what_is_not_answered_gets_no_notice(
     tmp_path: Path, body: str, inner: str, from_: str
 ) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         talk = Talk(NoticeStore(storage))
         assert await talk.hears(body, inner=inner, from_=from_) == []
         assert (await talk.hears("Hello"))[0] == NOTICE
 
 
 async def test_of_two_instances_one_says_it(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         store = NoticeStore(storage)
         agent, juliet = JID.parse(AGENT), JID.parse(JULIET)
         assert [await store.claim(agent, juliet) for _ in range(2)] == [True, False]
@@ -180,7 +181,7 @@ async def test_it_is_said_again_if_the_process_was_killed_before_it_was_sent(
     tmp_path: Path,
 ) -> None:
     clock = Clock()
-    async with Storage.open(tmp_path, now=clock) as storage:
+    async with Storage.open(SCHEMA, tmp_path, now=clock) as storage:
         with capture_logs():
             await Talk(NoticeStore(storage), flushes=False).hears("Hello")
         assert NOTICE not in await Talk(NoticeStore(storage)).hears("Hello")  # it may be under way

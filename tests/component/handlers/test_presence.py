@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from component.app.schema import SCHEMA
 from component.connection.outbox import Outbox
 from component.handlers.presence import SLICE, PresenceHandler
 from component.messages.delivery import Delivery, nothing_to_send
@@ -30,7 +31,7 @@ ALICE_BARE, BOB_BARE = "alice@a.example", "bob@b.example"
 
 @asynccontextmanager
 async def living(directory: Path) -> AsyncIterator[tuple[World, SubscriptionStore]]:
-    async with Storage.open(directory) as storage:
+    async with Storage.open(SCHEMA, directory) as storage:
         store = SubscriptionStore(storage)
         world = World(subscriptions=store)
         async with world.bench.running():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.handlers.roster import RosterPresence
 from component.router.addresses import AccountAddresses
 from component.storage import Storage
@@ -64,7 +65,7 @@ class World:
 
 @asynccontextmanager
 async def living(directory: Path) -> AsyncIterator[World]:
-    async with Storage.open(directory) as storage:
+    async with Storage.open(SCHEMA, directory) as storage:
         world = World(storage)
         await world.contacts.load()
         async with world.bench.running():

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import anyio
 
+from component.app.schema import SCHEMA
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.pause_gate import PauseGate
@@ -342,7 +343,7 @@ class World:
         """
         with tempfile.TemporaryDirectory() as directory:
             async with (
-                Storage.open(Path(directory) / "data", postgres=postgres) as storage,
+                Storage.open(SCHEMA, Path(directory) / "data", postgres=postgres) as storage,
                 anyio.create_task_group() as group,
             ):
                 self.storage.opened = storage

@@ -1,11 +1,11 @@
 """/forget deletes all that work which starts by itself has left of a person."""
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
@@ -13,13 +13,12 @@ from component.features.watches import rows as watch_rows
 from component.features.watches.events import Offered, accept
 from component.features.watches.watch import Observed, Watch
 from component.proactive import started
-from component.proactive.forgetting import FORGOTTEN, KEPT, forget
+from component.proactive.forgetting import forget
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
-from component.storage.migrations import MIGRATIONS
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
@@ -31,20 +30,14 @@ ROMEO = JID.parse("romeo@example.com")
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def tables() -> set[str]:
-    """The tables that the migrations make."""
-    made: set[str] = set()
-    for step in MIGRATIONS:
-        for text in (*step.statements, *step.sqlite):
-            made |= set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", text))
-            made -= set(re.findall(r"DROP TABLE (?:IF EXISTS )?(\w+)", text))
-    return made
+FORGOTTEN = frozenset(table.name for table in SCHEMA.tables if not table.kept)
 
 
-def test_each_table_is_forgotten_or_kept_for_a_reason() -> None:
-    """A new table belongs to `FORGOTTEN`, or to `KEPT` with the reason."""
-    assert tables() == FORGOTTEN | KEPT.keys()
-    assert not FORGOTTEN & KEPT.keys()
+def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_itself() -> None:
+    assert {
+        *("notifications", "recipients", "schedules", "skill_memories", "started_work"),
+        *("watch_events", "watches"),
+    } == FORGOTTEN
 
 
 def work(person: JID, agent: str = "assistant") -> Work:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import conversation_with
@@ -282,8 +283,8 @@ async def test_a_recipient_that_another_instance_has_claimed_is_left_to_it(
     stream = Stream()
     stream.output.holds = True
     async with (
-        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
     ):
         first = stream.notifier(one)
         async with running(first):
@@ -338,9 +339,9 @@ async def test_only_one_of_several_instances_sends_a_notification(
 ) -> None:
     stream = Stream()
     async with (
-        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
-        Storage.open(tmp_path / "three", postgres=migrated_url) as three,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
+        Storage.open(SCHEMA, tmp_path / "three", postgres=migrated_url) as three,
     ):
         notifiers = [
             stream.notifier(each, Rules(quiet="", per_window=100)) for each in (one, two, three)

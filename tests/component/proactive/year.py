@@ -17,7 +17,7 @@ from component.proactive.started import Started
 from component.proactive.work import Trigger, Work
 from component.storage.clock import SteadyClock, Times
 from component.storage.database import Database, Transactions
-from component.storage.migrations import transaction
+from component.storage.schema import transaction
 from tests.component.storage.clocks import Machine
 from tests.component.tasks.ledger import InMemory
 from tests.memory_database import memory_database

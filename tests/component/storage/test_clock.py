@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
 from component.storage.clock import (
     HOLD_MS,
@@ -216,7 +217,9 @@ async def test_instances_on_one_server_have_one_steady_clock(
     migrated_url: str, machine: Machine, tmp_path: Any
 ) -> None:
     def opened(name: str) -> AbstractAsyncContextManager[Storage]:
-        return Storage.open(tmp_path / name, postgres=migrated_url, elapsed=lambda: machine.elapsed)
+        return Storage.open(
+            SCHEMA, tmp_path / name, postgres=migrated_url, elapsed=lambda: machine.elapsed
+        )
 
     async with opened("a") as one, opened("b") as other:
         for jump in (DAY, -2 * DAY, HOUR):
@@ -285,10 +288,11 @@ class Rows:
         import sqlite3
         from pathlib import Path
 
-        from component.storage.migrations import migrate
+        from component.app.schema import SCHEMA
+        from component.storage.schema import make_sqlite
 
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate(self._connection, Path(":memory:"))
+        make_sqlite(self._connection, Path(":memory:"), SCHEMA)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         return self._connection.execute(sql, parameters)

@@ -12,6 +12,7 @@ import anyio
 import psycopg
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError, UnstorableError
 from component.storage.database import Database
 from tests.component.storage.test_writes import Gate
@@ -74,7 +75,7 @@ async def test_instances_that_change_the_same_tasks_are_never_refused(
     async with AsyncExitStack() as stack:
         storages = [
             await stack.enter_async_context(
-                Storage.open(tmp_path / f"{one}", postgres=migrated_url)
+                Storage.open(SCHEMA, tmp_path / f"{one}", postgres=migrated_url)
             )
             for one in range(instances)
         ]
@@ -170,7 +171,7 @@ async def test_what_the_database_refuses_to_one_is_not_refused_to_the_others(
         database.execute("SET LOCAL lock_timeout = '10ms'")
         database.execute("UPDATE texts SET number = 2 WHERE text = 'locked'")
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         await storage.write(insert("locked", 1))
         with psycopg.connect(migrated_url) as other:
@@ -183,7 +184,7 @@ async def test_what_the_database_refuses_to_one_is_not_refused_to_the_others(
 
 
 async def test_a_full_disk_refuses_only_what_does_not_fit(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
 
         def limit(database: Database) -> None:
             make(database)
@@ -225,8 +226,8 @@ async def test_named_tasks_are_locked_before_the_first_operation(
 
     other_may_begin = threading.Event()
     async with (
-        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
+        Storage.open(SCHEMA, tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "b", postgres=migrated_url) as other,
     ):
         await one.write(fill)
 

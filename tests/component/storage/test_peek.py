@@ -1,4 +1,4 @@
-"""A look into the database beside the service, of this release or an earlier one."""
+"""A look into the database beside the service."""
 
 import sqlite3
 from contextlib import closing
@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from component.storage.migrations import MIGRATIONS, migrate, migrate_postgres
+from component.app.schema import SCHEMA
 from component.storage.peek import peek
+from component.storage.schema import make_postgres, make_sqlite
 from tests.component.storage.clocks import DAY, Life, Machine, life, machine
 
 __all__ = ["life", "machine"]  # fixtures
@@ -21,15 +22,15 @@ def tasks(database: Any) -> Any:
     return database.execute("SELECT count(*) FROM tasks").fetchone()
 
 
-def test_a_database_of_an_earlier_release(tmp_path: Path, postgres_url: str) -> None:
+def test_a_look_makes_no_database(tmp_path: Path, postgres_url: str) -> None:
     assert peek(tmp_path, "", tasks) is None
     path = tmp_path / "agent.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        migrate(connection, path, MIGRATIONS[:5])
+        make_sqlite(connection, path, SCHEMA)
     assert peek(tmp_path, "", tasks) == (0,)
     assert peek(tmp_path, postgres_url, tasks) is None
     with psycopg.connect(postgres_url, autocommit=True) as other:
-        migrate_postgres(other, "The database", MIGRATIONS[:5])
+        make_postgres(other, "The database", SCHEMA)
     assert peek(tmp_path, postgres_url, tasks) == (0,)
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from anyio import to_thread
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
 from component.storage import lock as lock_module
 from component.storage import server as server_module
@@ -68,7 +69,7 @@ def test_after_a_boot_it_is_another_place(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 async def test_sqlite_needs_none(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         assert storage.place is None
 
 

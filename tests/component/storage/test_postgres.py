@@ -13,13 +13,12 @@ from anyio.abc import TaskStatus
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError
-from component.storage import migrations as migrations_module
 from component.storage import postgres as postgres_module
+from component.storage import schema as schema_module
 from component.storage.database import Database
-from component.storage.migrations import MIGRATIONS, Step, migrate_postgres
 from component.storage.placeholders import Placeholders
-from component.storage.server import Server
 from tests.servers.postgres import PASSWORD, Postgres
 from tests.waiting import eventually
 
@@ -46,7 +45,7 @@ def numbers(database: Database) -> list[int]:
 
 async def refusal(path: Path, url: str) -> str:
     with pytest.raises(StorageError) as caught:
-        async with Storage.open(path, postgres=url):
+        async with Storage.open(SCHEMA, path, postgres=url):
             pass
     message = str(caught.value)
     assert message.endswith(".")
@@ -83,7 +82,7 @@ async def test_every_acknowledged_write_is_there_once_whatever_the_server_does(
             kept.append(await storage.write(add(number), keep_trying=True))
             number += 100
 
-    async with Storage.open(tmp_path, postgres=server.new_database()) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=server.new_database()) as storage:
         await storage.write(make)
         async with anyio.create_task_group() as tasks:
             for first in range(4):
@@ -136,7 +135,7 @@ async def test_a_commit_that_nobody_answered_is_settled(
         database.execute("SELECT 1")
         raise LookupError("of the operation")
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         session = storage._engine._writer
         session._connection = CutConnection(session._connection, committed)
@@ -178,7 +177,7 @@ async def test_a_transaction_that_still_runs_is_waited_for(
                 pass
         waiting.set()
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         session = storage._engine._writer
         session._connection = Slow(session._connection, True)
@@ -220,7 +219,7 @@ async def test_a_server_that_is_away_refuses_and_comes_back(
     server = make_postgres()
     url = server.new_database()
     name = url.rpartition("/")[2]
-    async with Storage.open(tmp_path, postgres=url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=url) as storage:
         await storage.write(make)
         server.stop()
         where = f"{name} on 127.0.0.1:{server.port} for user agent cannot be opened"
@@ -257,7 +256,7 @@ async def test_what_is_wrong_at_the_start_is_said_without_the_password(
         assert "is not a valid connection string for PostgreSQL" in await refusal(
             tmp_path, nonsense
         )
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass  # a failed attempt holds no lock
 
 
@@ -287,7 +286,7 @@ async def test_out_of_connections(postgres_url: str, tmp_path: Path) -> None:
 
 
 async def test_a_read_only_database(migrated_url: str, tmp_path: Path) -> None:
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
 
         def read_only(database: Database) -> None:
@@ -308,7 +307,7 @@ async def test_a_row_that_somebody_else_has_locked(migrated_url: str, tmp_path: 
         database.execute("SET LOCAL lock_timeout = '10ms'")
         database.execute("SELECT n FROM numbers FOR UPDATE").fetchall()
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         await storage.write(add(1))
         with psycopg.connect(migrated_url) as other:
@@ -336,8 +335,8 @@ async def test_two_that_wait_for_each_other_are_both_served(
         return work
 
     async with (
-        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
+        Storage.open(SCHEMA, tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "b", postgres=migrated_url) as other,
     ):
         await one.write(make)
         await one.write(add(1))
@@ -362,7 +361,7 @@ async def test_a_postgresql_session_has_its_timeouts_and_durable_commits(
     with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute("ALTER ROLE agent SET synchronous_commit = off")
         try:
-            async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+            async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
                 assert await storage.write(session) == {
                     "idle_in_transaction_session_timeout": "5s",
                     "lock_timeout": "10s",
@@ -374,14 +373,14 @@ async def test_a_postgresql_session_has_its_timeouts_and_durable_commits(
 
 
 async def test_the_directory_is_still_one_processs(postgres_url: str, tmp_path: Path) -> None:
-    async with Storage.open(tmp_path, postgres=postgres_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=postgres_url) as storage:
         assert storage.directory == tmp_path
         assert "is in use by process" in await refusal(tmp_path, postgres_url)
         assert not (tmp_path / "agent.db").exists()
 
 
 async def test_leaves_no_row_of_its_own_behind(migrated_url: str, tmp_path: Path) -> None:
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
     with psycopg.connect(migrated_url) as connection:
         assert connection.execute("SELECT * FROM writers").fetchall() == []
@@ -397,7 +396,7 @@ async def test_without_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(StorageError) as caught:
-        async with Storage.open(tmp_path, postgres="postgresql://h/d"):
+        async with Storage.open(SCHEMA, tmp_path, postgres="postgresql://h/d"):
             pass
     assert 'pip install "xmpp-agent-component[postgres]"' in str(caught.value)
 
@@ -405,50 +404,9 @@ async def test_without_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # Migrations
 
 
-FIRST = Step("CREATE TABLE a (x INTEGER)", "INSERT INTO a VALUES (1)")
-SECOND = Step("ALTER TABLE a ADD COLUMN y INTEGER DEFAULT 2")
-BREAKING = Step("ALTER TABLE a DROP COLUMN x", breaks=True)
-
-
-def test_two_releases_beside_each_other(postgres_url: str) -> None:
-    with Server.of(postgres_url).connect() as connection:
-
-        def migrate(*steps: Step) -> tuple[Any, ...] | None:
-            migrate_postgres(connection, "The database x", steps)
-            return connection.execute("SELECT version, oldest FROM versions").fetchone()
-
-        assert migrate(FIRST) == (1, 0)
-        assert migrate(FIRST, SECOND) == (2, 0)
-        assert migrate(FIRST) == (2, 0)  # the release before lives with it
-        assert connection.execute("SELECT x, y FROM a").fetchall() == [(1, 2)]
-        with pytest.raises(psycopg.errors.UndefinedTable):
-            migrate(FIRST, SECOND, BREAKING, Step("INSERT INTO missing VALUES (1)"))
-        assert connection.execute("SELECT x, y FROM a").fetchall() == [(1, 2)]
-        assert migrate(FIRST, SECOND, BREAKING) == (3, 3)
-        with pytest.raises(StorageError, match="The database x was written by a newer release"):
-            migrate(FIRST, SECOND)
-
-
-async def test_a_newer_database_is_refused(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        postgres_module,
-        "migrate_postgres",
-        lambda connection, name: migrate_postgres(connection, name, (*MIGRATIONS, BREAKING)),
-    )
-    monkeypatch.setattr(BREAKING, "statements", ())
-    async with Storage.open(tmp_path, postgres=postgres_url):
-        pass
-    monkeypatch.undo()
-    assert migrations_module.MIGRATIONS is MIGRATIONS
-    message = await refusal(tmp_path, postgres_url)
-    assert f"newer release: it is of version {len(MIGRATIONS) + 1}" in message
-
-
 async def test_many_that_open_a_new_database_at_once(postgres_url: str, tmp_path: Path) -> None:
     async def one(number: int) -> None:
-        async with Storage.open(tmp_path / str(number), postgres=postgres_url) as storage:
+        async with Storage.open(SCHEMA, tmp_path / str(number), postgres=postgres_url) as storage:
             assert await storage.read(lambda d: d.execute("SELECT * FROM tasks").fetchall()) == []
 
     async with anyio.create_task_group() as tasks:
@@ -459,9 +417,9 @@ async def test_many_that_open_a_new_database_at_once(postgres_url: str, tmp_path
 def test_a_server_that_is_too_old_is_refused_with_a_sentence(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations_module, "_OLDEST_SERVER", 990_000)
+    monkeypatch.setattr(schema_module, "_OLDEST_SERVER", 990_000)
     with pytest.raises(StorageError, match="which is too old: the agent needs 99 or later"):
-        postgres_module.PostgreSQL.open(postgres_url)
+        postgres_module.PostgreSQL.open(postgres_url, SCHEMA)
 
 
 # Listening
@@ -470,8 +428,8 @@ def test_a_server_that_is_too_old_is_refused_with_a_sentence(
 @pytest.mark.ports
 async def test_a_notification_wakes_others_and_oneself(migrated_url: str, tmp_path: Path) -> None:
     async with (
-        Storage.open(tmp_path / "a", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "b", postgres=migrated_url) as other,
+        Storage.open(SCHEMA, tmp_path / "a", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "b", postgres=migrated_url) as other,
         one.listen("tasks of mine") as here,
         other.listen("tasks of mine") as there,
         other.listen("another") as elsewhere,
@@ -491,7 +449,7 @@ async def test_what_is_undone_wakes_nobody(migrated_url: str, tmp_path: Path) ->
         raise LookupError
 
     async with (
-        Storage.open(tmp_path, postgres=migrated_url) as storage,
+        Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage,
         storage.listen("tasks") as heard,
     ):
         with pytest.raises(LookupError):
@@ -505,7 +463,7 @@ async def test_what_is_undone_wakes_nobody(migrated_url: str, tmp_path: Path) ->
 async def test_listens_again_after_a_restart(make_postgres: Make, tmp_path: Path) -> None:
     server = make_postgres()
     async with (
-        Storage.open(tmp_path, postgres=server.new_database()) as storage,
+        Storage.open(SCHEMA, tmp_path, postgres=server.new_database()) as storage,
         storage.listen("tasks") as heard,
     ):
         await anyio.to_thread.run_sync(server.restart)
@@ -522,7 +480,7 @@ async def test_one_connection_serves_all_channels(migrated_url: str, tmp_path: P
     )
 
     async with (
-        Storage.open(tmp_path, postgres=migrated_url) as storage,
+        Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage,
         storage.listen("first") as first,
         anyio.create_task_group() as group,
     ):
@@ -556,7 +514,7 @@ async def test_another_watches_when_the_one_who_did_leaves(
     migrated_url: str, tmp_path: Path
 ) -> None:
     async with (
-        Storage.open(tmp_path, postgres=migrated_url) as storage,
+        Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage,
         storage.listen("first") as first,
         storage.listen("second") as second,
     ):
@@ -580,7 +538,7 @@ async def test_another_watches_when_the_one_who_did_leaves(
 
 
 async def test_nobody_notifies_on_sqlite(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage, storage.listen("tasks") as heard:
+    async with Storage.open(SCHEMA, tmp_path) as storage, storage.listen("tasks") as heard:
         await storage.write(lambda database: database.notify("tasks"))
         with anyio.move_on_after(0.02) as scope:
             await anext(heard)
@@ -617,7 +575,7 @@ async def test_a_statement_that_was_skipped_behind_one_that_failed_is_prepared_a
     def once(database: Database) -> None:
         database.execute("UPDATE numbers SET n = n WHERE n = ?", (1,))
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
         for _ in range(20):
             with pytest.raises(Exception, match="duplicate key") as caught:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from component.agent.registry import AgentError, Agents
+from component.app.schema import SCHEMA
 from component.settings.agents import AgentEntry
 from component.storage import Storage
 from component.storage import shared as shared_module
@@ -71,7 +72,7 @@ async def instances(
         found = []
         for number in range(count):
             storage = await stack.enter_async_context(
-                Storage.open(directory / str(number), postgres=url)
+                Storage.open(SCHEMA, directory / str(number), postgres=url)
             )
             one = Instance(storage)
             await one.agents.load()
@@ -170,7 +171,7 @@ async def test_a_change_that_ends_after_later_ones_is_not_missed(
     tmp_path: Path, migrated_url: str
 ) -> None:
     """Numbers are given when rows are written, and rows are seen when transactions end."""
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         here = Instance(storage)
         await here.contacts.load()
         await here.changes._look()
@@ -199,7 +200,7 @@ async def test_an_instance_that_was_away_for_long_reloads_everything(
     def forget(database: Database) -> None:
         database.execute("DELETE FROM shared_changes")
 
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         here = Instance(storage, lambda: now[0])
         await here.contacts.load()
         await here.changes._look()
@@ -216,7 +217,7 @@ async def test_what_was_written_down_is_forgotten_after_an_hour(
     tmp_path: Path, migrated_url: str
 ) -> None:
     count = "SELECT count(*) FROM shared_changes"
-    async with Storage.open(tmp_path, postgres=migrated_url) as storage:
+    async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         contacts = StoppedContacts(storage)
         await contacts.stop(AGENT, ALICE)
         await storage.write(lambda db: db.execute("UPDATE shared_changes SET at = at - 3700000"))
@@ -237,7 +238,7 @@ async def test_an_agent_that_somebody_writes_to_is_active_for_all(
 
 
 async def test_an_instance_on_sqlite_loads_everything_once(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         here = Instance(storage)
         await here.agents.load()
         await here.switches.turn(PAUSED, on=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
 from component.storage.stopped import StoppedContacts
 from xep.jid import JID
@@ -22,7 +23,7 @@ def one_agent(address: JID) -> JID:
 async def test_it_holds_for_the_contact_and_the_agent_until_it_is_taken_back(
     tmp_path: Path,
 ) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage)
         await stopped.load()
         assert stopped.may_write(AGENT, ALICE)
@@ -38,23 +39,23 @@ async def test_it_holds_for_the_contact_and_the_agent_until_it_is_taken_back(
 
 
 async def test_it_outlives_the_process(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await StoppedContacts(storage).stop(AGENT, ALICE)
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage)
         assert not stopped.may_write(AGENT, BOB)  # nobody knows yet
         await stopped.load()
         assert stopped.may_write(AGENT, BOB)
         assert not stopped.may_write(AGENT, ALICE)
         await stopped.start(AGENT, ALICE)
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage)
         await stopped.load()
         assert stopped.may_write(AGENT, ALICE)
 
 
 async def test_what_is_said_while_it_is_read_is_not_lost(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage)
         await stopped.load()
         for contact in (ALICE, BOB):
@@ -66,7 +67,7 @@ async def test_what_is_said_while_it_is_read_is_not_lost(tmp_path: Path) -> None
 
 
 async def test_two_addresses_of_one_agent_are_one(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage, one_agent)
         await stopped.load()
         await stopped.stop(AGENT, ALICE)
@@ -76,7 +77,7 @@ async def test_two_addresses_of_one_agent_are_one(tmp_path: Path) -> None:
 
 
 async def test_it_holds_in_memory_though_the_storage_is_closed(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         stopped = StoppedContacts(storage)
         await stopped.load()
     with pytest.raises(Exception, match=r".+"):

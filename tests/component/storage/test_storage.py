@@ -15,17 +15,17 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from component.storage import Storage, StorageError, Subscription, SubscriptionStore
+from component.app.schema import SCHEMA
+from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module
-from component.storage.migrations import MIGRATIONS
-from xep.jid import JID
+from component.storage.schema import VERSION
 
 pytestmark = pytest.mark.anyio
 
 
 async def refusal(path: Path) -> str:
     with pytest.raises(StorageError) as caught:
-        async with Storage.open(path):
+        async with Storage.open(SCHEMA, path):
             pass
     message = str(caught.value)
     assert str(path) in message
@@ -35,7 +35,7 @@ async def refusal(path: Path) -> str:
 
 async def test_makes_a_private_directory(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b"
-    async with Storage.open(path) as storage:
+    async with Storage.open(SCHEMA, path) as storage:
         assert storage.directory == path
         assert path.stat().st_mode & 0o777 == 0o700
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.iterdir()}
@@ -46,7 +46,7 @@ async def test_makes_a_private_directory(tmp_path: Path) -> None:
 async def test_leaves_the_mode_of_a_directory_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.mkdir(mode=0o750)
-    async with Storage.open(path):
+    async with Storage.open(SCHEMA, path):
         assert path.stat().st_mode & 0o777 == 0o750
 
 
@@ -55,13 +55,13 @@ async def test_settings_of_the_database(tmp_path: Path) -> None:
         names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "user_version")
         return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         assert await storage.read(settings) == {
             "journal_mode": "wal",
             "synchronous": 2,  # FULL
             "foreign_keys": 1,
             "busy_timeout": 5000,
-            "user_version": len(MIGRATIONS),
+            "user_version": VERSION,
         }
 
 
@@ -78,10 +78,10 @@ def count(connection: sqlite3.Connection) -> int:
 
 
 async def test_what_is_written_is_there_after_reopening(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await storage.write(make_table)
         await storage.write(insert)
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         assert await storage.read(count) == 1
 
 
@@ -90,7 +90,7 @@ async def test_a_write_that_raises_leaves_nothing(tmp_path: Path) -> None:
         insert(connection)
         raise RuntimeError("on purpose")
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await storage.write(make_table)
         with pytest.raises(RuntimeError, match="on purpose"):
             await storage.write(insert_and_fail)
@@ -114,7 +114,7 @@ async def test_work_runs_one_at_a_time_and_off_the_event_loop(tmp_path: Path) ->
         assert go_on.wait(120)
         at_work.pop()
 
-    async with Storage.open(tmp_path) as storage, anyio.create_task_group() as tasks:
+    async with Storage.open(SCHEMA, tmp_path) as storage, anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(storage.read, work)
         assert await anyio.to_thread.run_sync(began.wait, 30)
@@ -133,7 +133,7 @@ async def test_a_write_that_has_begun_survives_its_caller(tmp_path: Path) -> Non
         assert go_on.wait(120)
         insert(connection)
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await storage.write(make_table)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(storage.write, work)
@@ -146,19 +146,19 @@ async def test_a_write_that_has_begun_survives_its_caller(tmp_path: Path) -> Non
 @pytest.mark.ports
 async def test_closes_even_when_cancelled(tmp_path: Path) -> None:
     with anyio.CancelScope() as scope:
-        async with Storage.open(tmp_path):
+        async with Storage.open(SCHEMA, tmp_path):
             scope.cancel()
             await anyio.lowlevel.checkpoint()
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass
 
 
 async def test_a_second_opener_is_refused_by_name(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         assert f"in use by process {os.getpid()}." in await refusal(tmp_path)
         # and the refusal has not let go of the first one's lock
         assert f"in use by process {os.getpid()}." in await refusal(tmp_path)
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass
 
 
@@ -167,7 +167,7 @@ import sys, anyio
 from pathlib import Path
 from component.storage import Storage
 async def main():
-    async with Storage.open(Path(sys.argv[1])):
+    async with Storage.open(SCHEMA, Path(sys.argv[1])):
         print("open", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)
@@ -185,7 +185,7 @@ async def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:
             assert f"in use by process {holder.pid}." in await refusal(tmp_path)
         finally:
             holder.kill()
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass
 
 
@@ -221,7 +221,7 @@ async def test_a_directory_in_the_place_of_a_file(tmp_path: Path, name: str) -> 
     (tmp_path / name).mkdir()
     assert f"{name}, which cannot be created or opened: Is a directory" in await refusal(tmp_path)
     (tmp_path / name).rmdir()
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass  # the failed attempt holds no lock
 
 
@@ -239,13 +239,13 @@ async def test_a_damaged_database(tmp_path: Path) -> None:
         (size,) = connection.execute("PRAGMA page_size").fetchone()
         return page, size
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         page, size = await storage.write(fill)
     # The table's own page: the shape of the database can still be read, its content cannot.
     with (tmp_path / "agent.db").open("r+b") as database:
         database.seek((page - 1) * size)
         database.write(b"\xff" * size)
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         with pytest.raises(StorageError, match="is damaged or not an SQLite database"):
             await storage.read(count)
 
@@ -258,7 +258,7 @@ async def test_a_write_that_does_not_fit_on_a_full_disk_fails(tmp_path: Path) ->
     def fill(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO numbers VALUES (zeroblob(100000))")
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await storage.write(make_table)
         await storage.write(no_room)
         with pytest.raises(StorageError, match="the disk or the quota is full"):
@@ -284,7 +284,7 @@ async def test_what_is_tried_again_is_written_once_there_is_room(tmp_path: Path)
     def fill(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO numbers VALUES (zeroblob(1000000))")
 
-    async with Storage.open(tmp_path) as storage, anyio.create_task_group() as tasks:
+    async with Storage.open(SCHEMA, tmp_path) as storage, anyio.create_task_group() as tasks:
         await storage.write(make_table)
 
         async def kept() -> None:
@@ -296,7 +296,7 @@ async def test_what_is_tried_again_is_written_once_there_is_room(tmp_path: Path)
             tasks.start_soon(kept)
             await anyio.wait_all_tasks_blocked()
             assert await storage.read(count) == 0
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         assert await storage.read(count) == 1
 
 
@@ -304,7 +304,7 @@ async def test_a_database_held_by_another_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         other = sqlite3.connect(tmp_path / "agent.db", isolation_level=None)
         try:
             other.execute("BEGIN IMMEDIATE")
@@ -317,46 +317,21 @@ async def test_a_database_held_by_another_program(
 
 
 async def test_mistakes_in_the_program_are_not_explained_away(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             await storage.read(count)
 
 
 async def test_a_database_of_a_newer_release(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path):
+    async with Storage.open(SCHEMA, tmp_path):
         pass
     connection = sqlite3.connect(tmp_path / "agent.db")
-    newer = len(MIGRATIONS) + 1
+    newer = VERSION + 1
     connection.execute(f"PRAGMA user_version = {newer}")
     connection.close()
     message = await refusal(tmp_path)
     assert f"written by a newer release: it is of version {newer}" in message
-    assert f"knows versions up to {len(MIGRATIONS)}" in message
-
-
-async def test_a_database_of_the_first_release_keeps_its_subscriptions(tmp_path: Path) -> None:
-    """Written with the statements that release had: step 1 alone, and its REPLACE INTO."""
-    connection = sqlite3.connect(tmp_path / "agent.db", isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(
-        "CREATE TABLE subscriptions (owner TEXT NOT NULL, contact TEXT NOT NULL,"
-        " state TEXT NOT NULL CHECK (state IN ('none', 'from', 'to', 'both')),"
-        " ask INTEGER NOT NULL CHECK (ask IN (0, 1)), PRIMARY KEY (owner, contact)) WITHOUT ROWID"
-    )
-    connection.execute("PRAGMA user_version = 1")
-    connection.execute(
-        "REPLACE INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)",
-        ("assistant@agent.example", "alice@a.example", "from", True),
-    )
-    connection.close()
-    kept = Subscription(
-        JID.parse("assistant@agent.example"), JID.parse("alice@a.example"), "from", ask=True
-    )
-    async with Storage.open(tmp_path) as storage:
-        assert await SubscriptionStore(storage).receivers() == [kept]
-        assert await storage.read(lambda d: d.execute("SELECT * FROM tasks").fetchall()) == []
-        version = await storage.read(lambda d: d.execute("PRAGMA user_version").fetchone())
-        assert version == (len(MIGRATIONS),)
+    assert f"knows version {VERSION}" in message
 
 
 def test_importing_loads_no_database_driver() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError, Subscription, SubscriptionStore
 from xep.jid import JID
 
@@ -57,7 +58,7 @@ async def test_a_row_that_somebody_spoiled(tmp_path: Path) -> None:
             " VALUES ('a@@b', 'c@d', 'from', 0)"
         )
 
-    async with Storage.open(tmp_path) as storage:
+    async with Storage.open(SCHEMA, tmp_path) as storage:
         await storage.write(spoil)
         with pytest.raises(StorageError, match=r"'a@@b'.*'c@d'"):
             await SubscriptionStore(storage).receivers()
@@ -100,7 +101,7 @@ class Clock:
 @pytest.mark.anyio
 async def test_who_cannot_be_reached_is_left_out_for_longer_and_longer(tmp_path: Path) -> None:
     clock = Clock()
-    async with Storage.open(tmp_path, now=clock) as storage:
+    async with Storage.open(SCHEMA, tmp_path, now=clock) as storage:
         store = SubscriptionStore(storage)
         await store.put(Subscription(AGENT, ALICE, "from"))
         await store.put(Subscription(AGENT, BOB, "from"))
@@ -153,7 +154,7 @@ _steps = st.lists(st.one_of(_subscriptions, st.tuples(_jids, _jids)), max_size=8
 def test_agrees_with_a_dictionary(steps: list[Subscription | tuple[JID, JID]]) -> None:
     async def compare(directory: Path) -> None:
         model: dict[tuple[JID, JID], Subscription] = {}
-        async with Storage.open(directory) as storage:
+        async with Storage.open(SCHEMA, directory) as storage:
             store = SubscriptionStore(storage)
             for step in steps:
                 if isinstance(step, Subscription):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError
 from component.storage import writes as writes_module
 from component.storage.database import Database
@@ -412,6 +413,6 @@ async def test_an_operations_own_storage_error_is_not_tried_again(storage: Stora
 
 
 async def test_the_clock_of_sqlite_can_be_set(tmp_path: Any) -> None:
-    async with Storage.open(tmp_path, now=lambda: 42) as storage:
+    async with Storage.open(SCHEMA, tmp_path, now=lambda: 42) as storage:
         assert await storage.write(lambda database: database.now) == 42
         assert await storage.read(lambda database: database.now) == 42

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
+from component.app.schema import SCHEMA
 from component.execution import Admission, SkillExecutor, SkillRequest
 from component.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Registry, Skill, SkillError, skill
@@ -234,6 +235,7 @@ class Life:
     async def _living(self) -> AsyncIterator[None]:
         def opened() -> Any:
             return Storage.open(
+                SCHEMA,
                 self._directory,
                 postgres=self._postgres,
                 now=self.clock,

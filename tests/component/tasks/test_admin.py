@@ -1,20 +1,17 @@
 """The numbers of tasks are those of the rows, whoever changes them and on whichever connection."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from component.storage.database import Database
-from component.storage.migrations import MIGRATIONS, migrate
 from component.storage.postgres import PostgreSQL
 from component.storage.writes import Write
 from component.tasks import admin, retention
 from component.tasks.admin import Counts
 from component.tasks.states import TERMINAL, TRANSITIONS
-from tests.component.tasks.ledger import InMemory, Ledger
+from tests.component.tasks.ledger import Ledger
 
 _STATES = st.sampled_from(sorted(TRANSITIONS))
 _NUMBERS = st.integers(0, 4)
@@ -97,21 +94,3 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     assert here.read(admin.count) == Counts(running=2, queued=2)
     here.close()
     other.close()
-
-
-def test_tasks_of_before_are_counted_when_the_shape_changes() -> None:
-    first = next(
-        number
-        for number, step in enumerate(MIGRATIONS)
-        if "CREATE TABLE task_counts" in "".join(step.statements)
-    )
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(connection, Path(":memory:"), MIGRATIONS[:first])
-    ledger = Ledger(InMemory(connection))
-    for number, state in enumerate(TRANSITIONS):
-        owner = "me" if state in ("running", "cancelling") else None
-        for copy in range(number + 1):
-            ledger.add(f"t-{state}-{copy}", state=state, owner=owner)
-    migrate(connection, Path(":memory:"), MIGRATIONS)
-    assert admin.count(ledger) == by_looking(ledger)
-    connection.close()

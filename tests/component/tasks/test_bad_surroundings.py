@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from anyio import to_thread
 
+from component.app.schema import SCHEMA
 from component.execution import Admission, SkillExecutor, SkillRequest
 from component.handlers.storing import stored
 from component.skills import Context, Registry, Skill, skill
@@ -206,7 +207,7 @@ async def caller(
     """One life on SQLite."""
 
     def opened() -> Any:
-        return Storage.open(path, now=clock or wall_clock)
+        return Storage.open(SCHEMA, path, now=clock or wall_clock)
 
     async with living(opened, *effects.skills(), ear=ear, drain_s=drain_s) as world:
         yield Caller(world, clock)
@@ -575,7 +576,7 @@ async def test_postgresql_restarted_in_the_middle(
     effects = Effects()
 
     def opened() -> Any:
-        return Storage.open(tmp_path, postgres=url)
+        return Storage.open(SCHEMA, tmp_path, postgres=url)
 
     async with living(opened, *effects.skills()) as world:
         ann = Caller(world, None)

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Skill, skill
 from component.storage import Storage
 from tests.component.tasks.ledger import NOON
@@ -59,7 +60,9 @@ class Clock:
         self, directory: Path, deed: Deed, **limits: float
     ) -> AbstractAsyncContextManager[World]:
         def opened() -> AbstractAsyncContextManager[Storage]:
-            return Storage.open(directory, now=lambda: self.wall, elapsed=lambda: self.elapsed)
+            return Storage.open(
+                SCHEMA, directory, now=lambda: self.wall, elapsed=lambda: self.elapsed
+            )
 
         return living(opened, deed.skill, clock=lambda: self.elapsed / 1000, **limits)
 

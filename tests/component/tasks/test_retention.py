@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError, waiters
 from component.storage.database import Database
 from component.tasks.retention import forget, keep
@@ -145,7 +146,7 @@ class Refusing:
 
 @pytest.mark.anyio
 async def test_a_round_that_is_refused_is_made_up_for_by_the_next(tmp_path: Path) -> None:
-    async with Storage.open(tmp_path / "data") as storage:
+    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
 
         def add(database: Database) -> None:
             for number in range(250):

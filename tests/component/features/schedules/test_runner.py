@@ -9,6 +9,7 @@ import anyio
 import msgspec
 import pytest
 
+from component.app.schema import SCHEMA
 from component.features.schedules import rows
 from component.features.schedules.rows import LATE, Schedule, instant_of
 from component.features.schedules.runner import ScheduleRunner, work_of
@@ -312,8 +313,8 @@ async def test_it_can_be_cancelled_anywhere(machine: Machine, passes: int) -> No
 @pytest.mark.ports
 async def test_of_two_instances_one_fires(tmp_path: Path, migrated_url: str) -> None:
     async with (
-        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "other", postgres=migrated_url) as other,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "other", postgres=migrated_url) as other,
     ):
         now = instant_of(await one.read(lambda db: db.settled))
         many = [

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches.patient_storage import PatientStorage
@@ -172,7 +173,7 @@ async def world(open_sqlite: Storage) -> World:
 
 @pytest.fixture
 async def open_sqlite(tmp_path: Any) -> AsyncIterator[Storage]:
-    async with Storage.open(tmp_path / "data") as storage:
+    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
         yield storage
 
 

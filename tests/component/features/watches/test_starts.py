@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches import starts as watch_starts
@@ -299,8 +300,8 @@ def test_who_wrote_events(service: str, taint: Taint) -> None:
 async def test_two_instances_start_each_event_once(tmp_path: Path, migrated_url: str) -> None:
     ids = [str(number) for number in range(20)]
     async with (
-        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
     ):
         world = World(one, watch("a"))
         await world.define()

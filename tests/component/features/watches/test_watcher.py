@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.features.watches import rows as watch_rows
 from component.features.watches.conditions import Condition
 from component.features.watches.events import Accepted
@@ -203,8 +204,8 @@ async def test_the_settings_decide_which_watches_without_owner_there_are(
 
 async def test_what_one_instance_adds_the_other_observes(tmp_path: Path, migrated_url: str) -> None:
     async with (
-        Storage.open(tmp_path / "one", postgres=migrated_url) as one,
-        Storage.open(tmp_path / "two", postgres=migrated_url) as two,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
     ):
         worlds = World(one), World(two)
         async with worlds[0].running(), worlds[1].running():

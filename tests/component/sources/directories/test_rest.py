@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.sandbox.http_script import ScriptedNetwork, ScriptedResponse
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
@@ -51,7 +52,7 @@ kind = "rest"
 @pytest.fixture
 async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
     """One kind of database is enough: requests have nothing to do with it."""
-    async with Storage.open(tmp_path / "data") as storage:
+    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
         yield storage
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Registry, SkillUnavailable, skill
 from component.sources.directories.installed import InstalledError
 from component.storage import Storage
@@ -232,19 +233,19 @@ async def test_a_new_database_deletes_nothing_that_the_next_one_needs(tmp_path: 
     root = tmp_path / "skills"
     install(root)
     async with (
-        Storage.open(tmp_path / "first") as storage,
+        Storage.open(SCHEMA, tmp_path / "first") as storage,
         opened(storage, root, tmp_path) as world,
     ):
         await world.directories.approve("greet", ADMIN, trusted=True)
     install(root, word="Bye")
     async with (
-        Storage.open(tmp_path / "second") as storage,
+        Storage.open(SCHEMA, tmp_path / "second") as storage,
         opened(storage, root, tmp_path) as world,
     ):
         await world.directories.look()
         assert world.registry.get("greet") is None
     async with (
-        Storage.open(tmp_path / "first") as storage,
+        Storage.open(SCHEMA, tmp_path / "first") as storage,
         opened(storage, root, tmp_path) as world,
     ):
         await world.directories.look()
@@ -285,8 +286,8 @@ async def test_a_revocation_on_one_instance_ends_calls_on_the_other(
     runner = Endless()
     makers = {"python": lambda: runner}
     async with (
-        Storage.open(tmp_path / "one", postgres=postgres_url) as one,
-        Storage.open(tmp_path / "two", postgres=postgres_url) as two,
+        Storage.open(SCHEMA, tmp_path / "one", postgres=postgres_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=postgres_url) as two,
         opened(one, root, tmp_path / "one", makers=makers) as first,
         opened(two, root, tmp_path / "two", makers=makers) as second,
         anyio.create_task_group() as group,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from component.app.schema import SCHEMA
 from component.policy.taint import Taint
 from component.settings.skills import Proposals
 from component.skills.fake_context import FakeContext, called
@@ -162,7 +163,7 @@ async def living(path: Path, **settings: Any) -> AsyncIterator[World]:
     folder = ProposalFolder(path / "proposed")
     folder.recover()
     async with (
-        Storage.open(path / "data") as storage,
+        Storage.open(SCHEMA, path / "data") as storage,
         directories.opened(storage, path / "proposed", path / "data") as world,
     ):
         made = World(world, folder)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import anyio
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
 from tests.component.sources.workers.support import serving
 
 
 async def main(directory: Path, url: str, mode: str, number: int) -> None:
     """Call the skill, as a request named `once`."""
-    async with serving(lambda: Storage.open(directory), url, "pay") as served:
+    async with serving(lambda: Storage.open(SCHEMA, directory), url, "pay") as served:
         await served.world.run("pay", json={"number": number, "seconds": 1.5}, id="once", mode=mode)
         await anyio.sleep_forever()
 

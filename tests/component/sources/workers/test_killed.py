@@ -19,6 +19,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage import Storage
 from component.tasks.states import TERMINAL
 from tests.component.sources.workers import service_process
@@ -97,7 +98,7 @@ async def test_nothing_runs_twice_when_workers_are_killed(
             done.append(skill)
 
     def open_storage() -> AbstractAsyncContextManager[Storage]:
-        return Storage.open(tmp_path / "data")
+        return Storage.open(SCHEMA, tmp_path / "data")
 
     with workers(tmp_path, postgres_url, *WORKERS, lost_after_s=3.0) as running:
         async with (
@@ -156,7 +157,7 @@ async def test_a_service_that_is_killed_follows_the_call_again(
     await in_thread(killed.wait)
     if when == "ended":
         await eventually(lambda: ended in worker.lines())
-    async with serving(lambda: Storage.open(data), queue_url, "pay") as served:
+    async with serving(lambda: Storage.open(SCHEMA, data), queue_url, "pay") as served:
         # The request is repeated: it is answered with what the worker did, and done once.
         answer = await outcome(served, "pay", number, id="once", mode=mode, seconds=1.5)
         assert answer == f"paid {number}"

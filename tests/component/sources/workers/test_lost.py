@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from component.app.schema import SCHEMA
 from component.sources.workers import client, statements
 from component.storage import Storage
 from component.tasks.states import TERMINAL
@@ -50,7 +51,7 @@ async def test_without_a_worker_calls_fail_at_once_and_it_comes_back(
     # A worker that is stopped says so: nobody is counted as lost.
     with workers(tmp_path, postgres_url, drain_s=1) as (program,):
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), postgres_url, "shout"
         ) as running:
             assert await in_thread(program.stop) == 0
 
@@ -85,7 +86,7 @@ async def test_another_version_is_offered_when_all_workers_have_it(
     )
     with workers(tmp_path, postgres_url, "old") as (old,):
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), postgres_url, "shout"
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), postgres_url, "shout"
         ) as running:
             with (
                 workers(tmp_path, postgres_url, "new", modules=[str(newer)]) as (_,),
@@ -104,7 +105,7 @@ async def test_a_repeatable_call_that_ended_its_worker_too_often_is_given_up(
     monkeypatch.setattr(statements, "MOST_ATTEMPTS", 1)
     with workers(tmp_path, postgres_url, "one", lost_after_s=3) as (program,):
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), postgres_url, "kill_me"
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), postgres_url, "kill_me"
         ) as running:
             task = await running.world.task("kill_me")
             failed = await running.world.reaches(task, *TERMINAL)
@@ -122,7 +123,7 @@ async def test_calls_go_on_when_the_database_is_back(
     # However long it takes to connect again: nobody is counted as lost.
     with workers(tmp_path, url) as (program,):
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), url, "pay", "pay_when_told"
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), url, "pay", "pay_when_told"
         ) as running:
             task = await running.world.task("pay_when_told", json={"number": 1, "file": str(told)})
             await eventually(lambda: "begin pay 1" in program.lines())
@@ -143,7 +144,7 @@ async def test_a_worker_that_was_counted_as_lost_cannot_write(
     told = tmp_path / "told"
     with workers(tmp_path, postgres_url, lost_after_s=3) as (program,):
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), postgres_url, "pay", "pay_when_told"
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), postgres_url, "pay", "pay_when_told"
         ) as running:
             task = await running.world.task("pay_when_told", json={"number": 1, "file": str(told)})
             await eventually(lambda: "begin pay 1" in program.lines())

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from component.app.schema import SCHEMA
 from component.skills.model_answers import ModelQuestion
 from component.skills.spec import Annotations
 from component.storage import Storage
@@ -40,7 +41,7 @@ def served(
     @asynccontextmanager
     async def run(**how: Any) -> AsyncIterator[Serving]:
         async with serving(
-            lambda: Storage.open(tmp_path / "data"), queue_url, "shout", "who", **how
+            lambda: Storage.open(SCHEMA, tmp_path / "data"), queue_url, "shout", "who", **how
         ) as made:
             yield made
 

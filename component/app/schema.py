@@ -1,0 +1,33 @@
+"""The schema of the database: the tables of all packages and features."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
+from typing import Final
+
+from component.agent import tables as agent
+from component.app.features import FEATURES
+from component.audit import tables as audit
+from component.budget import tables as budget
+from component.proactive import started
+from component.pubsub import tables as pubsub
+from component.sources import tables as sources
+from component.storage import notifications
+from component.storage import tables as storage
+from component.storage.schema import Schema, Table
+from component.tasks import tables as tasks
+
+
+def _of_features() -> Iterator[Table]:
+    for name in FEATURES:
+        rows = f"component.features.{name}.rows"
+        if find_spec(rows) is not None:
+            yield from import_module(rows).TABLES
+
+
+_PACKAGES: Final = (storage, tasks, agent, budget, audit, pubsub, sources, notifications, started)
+
+SCHEMA: Final = Schema(
+    (*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features())
+)
