@@ -183,11 +183,8 @@ class WorkerProcess:
         return changed
 
     async def _announce(self, rows: WorkerRows) -> None:
-        described = {
-            lane: (skill.name, description) for lane, (skill, description) in self._lanes.items()
-        }
-        await rows.announce(described)
-        await rows.beat(list(described))
+        lanes = self._lanes.items()
+        await rows.announce({lane: (skill.name, text) for lane, (skill, text) in lanes})
 
     async def _keep_beating(self, rows: WorkerRows) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,13 @@ class Begun(msgspec.Struct, frozen=True):
     channel: str
 
 
+_BEAT: Final = (
+    "INSERT INTO workers (id, queue, name, lanes, lost_after)"
+    " VALUES (%s, %s, %s, %s, %s * interval '1s')"
+    " ON CONFLICT (id) DO UPDATE SET seen = now(), lanes = excluded.lanes"
+)
+
+
 class WorkerRows:
     """The statements of one worker.
 
@@ -50,24 +57,25 @@ class WorkerRows:
         self._name = name
         self._lost_after_s = lost_after_s
 
-    async def beat(self, lanes: list[str]) -> None:
+    async def beat(self, lanes: Sequence[str]) -> None:
         """Show that the worker is alive, and which lanes it serves."""
-        await self._execute(
-            "INSERT INTO workers (id, queue, name, lanes, lost_after)"
-            " VALUES (%s, %s, %s, %s, %s * interval '1s')"
-            " ON CONFLICT (id) DO UPDATE SET seen = now(), lanes = excluded.lanes",
-            (self._id, self._queue, self._name, lanes, self._lost_after_s),
-        )
+        await self._execute(_BEAT, self._beating(lanes))
 
     async def announce(self, described: Mapping[str, tuple[str, str]]) -> None:
-        """Announce versions of skills: names and descriptions by lane."""
+        """Announce versions of skills, names and descriptions by lane, and that the worker serves
+        them: a service that saw one without the other would refuse calls.
+        """
         async with self._pool.connection() as connection:
+            await connection.execute(_BEAT, self._beating(list(described)))
             for lane, (skill, description) in sorted(described.items()):
                 await connection.execute(
                     "INSERT INTO offers (queue, lane, skill, description) VALUES (%s, %s, %s, %s)"
                     " ON CONFLICT (queue, lane) DO UPDATE SET seen = now()",
                     (self._queue, lane, skill, description),
                 )
+
+    def _beating(self, lanes: Sequence[str]) -> tuple[Any, ...]:
+        return (self._id, self._queue, self._name, list(lanes), self._lost_after_s)
 
     async def leave(self) -> None:
         """Remove the worker, whose calls have ended."""

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from procrastinate.exceptions import ConnectorException
 from psycopg import OperationalError
+from psycopg_pool import AsyncConnectionPool
 
 from component.skills.errors import SkillLoadError
 from component.sources.workers.messages import Stopped, read_outcome
+from component.sources.workers.queue import conninfo
 from component.sources.workers.statements import MOST_ATTEMPTS, NewCall, Statements
+from component.worker.rows import WorkerRows
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.servers
@@ -43,6 +46,18 @@ def one(queue: Statements, statement: str) -> Any:
 
 
 jobs = partial(one, statement="SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_version_is_never_announced_without_its_worker(queue: Statements, url: str) -> None:
+    async with AsyncConnectionPool(conninfo(url), min_size=1, max_size=1) as pool:
+        rows = WorkerRows(pool, "w", "q", "one", 60.0)
+        await rows.announce({"lane": ("greet", "{}"), "another": ("part", "{}")})
+    assert {one.name: one.workers for one in queue.offered({})} == {
+        "greet": ("one",),
+        "part": ("one",),
+    }
 
 
 def test_a_call_that_is_sent_again_waits_once(queue: Statements) -> None:
