@@ -13,6 +13,24 @@ class Markable(Payload, frozen=True, kw_only=True):
     xml = Name(NAMESPACE, "markable")
 
 
+class Received(Payload, frozen=True, kw_only=True):
+    """Reports that the message with that id has arrived. XEP-0333 has it no more, but clients
+    without XEP-0184 still send it.
+    """
+
+    xml = Name(NAMESPACE, "received")
+
+    id: Annotated[str, Attr()]
+
+
+class Acknowledged(Payload, frozen=True, kw_only=True):
+    """Reports that somebody has acted on the message with that id. XEP-0333 has it no more."""
+
+    xml = Name(NAMESPACE, "acknowledged")
+
+    id: Annotated[str, Attr()]
+
+
 class Displayed(Payload, frozen=True, kw_only=True):
     """Reports that the message with that id, and all before it, have been displayed (XEP-0333
     §4.1).

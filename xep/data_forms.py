@@ -108,11 +108,14 @@ class Item(Payload, frozen=True, kw_only=True):
 
 
 class Form(Payload, frozen=True, kw_only=True):
-    """A form to fill in, a submitted or cancelled form, or a result (XEP-0004 §3.1)."""
+    """A form to fill in, a submitted or cancelled form, or a result (XEP-0004 §3.1).
+
+    Some clients leave out the type of a form that they submit, and expect that it is understood.
+    """
 
     xml = Name(NAMESPACE, "x")
 
-    type: Annotated[Literal["form", "submit", "cancel", "result"], Attr()]
+    type: Annotated[Literal["form", "submit", "cancel", "result"], Attr(always=True)] = "submit"
     title: Annotated[str | None, TextChild()] = None
     instructions: Annotated[tuple[str, ...], TextChild()] = ()
     fields: Annotated[tuple[Field, ...], Child()] = ()

@@ -1,13 +1,12 @@
 """XEP-0203 Delayed Delivery."""
 
-from datetime import datetime
+import contextlib
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from xep.binding import Attr, Name, Payload, Text
 
 NAMESPACE: Final = "urn:xmpp:delay"
-LEGACY_TAG: Final = "{jabber:x:delay}x"
-"""The element that servers and gateways used before XEP-0203, and some still do (XEP-0091)."""
 
 
 class Delay(Payload, frozen=True, kw_only=True):
@@ -22,3 +21,18 @@ class Delay(Payload, frozen=True, kw_only=True):
     stamp: Annotated[datetime, Attr()]
     from_: Annotated[str | None, Attr("from")] = None
     reason: Annotated[str, Text()] = ""
+
+
+class LegacyDelay(Payload, frozen=True, kw_only=True):
+    """The same before XEP-0203, which some servers and gateways still send (XEP-0091)."""
+
+    xml = Name("jabber:x:delay", "x")
+
+    stamp: Annotated[str | None, Attr()] = None
+
+    @property
+    def time(self) -> datetime | None:
+        """When the stanza was first sent; None if that cannot be read."""
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(self.stamp or "", "%Y%m%dT%H:%M:%S").replace(tzinfo=UTC)
+        return None

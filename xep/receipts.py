@@ -14,8 +14,11 @@ class ReceiptRequest(Payload, frozen=True, kw_only=True):
 
 
 class Received(Payload, frozen=True, kw_only=True):
-    """Reports that the message with that id has arrived (XEP-0184 §5.2)."""
+    """Reports that the message with that id has arrived (XEP-0184 §5.2).
+
+    Before version 1.1 it had no id: the stanza has the id of the message that has arrived.
+    """
 
     xml = Name(NAMESPACE, "received")
 
-    id: Annotated[str, Attr()]
+    id: Annotated[str | None, Attr()] = None

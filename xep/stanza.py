@@ -1,7 +1,7 @@
 """Stanzas (RFC 6120 §8): inbound ones are decoded on demand, outbound ones encoded as XML text."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 from xml.etree.ElementTree import Element
 
@@ -31,6 +31,9 @@ _OWN: Final = f"{{{NAMESPACE}}}"
 _ERROR: Final = f"{{{NAMESPACE}}}error"
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _HEAD: Final = ("type", "id", "from", "to", _LANG)
+_XHTML_BLOCKS: Final = frozenset(
+    f"{{http://www.w3.org/1999/xhtml}}{name}" for name in ("blockquote", "br", "div", "li", "p")
+)
 _DEFAULT_TYPES: Final = {"message": "normal", "presence": "available"}
 
 
@@ -145,21 +148,25 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
     def text_of(self, local: str, lang: str | None = None) -> str | None:
         """Return the text of a child in the stanza's own namespace, such as ``body`` or ``thread``.
 
-        Of several, the one in ``lang`` is preferred, then one in a language with a common range
-        (RFC 4647), such as ``de-DE`` for ``de``, then one without a language, then the first (RFC
-        6121 §5.2.3).
+        Of several that are not empty, the one in ``lang`` is preferred, then one in a language with
+        a common range (RFC 4647), such as ``de-DE`` for ``de``, then one without a language, then
+        the first (RFC 6121 §5.2.3).
         """
         found = self._element.findall(_OWN + local)
         if not found:
             return None
         if len(found) > 1:
+            found = [child for child in found if (child.text or "").strip()] or found
             found.sort(key=lambda child: _distance(lang, child.get(_LANG)))
         return found[0].text or ""
 
     def inner_text(self, name: str) -> str:
-        """Return all text inside the first child of that name in Clark notation, without tags."""
+        """Return all text inside the first child of that name in Clark notation, without tags.
+
+        A line ends where a block element of XHTML does, or a line break is.
+        """
         child = self._element.find(name)
-        return "" if child is None else "".join(child.itertext())
+        return "" if child is None else "".join(_texts(child))
 
     def error(self, known: tuple[_Class[Payload], ...] = ()) -> StanzaError:
         """Return the error of a stanza of type ``error``."""
@@ -173,6 +180,20 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         given = {"from": from_, "to": to}
         changed = {name: address for name, address in given.items() if address is not None}
         return write(self._element, NAMESPACE, self._element.attrib | changed)
+
+
+def _texts(root: Element) -> Iterator[str]:
+    """Yield the texts in an element, and the ends of its lines."""
+    waiting: list[str | Element] = [root]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+            continue
+        after = "\n" if each.tag in _XHTML_BLOCKS else ""
+        waiting.append(after + ((each.tail or "") if each is not root else ""))
+        waiting.extend(reversed(each))
+        yield each.text or ""
 
 
 def _distance(wanted: str | None, language: str | None) -> int:

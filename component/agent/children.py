@@ -233,6 +233,7 @@ def _profile(caller: Caller, agent: str, spawn: Spawn, above: tuple[str, ...]) -
         capabilities=spawn.capabilities or caller.capabilities,
         skills=spawn.skills or caller.skills,
         above=above,
+        zone=caller.zone,
     )
 
 

@@ -28,13 +28,16 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
 from component.memory.lines import Line, Note, Said
+from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
     ContentFilteredError,
     ContextOverflowError,
     Model,
+    ModelError,
     ModelRefusedError,
+    ModelRequest,
     ModelUnavailableError,
     Usage,
 )
@@ -160,17 +163,8 @@ class Engine:
                 return await self._stages(run)
             except BudgetExceededError as stopped:
                 excuse = str(stopped)
-            except ContextOverflowError:
-                excuse = sentences.TOO_LONG
-            except ModelUnavailableError as error:
-                _log.warning("no model is available", turn=ask.id, reason=str(error))
-                excuse = sentences.NO_MODEL
-            except ContentFilteredError as error:
-                _log.warning("a content filter rejects a turn", turn=ask.id, reason=str(error))
-                excuse = sentences.FILTERED
-            except ModelRefusedError as error:
-                _log.error("the model refuses", turn=ask.id, reason=str(error))
-                excuse = sentences.REFUSED
+            except ModelError as error:
+                excuse = excuse_for(error, ask.id)
             return await self._excuse(run, excuse)
 
     async def _stages(self, run: Run) -> Answered | Parked:
@@ -194,7 +188,11 @@ class Engine:
                 continue
             completion = _without_fences(completion, run.fence)
             weighed = finishes.weigh(
-                completion, partial=run.partial, retried=run.retried, tools=not run.closing
+                completion,
+                partial=run.partial,
+                retried=run.retried,
+                tools=not run.closing,
+                unread=run.unread,
             )
             if weighed.again:
                 run.ask_again(weighed)
@@ -203,7 +201,7 @@ class Engine:
                 if parked is not None:
                     return parked
             else:
-                whole = weighed.answer == completion.text
+                whole = weighed.answer == completion.paragraphs
                 parts = journal.opaque_parts(completion) if whole else ()
                 return await self._persist(run, weighed, completion.usage, parts)
 
@@ -300,7 +298,13 @@ class Engine:
                 completion = await self._model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts
                 )
-            except ContextOverflowError:
+            except ContextOverflowError as error:
+                if asked.is_mostly_fixed:
+                    raise ModelRefusedError(
+                        f"the instructions and tools of {run.ask.profile.agent} alone, about"
+                        f" {asked.fixed:,} tokens, are too long for {run.model.name}: offer the"
+                        f" agent fewer skills, or set another model ({error})"
+                    ) from error
                 if run.pressure == _SHORTENED:
                     raise
                 run.notify(sentences.SHORTENED)
@@ -312,7 +316,10 @@ class Engine:
                 await anyio.sleep(error.retry_after_s)
             else:
                 run.guard.asked += completion is not None
-                return completion
+                if completion is not None and completion.refused:
+                    omitted = tuple(sorted(completion.refused))
+                    await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
+                return completion and _without_markup(completion, asked.request, run)
 
     # 5 and 6 are in `tool_calls`.
     # 7 and 8: the answer, on disk.
@@ -371,6 +378,36 @@ class Engine:
         lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
+
+
+def excuse_for(error: ModelError, turn: str) -> str:
+    """Log why a turn gets no answer of a model, and return the sentence for the person."""
+    reason = str(error)
+    match error:
+        case ContextOverflowError():
+            return sentences.TOO_LONG
+        case ModelUnavailableError():
+            _log.warning("no model is available", turn=turn, reason=reason)
+            return sentences.NO_MODEL
+        case ContentFilteredError():
+            _log.warning("a content filter rejects a turn", turn=turn, reason=reason)
+            return sentences.FILTERED
+        case _:
+            _log.error("the model refuses", turn=turn, reason=reason)
+            return sentences.REFUSED
+
+
+def _without_markup(completion: Completion, asked: ModelRequest, run: Run) -> Completion:
+    """Return a completion whose text has no markup of calls, which models write in many forms and
+    nobody can read. Quotations of what the model was shown are kept.
+    """
+
+    def is_quoted(text: str) -> bool:
+        return any(text in one.text for one in asked.messages if one.role in ("user", "tool"))
+
+    parts = map_text(completion.parts, lambda text: without_calls(text, is_quoted))
+    run.unread = parts != completion.parts
+    return msgspec.structs.replace(completion, parts=parts) if run.unread else completion
 
 
 def _without_fences(completion: Completion, fence: Fence) -> Completion:

@@ -12,6 +12,7 @@ import msgspec
 from component.agent.fences import Fence
 from component.memory.lines import Called, Line, Note, Resulted, Said, Summary
 from component.memory.recalled import Recalled
+from component.models.contents import without
 from component.models.messages import (
     FilePart,
     ImagePart,
@@ -65,8 +66,8 @@ class View(msgspec.Struct, frozen=True):
     line does not say how much of it is shown.
 
     `turns` are the running turn and the messages that joined it: their texts are pinned. `memories`
-    are the stored ones, by key and digest; others are not shown any more. `made` caches blocks,
-    since a turn shows the same ones repeatedly.
+    are the stored ones, by key and digest; others are not shown any more. `omitted` are the digests
+    of parts that are not shown. `made` caches blocks, since a turn shows the same ones repeatedly.
     """
 
     fence: Fence
@@ -74,6 +75,7 @@ class View(msgspec.Struct, frozen=True):
     result_tokens: int
     turns: Collection[str] = ()
     memories: Mapping[tuple[str, str], Recalled] = msgspec.field(default_factory=dict)
+    omitted: frozenset[str] = frozenset()
     made: dict[tuple[int, ...], Block] = msgspec.field(default_factory=dict)
 
 
@@ -96,6 +98,8 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
     earlier: tuple[Line, ...] = () if summary is None else (summary, *summary.requests)
     for line in (*earlier, *lines):
         if isinstance(line, Resulted) and not line.late:
+            continue
+        if isinstance(line, Note) and line.omitted:
             continue
         if not isinstance(line, Called):
             key: tuple[int, ...] = (id(line),)
@@ -123,7 +127,7 @@ def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
         case Said(role="user"):
             messages = (_message(line, view),)
         case Said():
-            messages = _answer(line)
+            messages = _answer(line, view)
         case Note():
             messages = (text_message("system", line.content),)
         case Summary():
@@ -161,10 +165,10 @@ def _message(line: Said, view: View) -> ModelMessage:
     return ModelMessage("user", (TextPart(f"{context}\n\n"), TextPart(content)))
 
 
-def _answer(line: Said) -> tuple[ModelMessage, ...]:
+def _answer(line: Said, view: View) -> tuple[ModelMessage, ...]:
     messages = []
-    if line.parts:
-        messages.append(ModelMessage("assistant", line.parts))
+    if parts := without(line.parts, view.omitted):
+        messages.append(ModelMessage("assistant", parts))
     elif line.content or not line.notice:
         messages.append(text_message("assistant", line.content))
     if line.notice:
@@ -179,14 +183,15 @@ def _result(line: Resulted, view: View) -> tuple[TextPart | ImagePart | FilePart
         content = shortened(line.content, line.shown)
     if line.taint is not None or line.late:
         content = view.fence.around(content, line.taint or "a tool", line.finding)
-    return (TextPart(content), *line.parts)
+    return (TextPart(content), *without(line.parts, view.omitted))
 
 
 def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: View) -> Block:
     taints: set[Taint] = set()
     answered: list[Part] = []
     for call in calls:
-        answered += call.before or ((TextPart(call.text),) if call.text else ())
+        before = call.before or ((TextPart(call.text),) if call.text else ())
+        answered += without(before, view.omitted)
         answered.append(ToolCall(call.id, call.name, call.arguments))
     messages = [ModelMessage("assistant", tuple(answered))]
     for call, result in zip(calls, results, strict=True):

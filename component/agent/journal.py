@@ -8,7 +8,7 @@ from component.agent.protocol import ToolResult, Waiting
 from component.agent.requests import TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
 from component.memory.coding import moment
-from component.memory.lines import Called, Line, Resulted, Said, SessionKey, Summary
+from component.memory.lines import Called, Line, Note, Resulted, Said, SessionKey, Summary
 from component.memory.sessions import Forgotten, History
 from component.models.messages import OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion
@@ -124,6 +124,12 @@ class Journal:
         covers = self.summary is not None and any(map(self._is_own, self.summary.requests))
         return [*([] if covers else self._above), *self.lines]
 
+    def omitted(self) -> frozenset[str]:
+        """The parts that the model is not shown, because its provider refuses them."""
+        return frozenset(
+            digest for line in self.shown() if isinstance(line, Note) for digest in line.omitted
+        )
+
     def said_by_person(self) -> list[str]:
         """What the person has written in this conversation, of what the model is shown."""
         return [
@@ -226,7 +232,7 @@ def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolC
                 id=call.id,
                 name=call.name,
                 arguments=call.arguments,
-                text=completion.text if first else "",
+                text=completion.paragraphs if first else "",
                 before=parts,
                 tokens_in=usage.tokens_in if first else 0,
                 tokens_out=usage.tokens_out if first else 0,

@@ -161,6 +161,6 @@ def _told(line: Line) -> str:
         case Resulted():
             return f"Result: {shortened(line.content, _LONGEST_TOLD)}"
         case Note():
-            return f"Note: {line.content}"
+            return f"Note: {line.content}" if line.content else ""
         case Summary():
             return f"Before that: {line.content}"

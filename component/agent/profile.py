@@ -16,7 +16,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     the nearest first; `title` is the name that it gives itself. `identity`, `personality` and
     `instructions` are texts for the model, from the declaration, the workspace or a persona;
     empty ones have a default. `context` is its knowledge of its field, `user` and `memory` are its
-    notes about the person, in files. `max_iterations` replaces the value of the settings,
+    notes about the person, in files; `zone` is the name of the person's time zone.
+    `max_iterations` replaces the value of the settings,
     `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own model it
     uses instead of that of a tier. `spawn` says whether it may have sub-agents.
     """
@@ -29,6 +30,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     context: str = ""
     user: str = ""
     memory: str = ""
+    zone: str = "UTC"
     tier: Tier = "standard"
     model_of: str = ""
     temperature: float | None = None

@@ -5,12 +5,13 @@ models can cache them. Texts that change, such as the time, come with each messa
 """
 
 import hashlib
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 from component.agent.fences import Fence
 from component.agent.profile import Profile
 from component.agent.requests import TurnRequest
+from component.zones import is_offset, zone_named
 from xep.jid import JID
 
 _IDENTITY: Final = "You are {title}, an assistant that people talk with in a chat (XMPP)."
@@ -40,6 +41,11 @@ EMPTY: Final = "Your answer was empty. Answer the person in words, or write [[si
 REASONED: Final = (
     "Your reasoning used all the tokens of the answer, so there was none. Answer the person now, in"
     " words or with a tool call, with very little reasoning."
+)
+UNREAD_CALL: Final = (
+    "Your tool call was written into the text in a form that cannot be read, or it names no tool"
+    " that you have. Nothing was called, and the person has seen nothing of it. Make the call again"
+    " as a tool call, or answer the person in words."
 )
 CUT_CALLS: Final = (
     "Your answer was cut off in the middle of a tool call, so nothing was called. Make the call"
@@ -77,7 +83,7 @@ def instructions(profile: Profile, fence: Fence, who: JID) -> str:
 
 def context(profile: Profile, fence: Fence, request: TurnRequest, now: datetime) -> str:
     """Return the context before each message: the time, the kind of sender, and the language."""
-    said = f"It is {spoken_time(now)}."
+    said = f"It is {spoken_time(now, profile.zone)}."
     # The taint of a sub-agent's request depends on everything its parent has read, and does not
     # say who the sender is.
     if request.taint == "peer" and not profile.above:
@@ -106,6 +112,14 @@ def notes_digest(profile: Profile) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def spoken_time(now: datetime) -> str:
-    """Return a time in the form that the prompt uses."""
-    return f"{now:%A}, {now:%Y-%m-%d %H:%M} UTC"
+def spoken_time(now: datetime, zone: str) -> str:
+    """Return a time in the form that the prompt uses: that of the person's clock, with the name of
+    the time zone, and UTC.
+    """
+    utc = f"{now.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    where = zone_named(zone)
+    if where is None or zone == "UTC":
+        return f"{now.astimezone(UTC):%A}, {utc}"
+    local = now.astimezone(where)
+    offset = "" if is_offset(zone) else f", {timezone(local.utcoffset() or timedelta())}"
+    return f"{local:%A}, {local:%Y-%m-%d %H:%M} for the person (time zone {zone}{offset}; {utc})"

@@ -13,6 +13,8 @@ from component.models.protocol import Model, ModelRequest, Tool
 
 _LEAST_ANSWER: Final = 64
 _LEAST_RESULT: Final = 50
+_MUCH: Final = 2000
+"""Tokens of instructions and tools below which a model never refuses them alone as too long."""
 
 
 class TokenBudget(msgspec.Struct, frozen=True):
@@ -41,10 +43,18 @@ class TokenBudget(msgspec.Struct, frozen=True):
 
 
 class BuiltPrompt(msgspec.Struct, frozen=True):
-    """A request to a model, and its approximate number of tokens."""
+    """A request to a model, and its approximate number of tokens; `fixed` are those of the
+    instructions and the tools.
+    """
 
     request: ModelRequest
     tokens: int
+    fixed: int
+
+    @property
+    def is_mostly_fixed(self) -> bool:
+        """Whether a shorter conversation would not make it noticeably shorter."""
+        return self.fixed > _MUCH and (self.tokens - self.fixed) * 10 < self.tokens
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -87,6 +97,7 @@ def build_prompt(run: Run, budget: TokenBudget) -> BuiltPrompt:
             temperature=run.ask.profile.temperature,
         ),
         frame.fixed + sum(block.tokens for block in shown),
+        frame.fixed,
     )
 
 

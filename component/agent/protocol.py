@@ -39,7 +39,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     id of the turn and of the trace. `taints` are those of everything that the model has read in
     this conversation. `paid_by` is the turn whose budget pays, `spawn` says whether the agent may
     have sub-agents, `tier` is the kind of model that it uses, `model_of` the agent whose own model
-    it uses instead. `operator` is the operator who started the turn, if one did.
+    it uses instead, `zone` the time zone of the person. `operator` is the operator who started the
+    turn, if one did.
 
     `written` are the texts of this conversation that the person and the operator have written, and
     no model.
@@ -59,6 +60,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     spawn: bool = True
     tier: Tier = "standard"
     model_of: str = ""
+    zone: str = "UTC"
     operator: str = ""
     written: tuple[str, ...] = ()
     said: tuple[str, ...] = ()

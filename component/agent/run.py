@@ -67,6 +67,7 @@ class Run:
         taints: those of everything that the model has read.
         closing: whether the model may not call tools any more.
         retried: whether the model was asked again, after an answer that was empty or cut off.
+        unread: whether the last answer had the markup of a call that could not be made.
         partial: the beginning of an answer that was cut off.
         pressure: how often the model has rejected the prompt as too long.
         most: maximum number of tokens of the conversation since then; None before.
@@ -92,6 +93,7 @@ class Run:
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
         self.closing = False
         self.retried = False
+        self.unread = False
         self.partial = ""
         self.pressure = 0
         self.most: int | None = None
@@ -184,6 +186,7 @@ class Run:
             spawn=profile.spawn,
             tier=profile.tier,
             model_of=profile.model_of,
+            zone=profile.zone,
             operator=self.ask.operator or self.ask.messages[0].operator or "",
             capabilities=profile.capabilities,
             skills=profile.skills,
@@ -205,13 +208,18 @@ class Run:
         summarised.
         """
         ids, summary = tuple(self.journal.ids), self.journal.summary
+        omitted = self.journal.omitted()
         view = self._view
         if (
             view is None
             or summary is not self._view_below
-            or (view.turns, view.result_tokens) != (ids, result_tokens)
+            or (view.turns, view.result_tokens, view.omitted) != (ids, result_tokens, omitted)
         ):
-            view = View(self.fence, self.model.tokens, result_tokens, ids, memories=self.memories)
+            view = View(
+                *(self.fence, self.model.tokens, result_tokens, ids),
+                memories=self.memories,
+                omitted=omitted,
+            )
             self._view, self._view_below = view, summary
         return view
 

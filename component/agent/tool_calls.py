@@ -181,7 +181,7 @@ def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
     needed.
     """
     seconds, asked_at = time(), run.journal.asked_at()
-    now = prompt.spoken_time(datetime.fromtimestamp(seconds, UTC))
+    now = prompt.spoken_time(datetime.fromtimestamp(seconds, UTC), run.ask.profile.zone)
     if not interleaved:
         is_long = asked_at is not None and seconds - asked_at > _LONG_S
         return sentences.RESUMED.format(now=now) if is_long else ""

@@ -107,6 +107,7 @@ class BudgetBook:
         self._dirty: set[Key] = set()
         self._ended: list[str] = []
         self._work = anyio.Event()
+        self._storing = anyio.Lock()
         self._ids = itertools.count(1)
         self._day = ""
 
@@ -222,7 +223,14 @@ class BudgetBook:
                 self._work.set()
 
     async def flush(self) -> None:
-        """Store new costs. Raises StorageError; they are then kept for the next time."""
+        """Store new costs, and wait for those that are being stored.
+
+        Raises StorageError; they are then kept for the next time.
+        """
+        async with self._storing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         ended, self._ended = self._ended, []
         keys, self._dirty = self._dirty, set()
         new = self._take_new(sorted(keys))  # sorted, because all instances lock rows in this order

@@ -6,6 +6,7 @@ and commands that need no running service are executed.
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from component.commands.definition import Commands
     from component.settings import Settings
     from component.storage import Storage
+    from xep.jid import JID
 
 _BEFORE_THE_FIRST_RUN = frozenset(
     ("installed-skills", "show-skill", "approve-skill", "revoke-skill", "reject-skill")
@@ -236,6 +238,7 @@ async def _commands(
     from component.commands.schedules import ScheduleCommands  # noqa: PLC0415
     from component.commands.tasks import TaskCommands  # noqa: PLC0415
     from component.commands.watches import WatchCommands  # noqa: PLC0415
+    from component.proactive.person_zones import PersonZones  # noqa: PLC0415
     from component.proactive.schedules import Schedules  # noqa: PLC0415
     from component.proactive.watch_desk import WatchDesk  # noqa: PLC0415
     from component.service.configured_work import schedule_limits  # noqa: PLC0415
@@ -252,6 +255,14 @@ async def _commands(
     agents = Agents(agent_entries(settings), storage, recorder)
     await agents.load()
     limits = task_limits(settings)
+    notifications = NotificationStore(storage)
+    zones = PersonZones(
+        notifications.preferences,
+        lambda _person: None,  # only the running service asks clients
+        _ask_nobody,
+        settings.schedules.zone,
+        lambda: datetime.now(UTC),
+    )
     task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
         *TaskCommands(task_admin).commands(),
@@ -261,15 +272,24 @@ async def _commands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
         *ScheduleCommands(
-            Schedules(storage, schedule_limits(settings), goals=settings.llm is not None),
+            Schedules(
+                storage,
+                schedule_limits(settings),
+                goals=settings.llm is not None,
+                zones=zones.of,
+            ),
             DEFAULT_AGENT,
             {entry.name for entry in agent_entries(settings)}.__contains__,
         ).commands(),
         *WatchCommands(WatchDesk(storage)).commands(),
-        *NotificationCommands(NotificationStore(storage), settings.notifications).commands(),
+        *NotificationCommands(notifications, settings.notifications).commands(),
         *installed,
     )
     return Commands(recorded(commands, recorder))
+
+
+async def _ask_nobody(_client: "JID", _at: "JID") -> None:
+    pass
 
 
 def _vitals(settings: "Settings") -> "Vitals":

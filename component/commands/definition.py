@@ -31,12 +31,14 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """The caller of a command: a principal, or the operator of this machine, who has no XMPP
     address.
 
-    `at` is the address of this service that received the command, `agent` the name of the agent
+    `client` is the full JID of the caller, if known, `at` is the address of this service that
+    received the command, `agent` the name of the agent
     there (empty for the default one), `lang` the language of the request; `admin` says whether the
     caller may use commands for admins. `Commands.asking` creates it.
     """
 
     principal: JID | None = None
+    client: JID | None = None
     at: JID | None = None
     agent: str = ""
     lang: str | None = None
@@ -188,13 +190,26 @@ class Commands:
                 raise ValueError(f"two commands are called {command.name}")
             known[command.name] = command
 
-    def asking(self, principal: JID, at: JID | None = None, lang: str | None = None) -> Asking:
+    def asking(
+        self,
+        principal: JID,
+        at: JID | None = None,
+        lang: str | None = None,
+        client: JID | None = None,
+    ) -> Asking:
         """Return the context of a principal that calls a command; `at` is the address that received
-        it.
+        it, `client` the full JID that sent it.
         """
         bare = principal.bare
         agent = "" if at is None else self._agent_at(at)
-        return Asking(principal=bare, at=at, agent=agent, lang=lang, admin=bare in self.admins)
+        return Asking(
+            principal=bare,
+            client=client,
+            at=at,
+            agent=agent,
+            lang=lang,
+            admin=bare in self.admins,
+        )
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
         """Return the commands that the caller may use, in the order of definition."""

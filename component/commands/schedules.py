@@ -8,10 +8,11 @@ import msgspec
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.words import split
 from component.proactive.schedule import Origin
-from component.proactive.schedule_skills import line_of, row_of, told
+from component.proactive.schedule_skills import added_text, line_of, row_of, told
 from component.proactive.schedules import ScheduleError, Schedules, Wish
 from component.proactive.timing import TimingError
-from component.proactive.when import EXAMPLES, split_timing
+from component.proactive.timing_reader import EXAMPLES
+from component.proactive.when import split_timing
 from component.proactive.work import Work
 from xep.jid import JID, JIDError
 
@@ -64,7 +65,8 @@ class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zone: Annotated[
         str,
         msgspec.Meta(
-            title="Time zone", description="With add: IANA time zone, such as Europe/Paris."
+            title="Time zone",
+            description="With add: time zone, such as Europe/Paris. Default: that of your client.",
         ),
     ] = ""
     missed: Annotated[
@@ -164,10 +166,13 @@ class ScheduleCommands:
             skill=skill or None,
             params=given,
         )
-        wish = Wish(when=when, work=work, name=params.name, zone=params.zone, missed=params.missed)
+        # Only the client of the person themselves can tell the person's time.
+        client = asking.client if owner == asking.principal else None
+        zone = await self._schedules.zone(client or owner, asking.at, when=when, given=params.zone)
+        wish = Wish(when=when, work=work, name=params.name, zone=zone, missed=params.missed)
         origin: Origin = "person" if owner == asking.principal else "admin"
         added = await self._schedules.add(wish, origin)
-        return CommandResult(f"Added:\n{line_of(added)}", row_of(added))
+        return CommandResult(f"Added:\n{added_text(added)}", row_of(added))
 
 
 def _owner(asking: Asking, params: ScheduleParams) -> JID | None:

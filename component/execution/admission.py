@@ -203,11 +203,19 @@ class Admission:
         if request.size >= SMALL:
             return self._large_parameters
         request.arguments = _arguments(request.skill, request.call)
-        return None
+        return None if request.skill.complete is None else self._complete
 
     async def _large_parameters(self, request: SkillRequest) -> None:
         async with self._pacer.turn(str(request.principal), request.size):
             request.arguments = _arguments(request.skill, request.call)
+        await self._complete(request)
+
+    async def _complete(self, request: SkillRequest) -> None:
+        skill, requester = request.skill, request.requester
+        try:
+            request.arguments = await completed(skill, requester, request.target, request.arguments)
+        except InvalidParam as error:
+            raise error_of(skill, error) from error
 
     def confirmation(self, request: SkillRequest) -> Waiting | None:
         """Row 10, else `confirmation-unavailable`."""
@@ -239,6 +247,15 @@ class Admission:
     def room(self, request: SkillRequest) -> None:
         """Row 11, else `retry`. The limit of open tasks is checked when a new one is committed."""
         self._let_in(request.principal)
+
+
+async def completed(skill: Skill, requester: JID, target: JID, arguments: Arguments) -> Arguments:
+    """Return the arguments with those that depend on the requester. Raises InvalidParam and
+    StorageError.
+    """
+    if skill.complete is None:
+        return arguments
+    return await skill.complete(requester, target, arguments)
 
 
 def _arguments(skill: Skill, call: SkillCall) -> Arguments:

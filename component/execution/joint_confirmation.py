@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from component.agent.protocol import Caller, Waiting
-from component.execution.admission import Confirming
+from component.execution.admission import Confirming, completed
 from component.execution.request import SkillRequest
 from component.models.messages import ToolCall
 from component.policy.flows import Decision
@@ -86,6 +86,8 @@ class JointConfirmations:
         """Return a call if the person of the turn, and nobody else, must confirm it.
 
         None also if nobody can, or the arguments are invalid: the call itself has this result.
+
+        Raises StorageError.
         """
         said = caller.request
         try:
@@ -94,7 +96,7 @@ class JointConfirmations:
             )
             if found is None or found.asked != (said.principal.bare,):
                 return None
-            values = values_of(skill, arguments)
+            values = await values_of(caller, skill, arguments)
         except (StanzaError, InvalidParam):
             return None
         return CallToConfirm(call, skill, values, decision, found)
@@ -162,9 +164,13 @@ def asker_of(decision: Decision) -> Asker:
     return "misled model" if decision.verdict == "confirm" else "model"
 
 
-def values_of(skill: Skill, arguments: bytes) -> dict[str, Any]:
-    """Return all parameters of a call, with defaults. Raises StanzaError, InvalidParam."""
-    return parameters_of(action_of(skill, prepare(skill, (), arguments)))
+async def values_of(caller: Caller, skill: Skill, arguments: bytes) -> dict[str, Any]:
+    """Return all parameters of a call, with defaults. Raises StanzaError, InvalidParam,
+    StorageError.
+    """
+    said, given = caller.request, prepare(skill, (), arguments)
+    made = await completed(skill, said.requester, said.target.bare, given)
+    return parameters_of(action_of(skill, made))
 
 
 def groups(calls: Sequence[CallToConfirm]) -> Iterator[Sequence[CallToConfirm]]:
@@ -190,11 +196,11 @@ def listed(calls: Sequence[CallToConfirm]) -> dict[str, Any]:
     }
 
 
-def approves(result: Result, skill: Skill, arguments: bytes) -> bool:
+async def approves(caller: Caller, result: Result, skill: Skill, arguments: bytes) -> bool:
     """Return whether an approval, the result of `SEVERAL_CALLS`, covers exactly this call."""
     approved: Mapping[str, Any] = json.loads(result.outputs[0].text)
     try:
-        values = values_of(skill, arguments)
+        values = await values_of(caller, skill, arguments)
     except (StanzaError, InvalidParam):
         return False
     return any(

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.requests import MessageStarter
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
 from component.execution.admission import ANSWERS
@@ -115,7 +116,7 @@ class ToolExecutor:
         )
         if missing is not None:
             return _no(lacks(skill.name, missing))
-        given = arguments.strip() or "{}"
+        given = arguments.strip()
         try:
             msgspec.json.decode(checked_json(given.encode()), type=dict[str, msgspec.Raw])
         except ValueError as error:
@@ -178,7 +179,7 @@ class ToolExecutor:
         skill = self._skill(caller, call.name)
         if skill is None or covers(caller.capabilities, skill.capabilities) is not None:
             return None
-        arguments = (call.arguments.strip() or "{}").encode()
+        arguments = call.arguments.strip().encode()
         try:
             raw = msgspec.Raw(checked_json(arguments))
         except ValueError:
@@ -193,8 +194,8 @@ class ToolExecutor:
     ) -> ToolResult | Waiting:
         """Make a call that was approved with others; one that has changed since is asked about."""
         skill = self._skill(caller, call.name)
-        arguments = call.arguments.strip() or "{}"
-        if skill is None or not approves(approval, skill, arguments.encode()):
+        arguments = call.arguments.strip()
+        if skill is None or not await approves(caller, approval, skill, arguments.encode()):
             return await self.call(caller, call.id, call.name, arguments)
         missing = covers(caller.capabilities, skill.capabilities)
         if missing is not None:
@@ -224,6 +225,7 @@ class ToolExecutor:
             TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
             chosen,
             AgentLimits(caller.skills, caller.capabilities),
+            unrequested=not isinstance(said.starter, MessageStarter),
         )
 
     async def _run(

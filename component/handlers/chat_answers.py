@@ -38,7 +38,7 @@ _log = structlog.get_logger("component.questions")
 
 THUMBS_UP: Final = "\U0001f44d"
 THUMBS_DOWN: Final = "\U0001f44e"
-_MODIFIERS: Final = dict.fromkeys((0xFE0F, *range(0x1F3FB, 0x1F400)))
+_MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer")
 _IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{SHORTEST},}}", re.IGNORECASE)
@@ -69,6 +69,9 @@ class Judges(Protocol):
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions to `who`. Raises StorageError."""
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question came back as an error. Raises StorageError."""
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question to `who`, identified by its id or thread, is closed. Raises
@@ -108,6 +111,15 @@ class ChatAnswers:
                 " again later."
             )
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message of ours to `who` came back as an error: if it was a question, words
+        of theirs that name nothing do not answer it.
+        """
+        try:
+            await self._tasks.returned(who, at, message_id)
+        except StorageError as error:
+            _log.error("could not record that a message came back", reason=str(error))
+
     async def _answered(self, message: InboundMessage) -> str | None:
         if message.reacted is not None:
             return await self._reacted(message, message.reacted)
@@ -122,13 +134,14 @@ class ChatAnswers:
             if message.unclear is not None and command[0] != "/deny":
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
-        quoted, text = split_quotation(message.text)
-        if quoted and text and message.replies_to is None:
+        questions = [each for each in questions if _is_present(each)]
+        quoted, text = await self._quotation(message, questions)
+        if quoted and text:
             who = message.principal
             questions = [
                 each for each in questions if is_quoted(self._words.body(each, who), quoted)
             ]
-            message = msgspec.structs.replace(message, text=text)
+            message = msgspec.structs.replace(message, text=text, replies_to=None)
         said = said_in(message.text)
         meant, naming = _meant(questions, message)
         candidates = meant or ([] if message.replies_to is not None else list(questions))
@@ -145,6 +158,23 @@ class ChatAnswers:
         if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
             return which(self._words, questions)
         return await self._take(message, question, said, naming)
+
+    async def _quotation(
+        self, message: InboundMessage, questions: Sequence[Question]
+    ) -> tuple[str, str]:
+        """Return what a message quotes and its own text, if only the quotation says which question
+        it is about.
+        """
+        if message.replies_to is None:
+            return split_quotation(message.text)
+        # Some clients reply to an id that only they and their archive know.
+        name = _replied_to(message)
+        if name is None or not message.quotation or any(each.id == name for each in questions):
+            return "", message.text
+        if await self._tasks.was_asked(message.principal, message.conversation.agent, name):
+            return "", message.text
+        quoted, _ = split_quotation(message.quotation)
+        return quoted, message.text
 
     async def _selected(self, message: InboundMessage, selected: str) -> str | None:
         """Return the outcome of a selected action (CNF-022); None for an action that decides
@@ -302,11 +332,11 @@ def in_person(message: InboundMessage) -> bool:
 
 def _command(body: str) -> tuple[str, str, str] | None:
     """Return the name of an answering command, the identifier after it, and the rest."""
-    name, _, rest = body.partition(" ")
+    name, *rest = body.split(maxsplit=1) or [""]
     if name.casefold() not in _COMMANDS:
         return None
-    identifier, _, words = rest.strip().partition(" ")
-    return name.casefold(), identifier, words.strip()
+    identifier, *words = "".join(rest).split(maxsplit=1) or [""]
+    return name.casefold(), identifier, "".join(words).strip()
 
 
 def _meant(
@@ -326,6 +356,18 @@ def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
     """Return whether words deny a confirmation: a no counts, whatever else the message has."""
     is_no = said is not None and said.value == "deny"
     return is_no and (question is None or isinstance(question.content, Confirm))
+
+
+def _is_present(question: Question) -> bool:
+    """Return whether words may be meant for a question.
+
+    The person does not know one that was withheld from them. One that came back may have reached
+    another client: then a yes or no is doubtful and is asked about, while any other text is rather
+    for the agent.
+    """
+    if question.shown == "returned":
+        return isinstance(question.content, Confirm)
+    return question.shown != "withheld"
 
 
 def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:

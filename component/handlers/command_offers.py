@@ -182,7 +182,7 @@ class CommandOffers:
         )
 
     async def _do(self, command: AnyCommand, asked: Asked, json: msgspec.Raw) -> Outcome:
-        asking = self._commands.asking(asked.principal, asked.target, asked.lang)
+        asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
         except CommandError as error:

@@ -59,6 +59,10 @@ class Dialogues:
             return decided or await self._take(message, text)
         return await self._take(message, text) or await self._questions.answered(message)
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message of ours to `who` came back as an error."""
+        await self._questions.returned(who, at, message_id)
+
     async def _take(self, message: InboundMessage, text: str) -> str | None:
         agent = self._agent_at(message.conversation.agent)
         try:

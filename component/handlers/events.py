@@ -18,6 +18,7 @@ from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.tasks.protocol import Notice, Question
+from component.tasks.waiting import waiting_text
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 
@@ -181,10 +182,21 @@ class TaskNews:
         silent = notice.origin in _REPORTED or (notice.origin == "child" and notice.final)
         if not silent and self._may_write(agent, notice.principal):
             self._send_event(notice, delivery)
-        if notice.question is not None:
-            for message in self._about(notice, notice.question):
-                if self._may_write(agent, message.conversation.peer):
-                    self._messenger.send(message, delivery)
+        if notice.question is None:
+            return
+        for message in self._about(notice, notice.question):
+            to = message.conversation.peer
+            # A question about a person's own request is the answer to it (FAC-012).
+            is_own = to == notice.principal.bare and not notice.unrequested
+            if is_own or self._may_write(agent, to):
+                self._messenger.send(message, delivery)
+            else:
+                delivery.withheld |= {to}
+                _log.info(
+                    "a question is withheld: the person wants no messages",
+                    task=notice.task.id,
+                    person=str(to),
+                )
 
     def _about(self, notice: Notice, question: Question) -> Sequence[OutboundMessage]:
         """Return the messages that ask a question, or report that it has expired."""
@@ -259,4 +271,5 @@ def _body(notice: Notice) -> sentences.Sentence | None:
         return sentences.ending(notice.task, notice.lang)
     if notice.task.input is not None or notice.task.confirm is not None:
         return sentences.waiting(notice.task, notice.lang)
-    return None
+    waits = waiting_text(notice.task.progress)
+    return None if waits is None else sentences.Sentence(waits, "en")

@@ -1,6 +1,6 @@
 """Messages from people (RFC 6121 §5): each passes a list of stages until one of them handles it.
 
-    duplicates · encrypted · answers · corrections and retractions · commands · the agent
+    duplicates · too many · encrypted · answers · corrections and retractions · commands · the agent
 
 Each person gets one notice, before the first answer, that the agent is a machine (`notices.py`).
 A line that begins with a slash is a command (`component.commands`), answered without a model, and
@@ -24,6 +24,7 @@ import structlog
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
+from component.handlers.exchange_limit import Admitted, ExchangeLimit
 from component.handlers.hints import Hints
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of
@@ -78,13 +79,21 @@ _LATE_CORRECTION: Final = (
     "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
     " message if it still matters."
 )
+_TOO_MANY: Final = (
+    "You are sending messages faster than a person would, so I have stopped answering: we might be"
+    " two programs that answer each other. I have not read your last message. If you are a person,"
+    " wait for a minute without writing to me, and then send it again."
+)
 _LATE_RETRACTION: Final = "You retracted your message too late: I have already acted on it."
 
 
 class Handled(msgspec.Struct, frozen=True):
-    """A stage has handled a message; `reply` is the reply, if there is one."""
+    """A stage has handled a message; `reply` is the reply, if there is one. `is_read` says whether
+    the sender may be told that the message was received.
+    """
 
     reply: str | None = None
+    is_read: bool = True
 
 
 Stage: TypeAlias = Callable[[InboundMessage], Awaitable[Handled | None]]
@@ -97,6 +106,9 @@ class Answers(Protocol):
     async def answered(self, message: InboundMessage) -> str | None:
         """Return the outcome of an answer, as a text; None if the message is not an answer."""
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message of ours from the address `at` to `who` came back as an error."""
+
 
 class Messages(Protocol):
     """Sends messages: `component.messages.messenger.Messenger`."""
@@ -104,8 +116,14 @@ class Messages(Protocol):
     def send(self, message: OutboundMessage, /) -> Delivery:
         """Queue a message. Never waits."""
 
+    def is_ours(self, agent: JID, peer: JID, stanza_id: str, /) -> bool:
+        """Return whether we have sent a stanza with that id in a conversation."""
+
     def receive(self, message: InboundMessage, /) -> InboundMessage:
         """Process a message's reports about our messages; it then refers to our ids."""
+
+    def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
+        """Return the id of our message of which a stanza came back as an error."""
 
 
 class Listener(Protocol):
@@ -148,6 +166,8 @@ class MessageHandler:
         notices: the notice that each person gets once; None where it is turned off.
         forms: handles messages that are forms, such as `PubSubHandler.authorized`; None for others.
         now: returns the time, for delayed messages.
+        is_own: whether only this service can have sent a message from an address.
+        limit: ends exchanges with programs that answer every message; None: they do not end.
     """
 
     def __init__(
@@ -163,6 +183,8 @@ class MessageHandler:
         notices: Notices | None = None,
         forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        is_own: Callable[[JID], bool] = lambda _: False,
+        limit: ExchangeLimit | None = None,
     ) -> None:
         self._name = name
         self._messages = messages
@@ -175,12 +197,15 @@ class MessageHandler:
         self._notices = notices
         self._forms = forms
         self._now = now
+        self._is_own = is_own
+        self._limit = limit
         self._hints = Hints(clock)
         self._latest: dict[JID, anyio.Event] = {}
         self._references = References()
         self._duplicates = Duplicates(clock)
         self._stages: tuple[Stage, ...] = (
             self._drop_repeated,
+            self._end_exchange,
             self._refuse_encrypted,
             self._take_answer,
             self._take_revision,
@@ -193,22 +218,44 @@ class MessageHandler:
         features: tuple[str, ...] = (REPLIES, ENCRYPTION, REACTIONS, RECEIPTS, MARKERS)
         if self._agents is not None:
             features += (CHAT_STATES, CORRECTION, RETRACTION)
-        return (StanzaRoute("message", frozenset(("chat", "normal")), self.message, features),)
+        return (
+            StanzaRoute("message", frozenset(("chat", "normal")), self.message, features),
+            StanzaRoute("message", frozenset(("error",)), self.returned),
+        )
+
+    def returned(self, request: Request[None]) -> Awaitable[None] | None:
+        """Take note of a message of ours that came back (RFC 6120 §8.3.1)."""
+        id_ = request.stanza.id
+        if id_ is None or self._answers is None:
+            return None
+        ours = self._messages.returned(request.to.bare, request.principal, id_)
+        return self._answers.returned(request.principal, request.to.bare, ours)
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
         """Pass a message through the stages, after those that came before from the same sender."""
-        if request.principal == request.to.bare:
-            return None  # written by the agent itself, or by another client of its account
+        if self._is_own(request.principal):
+            return None  # another agent of this service, or another client of the agent's account
+        message = parse_message(request.stanza, request.sender, request.to, self._now())
+        if self._is_returned(request, message):
+            return None
         handled = self._forms(request)
         if handled is not None:
             return handled
-        message = parse_message(request.stanza, request.sender, request.to, self._now())
         message = self._messages.receive(message)
         if not _says_something(message):
             return None
         before, mine = self._latest.get(request.principal), anyio.Event()
         self._latest[request.principal] = mine
         return self._in_order(message, before, mine)
+
+    def _is_returned(self, request: Request[None], message: InboundMessage) -> bool:
+        """Return whether a server or a program has sent our own message back.
+
+        Some clients give a receipt the id of the message that has arrived.
+        """
+        if message.id is None or (message.received and not _says_something(message)):
+            return False
+        return self._messages.is_ours(request.to.bare, request.principal, message.id)
 
     async def _in_order(
         self, message: InboundMessage, before: anyio.Event | None, mine: anyio.Event
@@ -247,7 +294,8 @@ class MessageHandler:
         for stage in self._stages:
             handled = await stage(message)
             if handled is not None:
-                self._acknowledge(message)
+                if handled.is_read:
+                    self._acknowledge(message)
                 if handled.reply is not None:
                     self._reply(message, handled.reply)
                 return
@@ -256,6 +304,27 @@ class MessageHandler:
 
     async def _drop_repeated(self, message: InboundMessage) -> Handled | None:
         return None if self._duplicates.add(message) else Handled()
+
+    async def _end_exchange(self, message: InboundMessage) -> Handled | None:
+        """Let a message wait for the pause that its sender gets; or drop it, and say so once.
+
+        Delayed ones come all at once, and were not written so.
+        """
+        if self._limit is None or message.delayed:
+            return None
+        verdict = self._limit.next(message.principal, message.conversation.thread)
+        if isinstance(verdict, Admitted):
+            await anyio.sleep(verdict.pause_s)
+            return None
+        self._duplicates.forget(message)
+        if not verdict.first:
+            return Handled(is_read=False)
+        _log.warning(
+            "stopped answering somebody who sends messages faster than a person; the limit is"
+            " limits.messages_per_sender",
+            sender=str(message.sender),
+        )
+        return Handled(_TOO_MANY, is_read=False)
 
     async def _refuse_encrypted(self, message: InboundMessage) -> Handled | None:
         if message.encryption is None:
@@ -293,7 +362,7 @@ class MessageHandler:
             return Handled(_LATE_COMMAND)
         name, *rest = message.text[1:].split(maxsplit=1) or [""]
         agent = message.conversation.agent
-        asking = self._commands.asking(message.principal, agent, message.language)
+        asking = self._commands.asking(message.principal, agent, message.language, message.sender)
         command = self._commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")

@@ -1,4 +1,8 @@
-"""One page of a list (XEP-0059): at most fifty entries, and no more than fit into a stanza."""
+"""One page of a list (XEP-0059): at most fifty entries, and no more than fit into a stanza.
+
+A client that requests no page may not know how to request the next one. It gets all entries that
+fit into a stanza, except where the specification bounds the first page, too (COM-024).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -26,6 +30,8 @@ def page(
     request: ResultSet | None,
     entry: Callable[[str], tuple[T, int]],
     room: int = PAGE_ROOM,
+    *,
+    always_paged: bool = False,
 ) -> tuple[tuple[T, ...], ResultSet]:
     """Return the entries of the requested page, and the set that describes it.
 
@@ -34,15 +40,17 @@ def page(
 
     Args:
         names: all names, sorted by code point.
-        request: which page; None for the first.
+        request: which page; None if none is requested.
         entry: the entry of a name, and its size in bytes.
         room: the bytes that entries and the two names in the set may take (`page_room`).
+        always_paged: the first page has at most fifty entries even if no page is requested.
 
     Raises:
         PayloadError: the request describes no page.
     """
+    most = len(names) if request is None and not always_paged else MOST_PER_PAGE
     try:
-        start, stop = page_bounds(names, request, MOST_PER_PAGE)
+        start, stop = page_bounds(names, request, most)
     except ContentError as error:
         raise PayloadError(str(error)) from error
     # Backwards, the page contains the entries right before the given name.

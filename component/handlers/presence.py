@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from component.handlers.exchange_limit import ExchangeLimit, Stopped
 from component.handlers.in_turn import InTurn
 from component.messages.delivery import Delivery
 from component.router.table import Host, Request, StanzaRoute
@@ -29,6 +30,8 @@ other work.
 """
 _PAGE: Final = 1_000
 """The number of subscriptions that are read, and held in memory, at a time."""
+_MOST_REPEATED: Final = 10
+"""The number of requests in quick succession that are granted although they had been before."""
 _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 """Permanent conditions: the account does not exist."""
 
@@ -124,6 +127,7 @@ class PresenceHandler:
         self._stream = stream
         self._pause_s = pause_s
         self._in_turn = InTurn()
+        self._repeated = ExchangeLimit(_MOST_REPEATED)
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """Return the routes of this handler."""
@@ -146,11 +150,15 @@ class PresenceHandler:
         """Grant a subscription, and send our presence (RFC 6121 §3.1.3).
 
         An existing subscription is granted again: a contact that asks twice has missed the answer.
-        A contact that subscribes wants to hear from us, even if it opted out before.
+        Some clients ask each time that it is granted, to acknowledge that (RFC 3921 §8.2), and
+        their server may pass it on: that ends after a few times. A contact that subscribes wants to
+        hear from us, even if it opted out before.
         """
         owner, contact = request.to.bare, request.principal
-        await self._contacts.start(owner, contact)
         known = await self._subscriptions.get(owner, contact)
+        if known is not None and known.state in ("from", "both") and self._goes_on(contact):
+            return
+        await self._contacts.start(owner, contact)
         sees = known is not None and known.state in ("to", "both")
         state: SubscriptionState = "both" if sees else "from"
         asks = self._asks and not sees
@@ -160,6 +168,19 @@ class PresenceHandler:
         self._send(self._available(owner, contact))
         if asks:
             self._send(Presence(type="subscribe", from_=owner, to=contact))
+
+    def _goes_on(self, contact: JID) -> bool:
+        """Return whether a contact asks again and again for what it has."""
+        verdict = self._repeated.next(contact)
+        if not isinstance(verdict, Stopped):
+            return False
+        if verdict.first:
+            _log.warning(
+                "stopped granting a subscription that exists already; its client asks for it each"
+                " time that it is granted",
+                contact=str(contact),
+            )
+        return True
 
     async def unsubscribe(self, request: Request[None]) -> None:
         """End a subscription (RFC 6121 §3.3.3), and send the contact no more messages (FAC-012)."""

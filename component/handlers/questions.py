@@ -10,13 +10,21 @@ from typing import Final, TypedDict, Unpack
 
 from component.handlers.quotations import ANSWER_LINE
 from component.handlers.shown import look_alikes, printable_name, shown_parameters, visible
-from component.handlers.spoken_answers import may_follow, names_in_order, suggestions, takes_words
+from component.handlers.spoken_answers import (
+    choice_name,
+    has_numbers,
+    may_follow,
+    names_in_order,
+    suggestions,
+    takes_words,
+)
 from component.handlers.time_zones import duration, in_local_time
 from component.messages.inbound import Reference, ReplyAddress
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
 from component.skills.schema_properties import properties_of
 from component.skills.skill import Skill
+from component.tasks.answers import only_value, schema_of
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
 from xep.binding import Payload
@@ -33,6 +41,7 @@ _LONGEST_QUESTION: Final = 2_000
 _LONGEST_DESCRIPTION: Final = 300
 _MOST_RESPONSES: Final = 10
 _MOST_CHOSEN: Final = 10
+_MOST_LISTED: Final = 50
 _LANG: Final = "en"
 
 
@@ -153,14 +162,21 @@ class Questions:
             cut = f"(first {_LONGEST_QUESTION:,} of {len(said):,} characters shown)"
             said = f"{cut}\n\n{said[:_LONGEST_QUESTION]}…"
         choices = suggestions(question)
+        listed = _choices_of(question)
         how = "here" if takes_words(question) else "with the form"
         if not takes_words(question) and (names := _listed(names_in_order(question))):
             how = f"with the form, or with /answer and then {names}"
-        if 0 < len(choices) <= _MOST_RESPONSES:
+        if takes_words(question) and listed:
+            declared = only_value(question)
+            several = declared is not None and declared.kind == "choices"
+            how = "with some of these, separated by commas" if several else "with one of these"
+            if declared is not None and has_numbers(declared):
+                how += ", or with numbers" if several else ", or with its number"
+        elif 0 < len(choices) <= _MOST_RESPONSES:
             how = f"with {' or '.join(printable(one, _LONGEST_VALUE) for one in choices)}"
         more = _listed(may_follow(question))
         also = f" You may add {more} after it." if more else ""
-        return f"{said}\n\n{ANSWER_LINE} {how}{self._until(question.expires, to)}.{also}"
+        return f"{said}\n\n{listed}{ANSWER_LINE} {how}{self._until(question.expires, to)}.{also}"
 
     def _until(self, expires: datetime | None, to: JID) -> str:
         if expires is None:
@@ -230,6 +246,27 @@ def _message(
         asks_for_reports=True,
         **more,
     )
+
+
+def _choices_of(question: Input) -> str:
+    """Return the choices of the values, one per line, unless the line about the answer has them."""
+    properties = properties_of(schema_of(question))
+    declared = only_value(question)
+    paragraphs = []
+    for each in properties:
+        titled = any(one.label for one in each.choices)
+        few = len(each.choices) <= _MOST_RESPONSES
+        is_only = declared is not None and each.name == declared.name
+        if not each.choices or (is_only and each.kind == "choice" and few and not titled):
+            continue
+        lines = [f"{printable_name(each.title or each.name)}:"] if len(properties) > 1 else []
+        for number, one in enumerate(each.choices[:_MOST_LISTED], 1):
+            mark = f"{number}." if has_numbers(each) else "-"
+            lines.append(f"{mark} {printable(choice_name(each, one), _LONGEST_VALUE)}")
+        if len(each.choices) > _MOST_LISTED:
+            lines.append(f"… and {len(each.choices) - _MOST_LISTED} more, which the form shows.")
+        paragraphs.append("\n".join(lines))
+    return "".join(f"{one}\n\n" for one in paragraphs)
 
 
 def _listed(names: Sequence[str]) -> str:

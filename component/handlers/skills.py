@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Final
 
 import msgspec
+from cachebox import LRUCache
 
 from component.handlers.paging import page
 from component.router.table import IQRoute, Request
@@ -16,6 +18,8 @@ from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet, page_answer
 from xep.stanza_error import StanzaError
+
+_DESCRIPTIONS_KEPT: Final = 4096
 
 
 class SkillsHandler:
@@ -33,7 +37,9 @@ class SkillsHandler:
         self._room = room
         self._view = view
         self._ttl_s = ttl_s
-        self._described: dict[str, tuple[fluux.SkillDescription, int]] = {}
+        self._described: LRUCache[str, tuple[Skill, fluux.SkillDescription, int]] = LRUCache(
+            _DESCRIPTIONS_KEPT
+        )
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
@@ -62,7 +68,11 @@ class SkillsHandler:
         except SearchError as error:
             raise errors.malformed(str(error)) from error
         chosen, which = page(
-            names, query.page, lambda name: self._describe(_known(view, name)), self._room
+            names,
+            query.page,
+            lambda name: self._describe(_known(view, name)),
+            self._room,
+            always_paged=True,
         )
         return self._answer(view, chosen, which)
 
@@ -72,13 +82,15 @@ class SkillsHandler:
         return fluux.SkillsQuery(version=view.version, ttl=self._ttl_s, skills=skills, page=which)
 
     def _describe(self, skill: Skill) -> tuple[fluux.SkillDescription, int]:
-        """Return the description of a skill, and its size in bytes; cached."""
+        """Return the description of a skill, and its size in bytes; cached with the skill that it
+        was made of, since a source may offer another one of this name.
+        """
         found = self._described.get(skill.name)
-        if found is None:
+        if found is None or found[0] is not skill:
             description = describe(skill)
-            found = description, len(encode(description, fluux.NAMESPACE).encode())
+            found = skill, description, len(encode(description, fluux.NAMESPACE).encode())
             self._described[skill.name] = found
-        return found
+        return found[1:]
 
 
 def _known(view: View, name: str) -> Skill:

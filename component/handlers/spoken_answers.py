@@ -1,17 +1,20 @@
 """Interprets answers to the questions of tasks that are given in words, in chat (INP-009)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from component.handlers.words import yes_or_no
-from component.skills.form_fields import Property
+from component.skills.form_fields import Choice, Property
 from component.skills.schema_properties import properties_of
 from component.tasks.answers import is_sayable, only_value, schema_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import AnswerParams, Input, InputAnswer
 
+_NUMBER: Final = re.compile(r"([1-9][0-9]{0,3})[.)]?", re.ASCII)
+_BETWEEN: Final = re.compile(r"[,;\n]|\band\b")
 _MOST_WORDS: Final = 50
 """The maximum number of words that are divided among several values: more are one text."""
 
@@ -22,7 +25,8 @@ def answer_in_words(question: Input, task: str, text: str) -> InputAnswer | None
 
     The whole text is the value; or, if it is not valid as one, its words are the value and optional
     ones that follow it, if there is only one way to read them. A boolean can also be given by yes
-    and no, an enumeration in any case.
+    and no, and a choice by its title or its number, in any case. Several choices are separated by
+    commas.
 
     Raises StanzaError: `invalid-param`, when the text cannot be read that way.
     """
@@ -91,7 +95,21 @@ def suggestions(question: Input) -> tuple[str, ...]:
         return ()
     if declared.kind == "boolean":
         return ("yes", "no")
-    return tuple([choice.text for choice in declared.choices])
+    if declared.kind != "choice":
+        return ()
+    return tuple([choice_name(declared, choice) for choice in declared.choices])
+
+
+def choice_name(declared: Property, choice: Choice) -> str:
+    """Return the name of a choice: its title, if no other one has it."""
+    one = None if choice.label is None else declared.titled(choice.label)
+    return choice.text if one is None else str(choice.label)
+
+
+def has_numbers(declared: Property) -> bool:
+    """Return whether a number says which choice is meant: none of them is a number itself."""
+    names = [name for each in declared.choices for name in (each.text, each.label or "")]
+    return not any(name.strip().lstrip("+-").isdecimal() for name in names)
 
 
 def _in_order(question: Input) -> Sequence[Property]:
@@ -130,11 +148,35 @@ def _shared_out(question: Input, text: str) -> dict[str, Any] | None:
 
 def _value_of(declared: Property, text: str) -> Any:
     """Return the value of a text. Raises ValueError with the reason."""
+    if declared.kind == "choices":
+        return _several(declared, text)
     said = yes_or_no(text) if declared.kind == "boolean" else None
-    if said is not None:
-        return said
-    same = (one.text for one in declared.choices if one.text.casefold() == text.casefold())
-    return declared.read((next(same, text),))
+    return declared.read((_choice_text(declared, text),)) if said is None else said
+
+
+def _choice_text(declared: Property, text: str) -> str:
+    """Return the text of the choice that is meant by its title, its text or its number."""
+    named = declared.titled(text)
+    if named is not None:
+        return named.text
+    for one in declared.choices:
+        if one.text.casefold() == text.casefold():
+            return one.text
+    number = _NUMBER.fullmatch(text)
+    if number is not None and has_numbers(declared):
+        index = int(number[1]) - 1
+        if 0 <= index < len(declared.choices):
+            return declared.choices[index].text
+    return text
+
+
+def _several(declared: Property, text: str) -> Any:
+    """Return the values of choices, separated by commas, semicolons, line breaks or "and"."""
+    whole = _choice_text(declared, text)
+    if any(one.text == whole for one in declared.choices):
+        return declared.read((whole,))
+    parts = [part for each in _BETWEEN.split(text) if (part := each.strip())]
+    return declared.read(tuple(dict.fromkeys(_choice_text(declared, part) for part in parts)))
 
 
 def _answer(question: Input, task: str, values: Mapping[str, Any]) -> InputAnswer:

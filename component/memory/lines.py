@@ -195,11 +195,17 @@ class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw
 
 
 class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True, kw_only=True):
-    """Something that happened, for the model to know of: an interruption, a late result."""
+    """Something that happened, for the model to know of: an interruption, a late result.
+
+    Attributes:
+        omitted: parts of lines before this one that the provider of the model refuses, by
+            `part_digest`; the model is shown none of them. Then `content` is empty.
+    """
 
     content: str
     turn: str | None = None
     ts: str | None = None
+    omitted: tuple[str, ...] = ()
 
 
 Line: TypeAlias = Said | Called | Resulted | Summary | Note

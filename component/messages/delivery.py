@@ -4,6 +4,8 @@ from typing import Final, Literal, Protocol
 
 import anyio
 
+from xep.jid import JID
+
 DeliveryState = Literal["queued", "written", "dropped", "withdrawn", "received", "displayed"]
 DeliveryOutcome = Literal["written", "dropped", "withdrawn"]
 Report = Literal["received", "displayed"]
@@ -38,9 +40,10 @@ class Delivery:
     Attributes:
         state: one of the above.
         must_arrive: as given.
+        withheld: the bare JIDs to whom nothing was sent, because they want no such messages.
     """
 
-    __slots__ = ("_changed", "_outcome", "_waiting", "must_arrive", "state")
+    __slots__ = ("_changed", "_outcome", "_waiting", "must_arrive", "state", "withheld")
 
     def __init__(self, *, must_arrive: bool = False) -> None:
         self.must_arrive = must_arrive
@@ -48,6 +51,7 @@ class Delivery:
         self._waiting: list[Outgoing] = []
         self._outcome: DeliveryOutcome = "written"
         self._changed: anyio.Event | None = None
+        self.withheld: frozenset[JID] = frozenset()
 
     @property
     def is_sent(self) -> bool:

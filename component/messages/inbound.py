@@ -105,6 +105,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
         replaces: the id of the message that this one corrects (XEP-0308).
         retracts: the id of the message that this one retracts (XEP-0424).
         replies_to: the message that this one replies to (XEP-0461).
+        quotation: what the reply quotes of that message, as it was removed from the text.
         reacted: the reactions that it sets (XEP-0444).
         selected: the id of the action that was chosen (XEP-0439).
         attachments: files.
@@ -135,6 +136,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
     retracts: str | None = None
     replies_to: Reference | None = None
+    quotation: str | None = None
     reacted: Reacted | None = None
     selected: str | None = None
     attachments: tuple[Attachment, ...] = ()

@@ -4,13 +4,17 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
+import structlog
 from anyio.lowlevel import checkpoint
 
 from component.messages.delivery import Delivery
 from component.messages.inbound import InboundMessage
-from component.messages.outbound import OutboundMessage
+from component.messages.outbound import OutboundMessage, conversation_with
 from component.messages.rendering import render
 from component.messages.sent import SentMessages
+from xep.jid import JID
+
+_log = structlog.get_logger("component.message")
 
 
 class TooBigError(Exception):
@@ -82,6 +86,17 @@ class Messenger:
     async def ready(self) -> None:
         """Wait until there is a stream that accepts more."""
         await self._output.ready()
+
+    def is_ours(self, agent: JID, peer: JID, stanza_id: str) -> bool:
+        """Return whether we have sent a stanza with that id in a conversation."""
+        return self.sent.has(conversation_with(agent, peer), stanza_id)
+
+    def returned(self, agent: JID, peer: JID, stanza_id: str) -> str:
+        """Return the id of the message of which a stanza came back as an error (RFC 6120 §8.3)."""
+        _log.info(
+            "a message came back as an error", agent=str(agent), recipient=str(peer), id=stanza_id
+        )
+        return self.sent.id_of(conversation_with(agent, peer), stanza_id)
 
     def listen(self, listener: Callable[[InboundMessage], None]) -> None:
         """Call a function with each inbound message, before it is handled."""

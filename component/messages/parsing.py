@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar, cast
 
+import msgspec
+
 from component.messages.inbound import (
     Account,
     Actor,
@@ -25,7 +27,7 @@ from component.messages.inbound import (
     Reference,
     ReplyAddress,
 )
-from component.messages.signals import STATES
+from component.messages.signals import HINTS, STATES
 from xep import (
     chat_markers,
     delay,
@@ -53,12 +55,13 @@ from xep.stanza import Incoming
 
 P = TypeVar("P", bound=Payload)
 _WithId: TypeAlias = (
-    chat_markers.Displayed
+    chat_markers.Acknowledged
+    | chat_markers.Displayed
+    | chat_markers.Received
     | message_correction.Replace
     | message_retraction.Retract
     | occupant_ids.OccupantId
     | quick_responses.ActionSelected
-    | receipts.Received
     | stanza_ids.OriginId
 )
 
@@ -87,12 +90,8 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{urn:xmpp:mam:tmp}archived",
         # The nickname of the author, for clients without a roster entry (XEP-0172).
         "{http://jabber.org/protocol/nick}nick",
-        # Hints for storage and copying (XEP-0334, XEP-0280 §6.1), and for display (XEP-0393 §7).
-        "{urn:xmpp:hints}no-copy",
-        "{urn:xmpp:hints}no-permanent-store",
-        hints.NoStore.xml.tag,
-        hints.Store.xml.tag,
-        "{urn:xmpp:carbons:2}private",
+        # Hints for storage and copying, and for display (XEP-0393 §7).
+        *HINTS,
         "{urn:xmpp:styling:0}unstyled",
         # What clients send beside each text: that they tell when somebody writes (XEP-0022), what
         # they can do (XEP-0115), the picture of the author (XEP-0153), a signature (XEP-0027), and
@@ -103,6 +102,8 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{jabber:x:signed}x",
         "{google:nosave}x",
         "{http://jabber.org/protocol/archive}record",
+        # That the reader shall notice the text (XEP-0224).
+        "{urn:xmpp:attention:0}attention",
         # How the text is shown: hidden at first (XEP-0382), in bold (XEP-0394).
         "{urn:xmpp:spoiler:0}spoiler",
         "{urn:xmpp:markup:0}markup",
@@ -145,6 +146,7 @@ _ME: Final = "/me "
 _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
 _LATE: Final = timedelta(minutes=1)
+_DELAYS: Final = (delay.Delay.xml.tag, delay.LegacyDelay.xml.tag)
 _UNITS: Final = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 """Encodings whose units clients count, and the bytes of a unit."""
 
@@ -161,15 +163,18 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
     actor = _actor(stanza, sender, own)
     attachments = _attachments(stanza)
     reply = _decoded(stanza, message_replies.Reply)
-    body = stanza.text_of("body", stanza.lang) or ""
-    text, unclear = _authored_text(stanza, names, body, reply)
+    body = stanza.text_of("body", stanza.lang)
+    # Some web clients send the formatted text alone.
+    body = stanza.inner_text(_XHTML) if body is None else body
+    text, quotation, unclear = _authored_text(stanza, names, body, reply)
     encryption = _encryption(stanza, names, body)
     retracts = _retracts(stanza)
-    if encryption or retracts or any(text == one.url for one in attachments):
+    text = _without_urls(text, attachments)
+    if encryption or retracts:
         text = ""  # the text is for clients that lack the feature
-    text = _without_invisible_start(text)
+    text = _visible_command(text)
     is_action = text.startswith(_ME)
-    late = _decoded(stanza, delay.Delay)
+    sent_at = _sent_at(stanza)
     room = actor.room if isinstance(actor, Occupant) else None
     return InboundMessage(
         id=stanza.id,
@@ -187,40 +192,70 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
             shows_states=not own.isdisjoint(STATES),
         ),
         text=text.removeprefix(_ME) if is_action else text,
-        has_body=_BODY in own,
+        has_body=_BODY in own or body != "",
         is_action=is_action,
         language=stanza.lang,
         unclear=unclear,
         replaces=_id_of(stanza, message_correction.Replace),
         retracts=retracts,
-        replies_to=None if reply is None else _reference(reply, to),
+        replies_to=None if reply is None else _reference(reply, sender, to),
+        quotation=quotation,
         reacted=_reacted(stanza),
         selected=_id_of(stanza, quick_responses.ActionSelected),
         attachments=attachments,
         encryption=encryption,
-        delayed=(delay.Delay.xml.tag in own or delay.LEGACY_TAG in own)
-        and not _is_recent(late, now),
-        sent_at=None if late is None else late.stamp,
+        delayed=not own.isdisjoint(_DELAYS) and not _is_recent(sent_at, now),
+        sent_at=sent_at,
         copy=next((copy for name, copy in _COPIES if name in own), None),
         from_agent=any(name.startswith(_OF_AGENTS) for name in names),
-        received=_id_of(stanza, receipts.Received),
-        displayed=_id_of(stanza, chat_markers.Displayed),
+        received=_received(stanza),
+        displayed=_id_of(stanza, chat_markers.Displayed)
+        or _id_of(stanza, chat_markers.Acknowledged),
         wants_receipt=receipts.ReceiptRequest.xml.tag in own,
         markable=chat_markers.Markable.xml.tag in own,
     )
 
 
-def _without_invisible_start(text: str) -> str:
-    """Remove invisible characters before a command, such as a byte order mark."""
-    at = 0
-    while at < len(text) and (text[at].isspace() or unicodedata.category(text[at]) == "Cf"):
-        at += 1
-    return text[at:] if text[at : at + 1] == "/" else text
+def _without_urls(text: str, attachments: Sequence[Attachment]) -> str:
+    """Remove the URLs of files at the end of a text, where clients put them for others.
+
+    A URL alone may be a link that the author has written, so it is only removed if it is the text.
+    """
+    for one in reversed(attachments):
+        before = text.removesuffix(one.url)
+        if not before or (one.name is not None and before != text and before[-1].isspace()):
+            text = before.rstrip()
+    return text
 
 
-def _is_recent(late: delay.Delay | None, now: datetime) -> bool:
+def _visible_command(text: str) -> str:
+    """Remove invisible characters around a command, such as a byte order mark."""
+    start, end = 0, len(text)
+    while start < end and _is_invisible(text[start]):
+        start += 1
+    if text[start : start + 1] != "/":
+        return text
+    while _is_invisible(text[end - 1]):
+        end -= 1
+    return text[start:end]
+
+
+def _is_invisible(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) == "Cf"
+
+
+def _sent_at(stanza: Incoming) -> datetime | None:
+    """Return when a delayed message was first sent; None if it was not, or nobody knows."""
+    stamps = [late.stamp for late in stanza.payloads(delay.Delay)]
+    if not stamps:
+        old = [late.time for late in stanza.payloads(delay.LegacyDelay)]
+        stamps = [time for time in old if time is not None]
+    return min(stamps, default=None)
+
+
+def _is_recent(sent_at: datetime | None, now: datetime) -> bool:
     """Return whether a message was stored for a moment only, such as by a server that resumes."""
-    return late is not None and abs(now - late.stamp) <= _LATE
+    return sent_at is not None and abs(now - sent_at) <= _LATE
 
 
 def _actor(stanza: Incoming, sender: JID, names: set[str]) -> Actor:
@@ -243,8 +278,10 @@ def _conversation(
 
 def _authored_text(
     stanza: Incoming, names: Sequence[str], body: str, reply: message_replies.Reply | None
-) -> tuple[str, str | None]:
-    """Return the author's text, and why it may not be everything that the author says."""
+) -> tuple[str, str | None, str | None]:
+    """Return the author's text, what it quotes, and why the text may not be everything that the
+    author says.
+    """
     unclear = _unclear(stanza, names, body)
     fallbacks = stanza.payloads(fallback.Fallback)
     replies = names.count(message_replies.Reply.xml.tag)
@@ -252,11 +289,13 @@ def _authored_text(
         unclear = unclear or _FOR_OTHERS
     features = {_split(name)[0] for name in names} & _REPLACED_BY
     cut: list[fallback.FallbackBody] = []
+    quoted: str | None = None
     for one in fallbacks:
         if one.for_ == message_replies.NAMESPACE and reply is not None:
             quotation = _quotation(body, one)
             if quotation is not None:
                 cut += quotation
+                quoted = "\n".join([body[part.start : part.end] for part in quotation]).strip()
             else:
                 unclear = unclear or "it is unclear which part of its text is quoted"
         elif one.for_ in features:
@@ -264,12 +303,12 @@ def _authored_text(
         else:
             unclear = unclear or _FOR_OTHERS
     if not cut:
-        return body.strip(), unclear
+        return body.strip(), None, unclear
     try:
         text = fallback.without_fallback(body, fallback.Fallback(bodies=tuple(cut)))
     except ValueError:
-        return body.strip(), unclear or _FOR_OTHERS
-    return text.strip(), unclear
+        return body.strip(), None, unclear or _FOR_OTHERS
+    return text.strip(), quoted, unclear
 
 
 def _quotation(body: str, marked: fallback.Fallback) -> Sequence[fallback.FallbackBody] | None:
@@ -324,7 +363,7 @@ def _unclear(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
         return _clause(name)
     if sum(map(names.count, choices)) > 1:
         return "it chooses more than one thing"
-    if len({each.strip() for each in stanza.texts_of("body")}) > 1:
+    if len({each.strip() for each in stanza.texts_of("body")} - {""}) > 1:
         return "it says different things in several languages"
     if len(set(stanza.texts_of("thread"))) > 1:
         return "it has several threads"
@@ -341,11 +380,12 @@ def _clause(name: str) -> str:
     return f"it also contains <{said}/>"
 
 
-def _reference(reply: message_replies.Reply, to: JID) -> Reference:
-    # Movim writes the slash even if there is no resource.
+def _reference(reply: message_replies.Reply, sender: JID, to: JID) -> Reference:
+    # Movim writes the slash even if there is no resource. Dino 0.5 names its own user as the author
+    # of what is replied to.
     author = reply.to and reply.to.removesuffix("/")
     try:
-        ours = not author or JID.parse(author).bare == to.bare
+        ours = not author or JID.parse(author).bare in (sender.bare, to.bare)
     except JIDError:
         ours = False
     return Reference(reply.id, ours)
@@ -394,26 +434,44 @@ def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
     """Return the files, each once: many clients send a URL in two or three forms."""
     found: dict[str, Attachment] = {}
     for shared in stanza.payloads(file_sharing.FileSharing):
-        for source in shared.sources.urls[:1]:
-            file = shared.file
-            found[source.target] = Attachment(
-                url=source.target, name=file.name, media_type=file.media_type, size=file.size
-            )
+        for url in _best([source.target for source in shared.sources.urls]):
+            found[url] = _described(url, shared.file)
     for reference in stanza.payloads(media_sharing.Reference):
         if reference.media is not None:
             for one in _shared_inline(reference.media):
                 found.setdefault(one.url, one)
     for link in stanza.payloads(out_of_band.OutOfBand):
         found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
+    about = _decoded(stanza, file_sharing.File)
+    if about is not None and len(found) == 1:
+        (only,) = found.values()
+        if only.name is None:  # Fluux describes the only link beside it
+            described = _described(only.url, about)
+            return (msgspec.structs.replace(described, description=only.description),)
     return tuple(found.values())
 
 
 def _shared_inline(media: media_sharing.MediaSharing) -> list[Attachment]:
     file = media.file or media.file_of_version_4 or media_sharing.File()
-    return [
-        Attachment(url=source.uri, name=file.name, media_type=file.media_type, size=file.size)
-        for source in media.sources.references[:1]
-    ]
+    urls = [source.uri for source in media.sources.references]
+    return [_described(url, file) for url in _best(urls)]
+
+
+def _best(urls: Sequence[str]) -> Sequence[str]:
+    """Return the one URL of a file that is used, if there is one: the others are for peers."""
+    web = [url for url in urls if url.lower().startswith(("https:", "http:"))]
+    return (web or urls)[:1]
+
+
+def _described(url: str, file: file_sharing.File | media_sharing.File) -> Attachment:
+    return Attachment(url=url, name=file.name, media_type=file.media_type, size=file.size)
+
+
+def _received(stanza: Incoming) -> str | None:
+    found = _decoded(stanza, receipts.Received)
+    if found is None:
+        return _id_of(stanza, chat_markers.Received)
+    return found.id or stanza.id
 
 
 def _stanza_id(stanza: Incoming, by: JID) -> str | None:

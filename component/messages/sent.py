@@ -49,6 +49,10 @@ class SentMessages:
         if sent is not None:
             self._by_id.setdefault(_key(conversation, stanza_id), sent)
 
+    def has(self, conversation: Conversation, stanza_id: str) -> bool:
+        """Return whether an id is that of one of our messages."""
+        return _key(conversation, stanza_id) in self._by_id
+
     def id_of(self, conversation: Conversation, reference: str) -> str:
         """Return the id of the message that is referred to; the reference itself if it is
         unknown.

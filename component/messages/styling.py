@@ -8,6 +8,7 @@ Constructs that the parser does not process, such as lists nested beyond its lim
 
 import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,8 @@ import structlog
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.parser_inline import RuleFuncInlineType
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 _log = structlog.get_logger("component.message")
@@ -56,6 +59,7 @@ def styled(markdown: str) -> str:
 def _parser() -> "MarkdownIt":
     # Imported for the first answer of a model: it takes 40 milliseconds.
     from markdown_it import MarkdownIt  # noqa: PLC0415
+    from markdown_it.rules_inline import emphasis, strikethrough  # noqa: PLC0415
 
     class Parser(MarkdownIt):
         """Leaves the addresses of links as they are written."""
@@ -67,8 +71,36 @@ def _parser() -> "MarkdownIt":
             return True
 
     parser = Parser("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.inline.ruler.at("emphasis", _beside_wide(emphasis.tokenize))
+    parser.inline.ruler.at("strikethrough", _beside_wide(strikethrough.tokenize))
     # Escapes are processed one by one.
     return parser.disable("text_join")
+
+
+def _beside_wide(tokenize: "RuleFuncInlineType") -> "RuleFuncInlineType":
+    """Return a rule that recognises directives also beside Chinese and Japanese characters.
+
+    CommonMark expects a space between a directive and a letter if punctuation is on the other side
+    of the directive (§6.2), and these languages write none.
+    """
+
+    def rule(state: "StateInline", silent: bool) -> bool:
+        start, count = state.pos, len(state.delimiters)
+        if not tokenize(state, silent):
+            return False
+        before, after = state.src[start - 1 : start], state.src[state.pos : state.pos + 1]
+        if state.src[start] != "_" and (_is_wide(before) or _is_wide(after)):
+            for delimiter in state.delimiters[count:]:
+                delimiter.open = delimiter.open or bool(after.strip())
+                delimiter.close = delimiter.close or bool(before.strip())
+        return True
+
+    return rule
+
+
+def _is_wide(character: str) -> bool:
+    """Whether a character is one of East Asia, such as a Chinese letter or full stop."""
+    return bool(character) and unicodedata.east_asian_width(character) in ("W", "F")
 
 
 class _Document:
@@ -284,20 +316,26 @@ class _Spans:
             self._put(self._styled(span.text, span.opened_by))
 
     def _styled(self, text: str, token: "Token") -> str:
-        if self._is_within_word() or (token.markup == "__" and _NAME.fullmatch(text)):
+        before = self._before()
+        is_wide = _is_wide(before)
+        within_word = before.isalnum() and not is_wide
+        if within_word or (token.markup == "__" and _NAME.fullmatch(text)):
             return f"{token.markup}{text}{token.markup}"  # 2*3*4, __init__
         directive = self._styles.get(token.type.removesuffix("_open"), "")
         lines = text.split("\n")  # a span ends with its line (XEP-0393 §5.2)
         if directive and all(_can_be_styled(line, directive) for line in lines):
-            return "\n".join(f"{directive}{line}{directive}" for line in lines)
+            # A directive is recognised only after white space (XEP-0393 §5.2), and none separates
+            # words in Chinese and Japanese.
+            space = " " if is_wide and unicodedata.category(before) not in ("Ps", "Pi") else ""
+            return space + "\n".join(f"{directive}{line}{directive}" for line in lines)
         return text
 
-    def _is_within_word(self) -> bool:
-        """Return whether a letter or a digit comes right before: then no directive is recognised
-        here.
+    def _before(self) -> str:
+        """Return the character right before; after a letter or a digit no directive is recognised,
+        unless it is one of East Asia.
         """
         before = next((span.text for span in reversed(self._open) if span.text), "")
-        return before[-1:].isalnum()
+        return before[-1:]
 
 
 def _linked(text: str, token: "Token") -> str:

@@ -1,11 +1,11 @@
 """The answer of a model while it arrives, within the limits of `answer_limits`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from component.models import call_ids
+from component.models import call_fields, call_ids
 from component.models.answer_limits import (
     ARGUMENTS_CHARACTERS,
     CALLS,
@@ -19,16 +19,18 @@ from component.models.answer_limits import (
 from component.models.messages import AnswerPart, OpaquePart, TextPart, ToolCall
 from component.models.protocol import Finish, OnText
 from component.models.storable import storable
+from component.models.tolerant_json import BadJSONError, encode_any
 from component.models.tool_names import ToolNames
 
 
 class DraftCall:
-    """A tool call that may still be incomplete."""
+    """A tool call that may still be incomplete. `fields` are what the provider wants back."""
 
     def __init__(self, id_: str, name: str) -> None:
         self.id = id_
         self.name = name
         self.pieces: list[str] = []
+        self.fields: dict[str, Any] = {}
 
     @property
     def complete(self) -> bool:
@@ -143,6 +145,14 @@ class AnswerDraft:
             )
         call.pieces.append(piece)
 
+    def add_fields(self, call: DraftCall, fields: Mapping[str, Any]) -> None:
+        """Add what the provider sends beside a call, or a piece of it."""
+        try:
+            self._count_opaque(len(encode_any(fields)))
+        except BadJSONError:
+            return
+        call_fields.add_fields(call.fields, fields)
+
     def opaque(self, data: bytes) -> None:
         """Add JSON that only the provider understands."""
         self.began = True
@@ -225,14 +235,38 @@ class AnswerDraft:
             if isinstance(part, DraftCall):
                 if part.name:
                     name = names.ours(storable(part.name[:NAME_CHARACTERS]))
-                    arguments = storable("".join(part.pieces)) or missing
-                    found.append(ToolCall(next(ids).id, name, arguments))
+                    arguments = _encoded_once(storable("".join(part.pieces))) or missing
+                    arguments = names.our_arguments(name, arguments)
+                    id_ = next(ids).id
+                    if fields := _fields(part, id_):
+                        found.append(OpaquePart(origin, fields))
+                    found.append(ToolCall(id_, name, arguments))
             elif isinstance(part, _DraftText):
                 if text := storable("".join(part.pieces)):
                     found.append(TextPart(text))
             else:
                 found.append(OpaquePart(origin, part))
         return tuple(found)
+
+
+def _encoded_once(arguments: str) -> str:
+    """Return arguments without the second encoding that some servers add: an object in a string."""
+    if not arguments.startswith('"'):
+        return arguments
+    try:
+        inner = msgspec.json.decode(arguments, type=str)
+    except (msgspec.DecodeError, UnicodeError):
+        return arguments
+    return inner if inner.startswith("{") else arguments
+
+
+def _fields(call: DraftCall, id_: str) -> msgspec.Raw | None:
+    """What goes back with a call: its fields, and its id if other providers get another one."""
+    fields = call.fields
+    if id_ == call.id and not call_ids.is_portable(id_):
+        fields = {"id": id_, **fields}
+    data = call_fields.encoded_fields(fields) if fields else None
+    return None if data is None else msgspec.Raw(data)
 
 
 def _usable_id(id_: str) -> str:

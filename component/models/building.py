@@ -14,6 +14,7 @@ from component.models.constrained import Constrained
 from component.models.fallback import Fallback
 from component.models.hosted import HostedModel
 from component.models.local_examples import WithExamples
+from component.models.offered_tools import RefusedTool
 from component.models.protocol import Model, ModelRefusedError
 from component.settings.llm import LLM, ModelChoice, Tier
 
@@ -57,6 +58,7 @@ class Models:
         llm: the section.
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
+        refused: called with each tool that a model refuses.
         sleep, clock: replaced by tests.
     """
 
@@ -66,11 +68,13 @@ class Models:
         own: Mapping[str, ModelChoice] = {},
         *,
         in_usd: bool = False,
+        refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
+        self._refused = refused
         self._sleep, self._clock = sleep, clock
         self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
@@ -150,7 +154,7 @@ class Models:
             local = build_local(choice, section)
             self._closing.append(local)
             return local
-        model = HostedModel(self._targets[section], sleep=self._sleep)
+        model = HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
         self._closing.append(model)
         return model
 

@@ -1,10 +1,29 @@
-"""Unique ids of tool calls, for models that omit or repeat them."""
+"""Ids of tool calls: unique ones, for models that omit or repeat them, and those that every API
+takes.
+"""
 
+import hashlib
+import re
 import secrets
 from collections.abc import Iterable
+from typing import Final
 
 from component.models.messages import ToolCall
 from component.models.protocol import ModelRequest
+
+_PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def is_portable(id_: str) -> bool:
+    """Whether every API takes an id: OpenAI takes 40 characters, Anthropic no symbols."""
+    return _PORTABLE.fullmatch(id_) is not None
+
+
+def portable(id_: str) -> str:
+    """Return an id that every API takes, the same for the same id."""
+    if is_portable(id_):
+        return id_
+    return "call_" + hashlib.sha256(id_.encode(errors="replace")).hexdigest()[:24]
 
 
 def taken(request: ModelRequest) -> set[str]:

@@ -74,6 +74,11 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is on this machine, of which no proxy knows."""
+    return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Size and prices of a model. `priced` says whether the prices are known."""
 
@@ -106,7 +111,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_loopback(self) -> bool:
         """Whether it is on this machine."""
-        return (urlsplit(self.base_url).hostname or "").startswith(_LOOPBACK)
+        return is_loopback(self.base_url)
 
     @property
     def question(self) -> Question | None:

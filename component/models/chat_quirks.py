@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import structlog
 
+from component.models.chat_wire import MORE_FIELDS
 from component.models.faults import Fault
 from component.models.messages import ModelMessage, TextPart, text_message
 from component.models.reasoning import FIELDS
@@ -22,9 +23,13 @@ Quirk: TypeAlias = Literal[
     "ids of nine characters",
     "reasoning in every message",
     "no reasoning",
+    "signatures of calls",
 ]
 
-_FIELD: Final = re.compile(rf"\b({'|'.join(FIELDS)}|thinking)\b")
+_FIELD: Final = re.compile(
+    rf"\b({'|'.join(FIELDS)}|thinking|thinking_blocks|extra_content|provider_specific_fields"
+    r"|thought_signature)\b"
+)
 _REFUSALS: Final[Mapping[Quirk, re.Pattern[str]]] = {
     # Templates of Mistral and Gemma, and Mistral's API.
     "alternating roles": re.compile(
@@ -43,12 +48,15 @@ _REFUSALS: Final[Mapping[Quirk, re.Pattern[str]]] = {
         r"|missing .?reasoning_content",
         re.IGNORECASE | re.DOTALL,
     ),
+    # Gemini, of calls that another model has made.
+    "signatures of calls": re.compile(r"missing a .?thought.?signature", re.IGNORECASE),
 }
 _UNREAD: Final = re.compile(
     r"extra (inputs|fields)|not (be )?(supported|permitted|allowed)|unexpected|unknown|unrecognized"
     r"|please remove",  # DeepSeek's first models
     re.IGNORECASE,
 )
+_UNSIGNED: Final = "skip_thought_signature_validator"
 _EARLIER: Final = "[Earlier messages are not shown.]"
 _READ: Final = "I have the results."
 _ID: Final = re.compile("[A-Za-z0-9]{9}")
@@ -95,6 +103,7 @@ class Quirks:
             "ids of nine characters": _shorten,
             "no reasoning": _without_reasoning,
             "reasoning in every message": _with_reasoning,
+            "signatures of calls": _with_signatures,
         }
         for quirk, change in changes.items():
             if quirk in self._known:
@@ -131,12 +140,23 @@ def _short(id_: str) -> str:
 
 
 def _without_reasoning(message: dict[str, Any]) -> None:
-    for field in FIELDS:
-        message.pop(field, None)
+    for field in [key for key in message if key in FIELDS or MORE_FIELDS.fullmatch(key)]:
+        del message[field]
+    for call in message.get("tool_calls", ()):
+        for field in [key for key in call if key not in ("id", "type", "function")]:
+            del call[field]
     if isinstance(message.get("content"), list) and message["role"] == "assistant":
         parts = [part for part in message["content"] if part["type"] != "thinking"]
         text = "".join([part["text"] for part in parts])
         message["content"] = text if text or "tool_calls" not in message else None
+
+
+def _with_signatures(message: dict[str, Any]) -> None:
+    """Sign the first call of a message, as Google's documentation says for calls of other models
+    (https://ai.google.dev/gemini-api/docs/thought-signatures).
+    """
+    for call in message.get("tool_calls", ())[:1]:
+        call.setdefault("extra_content", {"google": {"thought_signature": _UNSIGNED}})
 
 
 def _with_reasoning(message: dict[str, Any]) -> None:

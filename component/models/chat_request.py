@@ -1,11 +1,13 @@
 """Converts a ModelRequest to the body of a chat completions request."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from component.models import call_ids
+from component.models.call_fields import with_fields
 from component.models.contents import data_url
 from component.models.messages import (
     FilePart,
@@ -13,6 +15,7 @@ from component.models.messages import (
     ModelMessage,
     Part,
     TextPart,
+    ToolCall,
     text_message,
     text_of,
 )
@@ -33,6 +36,7 @@ def chat_messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[di
     """
     out: list[dict[str, Any]] = []
     attached: list[dict[str, Any]] = []
+    ids = sent_ids(messages)
 
     def attach() -> None:
         if attached:
@@ -43,7 +47,7 @@ def chat_messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[di
     for message in messages:
         if message.role != "tool":
             attach()
-        out += messages_of(message, names)
+        out += messages_of(message, names, ids)
         for result in message.results:
             attached += [_content(part) for part in result.parts if not isinstance(part, TextPart)]
     attach()
@@ -60,14 +64,33 @@ def _content(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": text_of([part])}
 
 
-def messages_of(message: ModelMessage, names: ToolNames) -> list[dict[str, Any]]:
+def sent_ids(messages: Sequence[ModelMessage]) -> dict[str, str]:
+    """The ids of calls as they are sent: those of the model itself, where they are known as its
+    own, and otherwise ids that every API takes.
+    """
+    return {
+        part.id: str(fields.get("id") or call_ids.portable(part.id))
+        for message in messages
+        if message.role == "assistant"
+        for part, fields in with_fields(message.parts)
+        if isinstance(part, ToolCall)
+    }
+
+
+def messages_of(
+    message: ModelMessage, names: ToolNames, ids: Mapping[str, str] = {}
+) -> list[dict[str, Any]]:
     """Translate a message. Each result of a tool becomes a message of its own.
 
     An assistant's message without text has the content `null`: some servers reject an empty one.
     """
     if message.role == "tool":
         return [
-            {"role": "tool", "content": result.text, "tool_call_id": result.id}
+            {
+                "role": "tool",
+                "content": result.text,
+                "tool_call_id": ids.get(result.id) or call_ids.portable(result.id),
+            }
             for result in message.results
         ]
     out: dict[str, Any] = {"role": message.role, "content": message.text}
@@ -75,20 +98,31 @@ def messages_of(message: ModelMessage, names: ToolNames) -> list[dict[str, Any]]
         out |= returned(message.parts)
     if message.role == "user" and not all(isinstance(part, TextPart) for part in message.parts):
         out["content"] = [_content(part) for part in message.parts]
-    if calls := message.tool_calls:
+    calls = [
+        _call(part, fields, names, ids)
+        for part, fields in with_fields(message.parts)
+        if isinstance(part, ToolCall)
+    ]
+    if calls:
         out["content"] = out["content"] or None
-        out["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": names.theirs(call.name),
-                    "arguments": json_arguments(call.arguments),
-                },
-            }
-            for call in calls
-        ]
+        out["tool_calls"] = calls
     return [out]
+
+
+def _call(
+    call: ToolCall, fields: Mapping[str, Any], names: ToolNames, ids: Mapping[str, str]
+) -> dict[str, Any]:
+    inner = fields.get("function")
+    function = {
+        "name": names.theirs(call.name),
+        "arguments": json_arguments(names.arguments_for(call.name, call.arguments)),
+    }
+    return {
+        **fields,
+        "id": ids.get(call.id) or call_ids.portable(call.id),
+        "type": "function",
+        "function": {**inner, **function} if isinstance(inner, dict) else function,
+    }
 
 
 def normalize_roles(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:

@@ -25,9 +25,14 @@ class AnswerText:
     def __init__(self, draft: AnswerDraft, reasoning: Reasoning) -> None:
         self._draft = draft
         self._reasoning = reasoning
+        self._begun = False
 
     def feed(self, text: str) -> None:
         """Process the next piece. All methods raise TooMuchError."""
+        if text and not self._begun:
+            # Some servers send a byte order mark, which would hide how the answer begins.
+            text = text.removeprefix("\ufeff")
+            self._begun = bool(text)
         if text:
             self._reasoning.flush()
             self._draft.say(text)
@@ -72,6 +77,8 @@ class MixedText(AnswerText):
 
     def feed(self, text: str) -> None:
         """Take the next piece."""
+        if not self._characters:
+            text = text.removeprefix("\ufeff")
         self._characters += len(text)
         if self._characters > OPAQUE_BYTES:
             raise TooMuchError(f"a text of more than {OPAQUE_BYTES:,} characters")

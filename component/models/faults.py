@@ -1,17 +1,20 @@
-"""Interprets errors of providers: whether to ask again, with a shorter prompt, or not at all.
+"""Reads the errors of providers, and makes errors for the callers of models of them.
 
-Providers agree on the status codes and on little else, so the contents are read tolerantly.
+The contents are read tolerantly: each provider nests them in its own way, and gateways put the
+error of another provider inside theirs.
 """
 
 import base64
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
 from component.models.answer_limits import ERROR_CHARACTERS
+from component.models.fault_kinds import Kind, classify, named_field
 from component.models.protocol import (
     ContentFilteredError,
     ContextOverflowError,
@@ -20,136 +23,59 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
 )
+from component.models.retry_after import body_wait_s, text_wait_s
 from component.models.tolerant_json import BadJSONError, decode_any
 from xep.characters import without_forbidden
 
-_PASSING = {408, 409, 425, 429}
 _PART_OF_KEY: Final = 8
 _MASK: Final = re.compile(r"[*•…x]{3,}|\.{3,}")
-_OVERFLOW_CODES = {
-    "context_length_exceeded",
-    "context_window_exceeded",
-    "exceed_context_size_error",
-    "model_context_window_exceeded",
-    "request_too_large",
-    "string_above_max_length",
-    "1261",  # Zhipu
-}
-# The sentences of 31 servers; tests/component/models/overflows.py has them all.
-_OVERFLOW = re.compile(
-    r"(maximum|max) (context|prompt|input) length|context_length_exceeded|exceed_context_size"
-    r"|exceed(s|ed)?( the)?( available| maximum| max| model'?s?| this model'?s?| configured)*"
-    r"( input)? context"
-    r"|context (size|length|window|limit)\b.{0,40}\b(exceed|overflow|too (small|long|large))"
-    r"|context length (is|of) only|(configured|available) context size"
-    r"|(longer|larger|greater) than (the |this )?(maximum )?(model|context)('?s)?"
-    r"( context| maximum)* (length|size|window)"
-    r"|(prompt|input|inputs|request|conversation) (\([^)]{0,60}\) )?(is|are) too (long|large)\b"
-    r"|prompt too long|prompt (has )?exceeds|model max length exceeded"
-    r"|prompt length.{0,40}(exceeds|greater than)"
-    r"|(input )?token count.{0,60}exceeds|too many (input )?tokens\b(?! per)"
-    r"|exceed(s|ed)? (the )?(model|maximum|max)('s)? (token limit|allowed length|number of tokens)"
-    r"|exceed(s|ed)? (the )?maximum allowed input length|input (length|tokens).{0,60}exceed"
-    r"|input tokens.{0,20}cannot exceed|tokens in request more than max"
-    r"|n_keep.{0,20}n_ctx|range of input length|token limit exceeded"
-    r"|must have less than [0-9]+ tokens"
-    r"|tokens in the prompt exceeds|(prompt|input).{0,80}exceeds the limit of [0-9]"
-    r"|too large for model with|reduce the length of (the|your|either)"
-    r"|tokens? \+ .{0,40}must be (<=|less than)|超过模型(输入|最大)?长度",
-    re.IGNORECASE | re.DOTALL,
-)
-# The requested maximum length of the answer is too long for the model, with any question.
-_ANSWER_TOO_LONG = re.compile(
-    r"max_(completion_|new_|output_)?tokens['`\" ]{0,3}"
-    r"(is too large(?!.*maximum context length)|should be|must be (less|at most|between)|\("
-    r"|exceeds|: Input should|: [0-9]+ >)|range of max_(completion_)?tokens"
-    r"|supports at most [0-9,]+ (completion|output) tokens",
-    re.IGNORECASE | re.DOTALL,
-)
-_RATE = re.compile(
-    r"rate limit|too many requests|tokens per (minute|day)|\bTPM\b|throttl", re.IGNORECASE
-)
-_FILTERED = re.compile(
-    r"content_filter|content_policy_violation|ResponsibleAIPolicyViolation"
-    r"|data_?inspection_?failed|content management policy|^1301$",
-    re.IGNORECASE,
-)
-# The template of the model fails on the messages: llama.cpp says so with HTTP 500.
-_TEMPLATE = re.compile(
-    r"roles must alternate|unexpected role|system (role|message|prompt)s? (is |are )?not supported"
-    r"|tool[ _]call ids? (should|must)",
-    re.IGNORECASE,
-)
-_NO_MONEY = re.compile(
-    r"insufficient[_ ](quota|credits|balance|funds)|exceeded your current quota"
-    r"|billing[_ ](hard[_ ]limit|not[_ ]active)|credit balance is too low|payment required",
-    re.IGNORECASE,
-)
 _UNKNOWN = re.compile(
     r"unsupported|unrecognized|unknown|unexpected|not (be )?(supported|permitted|allowed)"
     r"|does ?n[o']t support|extra (inputs|fields)|deprecated",
     re.IGNORECASE,
 )
+_MOST_CODES: Final = 16
+_MOST_DETAILS: Final = 4
+_DEEPEST: Final = 6
+"""How deep errors and their details may be nested: a provider's in a gateway's in another's."""
+_INNER: Final = ("error", "innererror", "inner_error", "metadata", "raw", "base_resp")
+_CODES: Final = ("code", "__type", "type", "error_type", "status", "reason", "status_code")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An error that a provider sent instead of an answer. `status` is 0 for one in the stream."""
+    """An error that a provider sent instead of an answer.
+
+    Attributes:
+        status: the HTTP status; 0 for an error in a stream.
+        message: the text.
+        codes: codes and types, the most specific first.
+        field: the field of the request that it is about, if the provider names one.
+        retry_after_s: when to ask again, if the body says so.
+    """
 
     status: int
     message: str = ""
-    code: str = ""
+    codes: tuple[str, ...] = ()
+    field: str = ""
+    retry_after_s: float | None = None
 
     @property
-    def overflow(self) -> bool:
-        """Whether question and answer were too long."""
-        if self.status in (401, 402, 403, 404, 429):
-            return False
-        if self.code in _OVERFLOW_CODES or self.status == 413:
-            return True
-        return (
-            bool(_OVERFLOW.search(self.message))
-            and not self.answer_too_long
-            and not _RATE.search(self.message)
-        )
-
-    @property
-    def answer_too_long(self) -> bool:
-        """Whether the requested maximum length of the answer is too long for the model."""
-        return self.status in (400, 422) and bool(_ANSWER_TOO_LONG.search(self.message))
-
-    @property
-    def filtered(self) -> bool:
-        """Whether the provider's content filter rejects the question or the answer."""
-        return bool(_FILTERED.search(self.code) or _FILTERED.search(self.message))
+    def kind(self) -> Kind:
+        """What it means."""
+        waits = self.retry_after_s is not None
+        return classify(self.status, self.codes, self.message, self.field, waits=waits)
 
     @property
     def rejected(self) -> bool:
         """Whether the request is rejected, but may be accepted in another form."""
-        if self.overflow or self.unpaid or self.filtered:
-            return False
-        return self.status in (400, 422) or bool(_TEMPLATE.search(self.message))
-
-    @property
-    def unpaid(self) -> bool:
-        """Whether the account has no money left, so that waiting does not help."""
-        return self.status == 402 or bool(
-            _NO_MONEY.search(self.code) or _NO_MONEY.search(self.message)
-        )
-
-    @property
-    def passing(self) -> bool:
-        """Whether the same request may be answered later."""
-        if self.overflow or self.unpaid or self.filtered or self.rejected:
-            return False
-        return self.status in _PASSING or self.status >= 500 or self.status == 0
+        return self.kind == "rejected"
 
     def blames(self, parameter: str) -> bool:
         """Whether the provider does not take this parameter of the request."""
         return (
-            self.status in (400, 422)
+            self.rejected
             and parameter in self.message
-            and bool(_UNKNOWN.search(self.message) or _UNKNOWN.search(self.code))
-            and not self.overflow
+            and any(_UNKNOWN.search(text) for text in (self.message, *self.codes))
         )
 
 
@@ -164,25 +90,86 @@ def read_fault(status: int, said: bytes) -> Fault:
     except BadJSONError:
         text = said.decode(errors="replace").strip()
         # The HTML page of a proxy is not useful.
-        return Fault(status, "" if text.startswith("<") else without_forbidden(text[:500]))
+        text = "" if text.startswith("<") else without_forbidden(text[:500])
+        return Fault(status, text, retry_after_s=text_wait_s(text))
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, dict):
-        return Fault(status, _text(body))
-    error = body.get("error") or body
-    if not isinstance(error, dict):
-        return Fault(status, _text(error))
-    message = _text(error.get("message") or body.get("detail") or body.get("message"))
-    code = error.get("code")
-    if not isinstance(code, str):
-        # A number is a status, which a stream has nowhere else.
-        if isinstance(code, int) and not status and 400 <= code < 600:
-            status = code
-        code = error.get("type")
-    metadata = error.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("raw"):
-        message = f"{message}: {_text(metadata['raw'])}"
-    return Fault(status, message, _text(code) if isinstance(code, str) else "")
+        return Fault(status, _text(body), retry_after_s=text_wait_s(_text(body)))
+    errors = list(_errors(body))
+    messages = [message for error in errors if (message := _message(error))]
+    codes: list[str] = []
+    for error in reversed(errors):  # that of the provider before that of the gateway
+        for code in _codes_of(error):
+            if not code.isdecimal() or not 100 <= int(code) < 600:
+                codes.append(code)
+            elif not status and int(code) >= 400:
+                status = int(code)  # a stream has it nowhere else
+    message = ": ".join(dict.fromkeys(messages))[:ERROR_CHARACTERS]
+    field = next((f for e in errors if isinstance(f := e.get("param"), str) and f), "")
+    wait = next((w for e in errors if (w := body_wait_s(e)) is not None), None)
+    return Fault(
+        status,
+        message,
+        tuple(dict.fromkeys(codes))[:_MOST_CODES],
+        _text(field)[:200] or named_field(message),
+        text_wait_s(message) if wait is None else wait,
+    )
+
+
+def _errors(body: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
+    """The error and those inside it, from the outside."""
+    yield body
+    if depth == _DEEPEST:
+        return
+    inner = [body.get(name) for name in _INNER]
+    listed = body.get("errors") or ()
+    details = body.get("details") or ()
+    for some in (listed, details):
+        inner += some[:_MOST_DETAILS] if isinstance(some, list) else [some]
+    message = body.get("message")
+    if isinstance(message, str) and message.lstrip().startswith("{"):
+        inner.append(message)
+    for each in inner:
+        if isinstance(each, str) and each.lstrip().startswith("{"):
+            try:
+                each = decode_any(each.encode(errors="replace"))  # noqa: PLW2901
+            except BadJSONError:
+                continue
+        if isinstance(each, list) and each:
+            each = each[0]  # noqa: PLW2901
+        if isinstance(each, dict):
+            yield from _errors(each, depth + 1)
+
+
+def _message(error: dict[str, Any]) -> str:
+    """The text of one error, without those inside it."""
+    for name in ("message", "detail", "status_msg", "error", "raw"):
+        value = error.get(name)
+        if name in ("error", "raw") and not isinstance(value, str):
+            continue
+        if isinstance(value, dict) or (
+            isinstance(value, str) and value.lstrip().startswith("{") and _is_json(value)
+        ):
+            continue  # `_errors` has it
+        if value and (text := _text(value)):
+            return text
+    return ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(decode_any(text.encode(errors="replace")), dict)
+    except BadJSONError:
+        return False
+
+
+def _codes_of(error: dict[str, Any]) -> Iterator[str]:
+    for name in _CODES:
+        code = error.get(name)
+        if isinstance(code, str | int) and not isinstance(code, bool):
+            # AWS has a namespace before, and a URL after it.
+            yield _text(str(code)[:200].rpartition("#")[2].partition(":")[0])
 
 
 def _text(value: Any) -> str:
@@ -230,45 +217,66 @@ class Where(msgspec.Struct, frozen=True):
     key: str = ""
 
     def error(self, fault: Fault, retry_after_s: float | None = None) -> ModelError:
-        """Make the error for a fault."""
+        """Make the error for a fault; `retry_after_s` is what the headers say."""
         said = self._quoted(fault.message)
-        if fault.overflow:
-            return ContextOverflowError(f"question and answer are too long for {self.model}{said}")
-        if fault.filtered:
-            return ContentFilteredError(
-                f"{self.url} filters the content of a request for {self.model}{said}"
-            )
-        if fault.answer_too_long:
-            return ModelRefusedError(
-                f"{self.model} cannot write so long an answer: lower"
-                f" {self.section}.max_tokens_per_request{said}"
-            )
-        if fault.unpaid:
-            return ModelRefusedError(
-                f"{self.url} requires payment before {self.model} answers: check the account that"
-                f" {self.section}.api_key belongs to{said}"
-            )
-        if fault.passing:
-            kind = {429: "has too many requests", 0: "broke off"}.get(
-                fault.status, f"has a fault (HTTP {fault.status})"
-            )
-            return ModelUnavailableError(f"{self.url} {kind}{said}", retry_after_s)
-        match fault.status:
-            case 301 | 302 | 303 | 307 | 308:
-                text = f"{self.url} redirects requests: correct {self.section}.base_url"
-            case 401:
-                # Without the provider's message, which may contain a part of the key.
-                text = f"{self.url} does not accept the key: correct {self.section}.api_key"
-            case 403:
-                text = f"{self.url} does not allow this key to use {self.model}: correct"
-                text += f" {self.section}.api_key or {self.section}.model{said}"
-            case 404:
-                text = f"{self.url} has no model {self.model}, or is not the base URL: correct"
-                text += f" {self.section}.model or {self.section}.base_url{said}"
+        match fault.kind:
+            case "overflow":
+                return ContextOverflowError(
+                    f"question and answer are too long for {self.model}{said}"
+                )
+            case "filtered":
+                return ContentFilteredError(
+                    f"{self.url} filters the content of a request for {self.model}{said}"
+                )
+            case "bad_call" | "rate_limit" | "unavailable" as kind:
+                wait = fault.retry_after_s if retry_after_s is None else retry_after_s
+                return ModelUnavailableError(
+                    f"{self.url} {self._trouble(kind, fault.status)}{said}", wait
+                )
+            case _ as kind:
+                return ModelRefusedError(self._refusal(kind, fault.status, said))
+
+    def _trouble(self, kind: Kind, status: int) -> str:
+        match kind:
+            case "bad_call":
+                return f"cannot read a call that {self.model} has written"
+            case "rate_limit":
+                return "has too many requests"
             case _:
-                text = f"{self.url} does not take the request for {self.model}"
-                text += f" (HTTP {fault.status}): see {self.section}{said}"
-        return ModelRefusedError(text)
+                return f"has a fault (HTTP {status})" if status else "broke off"
+
+    def _refusal(self, kind: Kind, status: int, said: str) -> str:
+        match kind:
+            case "answer_too_long":
+                return (
+                    f"{self.model} cannot write so long an answer: lower"
+                    f" {self.section}.max_tokens_per_request{said}"
+                )
+            case "unpaid":
+                return (
+                    f"{self.url} requires payment before {self.model} answers: check the account"
+                    f" that {self.section}.api_key belongs to{said}"
+                )
+            case "redirect":
+                return f"{self.url} redirects requests: correct {self.section}.base_url"
+            case "key":
+                # Without the provider's message, which may contain a part of the key.
+                return f"{self.url} does not accept the key: correct {self.section}.api_key"
+            case "forbidden":
+                return (
+                    f"{self.url} does not allow this key to use {self.model}: correct"
+                    f" {self.section}.api_key or {self.section}.model{said}"
+                )
+            case "unknown_model":
+                return (
+                    f"{self.url} has no model {self.model}, or is not the base URL: correct"
+                    f" {self.section}.model or {self.section}.base_url{said}"
+                )
+            case _:
+                return (
+                    f"{self.url} does not take the request for {self.model}"
+                    f" (HTTP {status}): see {self.section}{said}"
+                )
 
     def unusable(self, what: str) -> ModelError:
         """Make the error for an unusable answer; `what` describes what was sent instead."""

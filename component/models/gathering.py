@@ -11,7 +11,7 @@ from component.models.chat_wire import Call, Choice, Chunk, Part, Said
 from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
 from component.models.reasoning import Reasoning
-from component.models.tolerant_json import NESTED_TOO_DEEPLY, BadJSONError, encode_any
+from component.models.tolerant_json import BadJSONError, arguments_in
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
 
 _FINISH: Mapping[str, Finish] = {
@@ -64,16 +64,19 @@ class Gathering:
     def end(self) -> None:
         """End the answer, and add text that was held back."""
         self._text.end()
-        self._reasoning.flush()
+        self._reasoning.end()
 
     def _read(self, data: bytes) -> None:
         if not data.startswith(b"{"):
             raise BadJSONError("it is not an object")
         chunk = chat_wire.decode(data)
         fault = chunk.error or chunk.object == "error"
-        if fault or (chunk.choices is None and chunk.code and chunk.message):
+        if fault or (not chunk.choices and _is_fault(chunk)):
             raise ProviderFaultError(read_fault(0, data))
         self.take(chunk)
+        if more := chat_wire.more_fields(data):
+            self.draft.began = True
+            self._reasoning.add_more(more)
 
     def take(self, chunk: Chunk) -> None:
         """Process the next chunk. Raises TooMuchError."""
@@ -120,7 +123,9 @@ class Gathering:
         if said.refusal:
             self._text.feed(said.refusal)
         for call in said.tool_calls or ():
-            self._grow(call)
+            self._grow(chat_wire.call_of(call))
+        if said.function_call is not None and not said.tool_calls:
+            self._grow(Call(function=said.function_call))
         if reason := choice.finish_reason:
             self.end()
             self.draft.finish(_FINISH.get(reason.lower()))
@@ -143,17 +148,19 @@ class Gathering:
         growing = self._begun(piece, name, arguments) if name else self._continued(piece)
         if growing is None:
             self._text.before_call()
-            growing = _Growing(piece.index, self.draft.call(piece.id or "", name))
+            growing = _Growing(piece.index, self.draft.call(piece.named, name))
             self._calls.append(growing)
         call = growing.call
-        call.id = call.id or piece.id or ""
+        call.id = call.id or piece.named
+        if piece.fields:
+            self.draft.add_fields(call, piece.fields)
         call.name = call.name or name
         if isinstance(arguments, dict):
-            arguments = _encoded(arguments)
             call.pieces, growing.characters = [], 0
-        if arguments and not (name and growing.repeats(arguments)):
-            growing.characters += len(arguments)
-            self.draft.add_arguments(call, arguments)
+        added = arguments_in(arguments)
+        if added and not growing.repeats(added):
+            growing.characters += len(added)
+            self.draft.add_arguments(call, added)
 
     def _begun(self, piece: Call, name: str, arguments: Any) -> "_Growing | None":
         """The call that a piece with a name belongs to; None if it begins one.
@@ -165,7 +172,7 @@ class Gathering:
         last = next(of_index, None)
         if last is None or (last.call.name and last.call.name != name):
             return None
-        repeated = bool(piece.id) and piece.id == last.call.id
+        repeated = bool(piece.named) and piece.named == last.call.id
         return None if last.whole and arguments and not repeated else last
 
     def _continued(self, piece: Call) -> "_Growing | None":
@@ -176,9 +183,9 @@ class Gathering:
             for one in reversed(self._calls):
                 if one.index == piece.index:
                     return one
-        if piece.id:
+        if piece.named:
             for one in reversed(self._calls):
-                if one.call.id == piece.id:
+                if one.call.id == piece.named:
                     return one
         last = self._calls[-1] if self._calls else None
         return None if last is not None and last.whole else last
@@ -187,7 +194,7 @@ class Gathering:
 class _Growing:
     """A call whose pieces are still arriving."""
 
-    def __init__(self, index: int | None, call: DraftCall) -> None:
+    def __init__(self, index: int | str | None, call: DraftCall) -> None:
         self.index = index
         self.call = call
         self.characters = 0
@@ -229,8 +236,9 @@ class _Growing:
             self._depth -= 1
 
 
-def _encoded(arguments: dict[str, Any]) -> str:
-    try:
-        return encode_any(arguments).decode()
-    except BadJSONError:
-        return NESTED_TOO_DEEPLY
+def _is_fault(chunk: Chunk) -> bool:
+    """Whether an event without an answer is an error that other fields than `error` have."""
+    result = chunk.base_resp
+    if isinstance(result, dict) and result.get("status_code"):
+        return True
+    return chunk.choices is None and bool(chunk.code and chunk.message)

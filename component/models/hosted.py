@@ -6,6 +6,7 @@ objects that the SDKs make of every chunk took twice the time of all the rest.
 
 import contextlib
 import random
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -22,9 +23,11 @@ from component.models.answer_limits import WHOLE_BYTES, TooMuchError
 from component.models.catalog import Facts, Target, facts_of
 from component.models.chat_completions import ChatCompletions
 from component.models.connecting import Connection, connect
+from component.models.contents import without_refused
 from component.models.faults import Fault, read_fault
 from component.models.messages import ModelMessage
 from component.models.messages_dialect import Messages
+from component.models.offered_tools import OfferedTools, RefusedTool, refuses_all
 from component.models.patience import Patience
 from component.models.protocol import (
     Completion,
@@ -35,6 +38,7 @@ from component.models.protocol import (
     OnText,
     UnusableAnswerError,
 )
+from component.models.refused_parts import refused_kind, refused_parts
 from component.models.responses import Responses
 from component.models.retry_after import retry_after_s
 from component.models.sse import Events
@@ -74,6 +78,7 @@ class HostedModel:
     Args:
         target: the model, and how it is reached.
         adapter: that of the dialect, if it is not the usual one.
+        refused: called with each tool that the model is not offered any more.
         sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
     """
 
@@ -82,6 +87,7 @@ class HostedModel:
         target: Target,
         adapter: Adapter | None = None,
         *,
+        refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         draw: Callable[[], float] = random.random,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -89,6 +95,7 @@ class HostedModel:
         self.name = target.choice.model
         self._adapter = adapter or _ADAPTERS[target.dialect](target)
         self._target = target
+        self._tools = OfferedTools(target, refused)
         self._url = target.base_url + self._adapter.path
         self._headers = {"Content-Type": "application/json", **self._adapter.headers}
         for name, value in target.choice.headers.items():
@@ -136,6 +143,7 @@ class HostedModel:
                 after,
                 parts=(*before.parts, *after.parts),
                 usage=before.usage + after.usage,
+                refused=before.refused | after.refused,
             )
             request = msgspec.structs.replace(request, messages=request.messages[:-1])
         return completion
@@ -145,23 +153,30 @@ class HostedModel:
     ) -> tuple[Completion, bool]:
         """Ask the model, with retries. True if the provider has paused the turn."""
         connection = self._connection or await self._connected()
-        names = ToolNames(tool.name for tool in request.tools)
+        refused: frozenset[str] = frozenset()
+        offered, names = self._tools.offer(request)
         try:
-            content = self._adapter.body(request, names)
+            content = self._adapter.body(offered, names)
         except UnicodeEncodeError:
             messages = tuple(map(storable_message, request.messages))
             request = msgspec.structs.replace(request, messages=messages)
-            content = self._adapter.body(request, names)
+            offered, names = self._tools.offer(request)
+            content = self._adapter.body(offered, names)
         tried = 0
         while True:
-            reader = self._adapter.reader(request, names, on_text)
+            reader = self._adapter.reader(offered, names, on_text)
             try:
                 await self._attempt(connection, content, reader)
-                return self._completion(request, reader, names), reader.draft.paused
+                completion = self._completion(request, reader, names, refused)
+                return completion, reader.draft.paused  # noqa: TRY300 - in the order of events
             except _RejectedError as error:
-                if not self._adapter.leave_out(error.fault):
-                    raise self._refusal(error.fault, request) from None
-                content = self._adapter.body(request, names)
+                parts = self._learn(error.fault, content, offered, request, again=bool(refused))
+                if parts:
+                    refused |= parts
+                    messages = without_refused(request.messages, parts)
+                    request = msgspec.structs.replace(request, messages=messages)
+                offered, names = self._tools.offer(request)
+                content = self._adapter.body(offered, names)
             except UnusableAnswerError:
                 raise
             except ModelUnavailableError as error:
@@ -203,6 +218,39 @@ class HostedModel:
 
     # -- the answer ------------------------------------------------------------------------------
 
+    def _learn(
+        self,
+        fault: Fault,
+        content: bytes,
+        offered: ModelRequest,
+        request: ModelRequest,
+        *,
+        again: bool,
+    ) -> frozenset[str]:
+        """Learn from a refusal in which form the request may be accepted; returns the parts that it
+        should not have. Raises ModelError if the refusal is no reason to send it again.
+
+        `again` says that parts were left out before; then all of that kind are.
+        """
+        if self._tools.learn(fault, offered, request):
+            return frozenset()
+        named = (fault, content, offered.messages, self._adapter.origin)
+        is_known = refused_kind(fault) is not None
+        parts = refused_parts(*named, every=again) if is_known else frozenset()
+        if not parts and self._adapter.leave_out(fault):
+            return frozenset()
+        if not is_known:
+            parts = refused_parts(*named)
+        if not parts:
+            raise self._refusal(fault, offered)
+        _log.warning(
+            "a provider refuses a part of a conversation, which is left out of it",
+            model=self.name,
+            parts=len(parts),
+            reason=str(self._where.error(fault)),
+        )
+        return parts
+
     def _refusal(self, fault: Fault, request: ModelRequest) -> ModelError:
         section = self._where.section
         if request.tools and _VLLM_OPTION in fault.message:
@@ -210,7 +258,7 @@ class HostedModel:
                 f"{self.name} takes no tools: start vLLM with {_VLLM_OPTION} and"
                 f" --tool-call-parser, or set {section}.native_tools = false"
             )
-        if request.tools and fault.blames("tool"):
+        if request.tools and refuses_all(fault):
             return ModelRefusedError(
                 f"{self.name} takes no tools: set {section}.native_tools = false"
             )
@@ -303,7 +351,7 @@ class HostedModel:
         pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
         draft = reader.draft
         # Gateways send documents as streams, and streams as documents: the first byte decides.
-        first = await anext(pieces, b"")
+        first = await _first_of(pieces)
         if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
             reader.document(await _all_of(first, pieces))
             over = draft.anything
@@ -321,7 +369,11 @@ class HostedModel:
             )
 
     def _completion(
-        self, request: ModelRequest, reader: AnswerReader, names: ToolNames
+        self,
+        request: ModelRequest,
+        reader: AnswerReader,
+        names: ToolNames,
+        refused: frozenset[str],
     ) -> Completion:
         draft = reader.draft
         parts = draft.parts(names, self._adapter.origin, call_ids.taken(request))
@@ -331,6 +383,7 @@ class HostedModel:
             finish=draft.finish_reason,
             usage=usage_of(request, parts, reported, lambda: self.facts.prices),
             model=self.name,
+            refused=refused,
         )
 
     def _pause(self, tried: int) -> float:
@@ -345,6 +398,16 @@ class _RejectedError(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault
+
+
+async def _first_of(pieces: AsyncIterator[bytes]) -> bytes:
+    """Read the first bytes, without a byte order mark; none if there are none."""
+    first = b""
+    async for piece in pieces:
+        first += piece
+        if not BOM_UTF8.startswith(first):
+            break
+    return first.removeprefix(BOM_UTF8)
 
 
 def _is_event(first: bytes) -> bool:

@@ -23,7 +23,7 @@ class Marks:
     def __init__(self, marks: Iterable[str]) -> None:
         marks = tuple(marks)
         alternatives = "|".join(map(re.escape, marks))
-        self._pattern = re.compile(f"{_FENCE}|`?({alternatives})", re.IGNORECASE | re.ASCII)
+        self._pattern = re.compile(f"`?({alternatives})|{_FENCE}", re.IGNORECASE | re.ASCII)
         whole = (_FENCE, *marks, *(f"`{mark}" for mark in marks))
         self._beginnings = {each[:end].lower() for each in whole for end in range(1, len(each))}
         self._first = {each[0].lower() for each in whole}
@@ -54,9 +54,10 @@ class Marks:
         begin = at = 0
         while match := self._pattern.search(text, at):
             at = match.end()
-            if match[1] is None:
+            in_code = self._in_code and (self._fenced or match.start() < match.start(1))
+            if match[1] is None or (in_code and match[1].startswith(_FENCE)):
                 self._fenced ^= self._in_code
-            elif not self._in_code or not (self._fenced or match[0][0] == "`"):
+            elif not in_code:
                 yield text[begin : match.start(1)], match[1]
                 begin = at
         end = len(text) if last else len(text) - self._unfinished(text, at)

@@ -112,6 +112,28 @@ def text_of(parts: Iterable[Part]) -> str:
     return "".join([part.text for part in parts if isinstance(part, TextPart | ToolResultPart)])
 
 
+def separated_text_of(parts: Iterable[AnswerPart]) -> str:
+    """The texts of an answer, joined; texts with something else between them are paragraphs."""
+    joined = ""
+    after: AnswerPart | None = None
+    for part in parts:
+        if isinstance(part, TextPart):
+            apart = after is not None and not isinstance(after, TextPart)
+            if apart and joined and not _continues(joined, part.text, after):
+                joined += "\n\n"
+            joined += part.text
+        after = part
+    return joined
+
+
+def _continues(before: str, text: str, between: AnswerPart | None) -> bool:
+    """Whether a text is the rest of one that something of the provider, not a call, interrupts."""
+    if before[-1].isspace() or text[:1].isspace():
+        return True
+    is_opaque = isinstance(between, OpaquePart)
+    return is_opaque and before[-1].isalnum() and text[:1].islower()
+
+
 def text_message(role: Role, text: str) -> ModelMessage:
     """Make a message of one text."""
     return ModelMessage(role, (TextPart(text),))

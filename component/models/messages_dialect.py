@@ -1,15 +1,20 @@
 """The dialect of Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages)."""
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from component.models import call_ids
 from component.models.adapter import SDK
+from component.models.call_fields import with_fields
 from component.models.catalog import Target
-from component.models.chat_request import asked_to, json_arguments, normalize_roles
+from component.models.chat_request import (
+    asked_to,
+    json_arguments,
+    normalize_roles,
+    sent_ids,
+)
 from component.models.contents import IMAGES, PDF, adapted, encoded
 from component.models.faults import Fault
 from component.models.messages import (
@@ -29,7 +34,6 @@ from component.models.tool_names import ToolNames
 
 _OPTIONAL: Final = ("temperature", "output_config", "thinking", "tool_choice", "cache_control")
 _TOOL_CHOICE: Final = {"none": {"type": "none"}, "required": {"type": "any"}}
-_ID = re.compile(r"[A-Za-z0-9_-]+")
 _BEGINNING: Final = "[The beginning of this conversation is left out.]"
 _EPHEMERAL: Final = {"type": "ephemeral"}
 _MARKED: Final = 2
@@ -61,7 +65,8 @@ class Messages:
         if messages and messages[0].role == "system":
             system, messages = messages[0].text, messages[1:]
         seen = IMAGES if self._target.vision else ()
-        blocks = self._messages(adapted(messages, self.origin, images=seen, files=PDF), names)
+        messages = adapted(messages, self.origin, images=seen, files=PDF)
+        blocks = self._messages(messages, names, sent_ids(messages))
         body: dict[str, Any] = {
             "model": choice.model,
             "max_tokens": min(request.max_tokens, choice.max_tokens_per_request),
@@ -91,7 +96,7 @@ class Messages:
         self, request: ModelRequest, names: ToolNames, on_text: OnText | None
     ) -> MessagesReader:
         """A reader of one answer."""
-        return MessagesReader(on_text)
+        return MessagesReader(on_text, unsigned="claude" not in self._target.choice.model.lower())
 
     def leave_out(self, fault: Fault) -> bool:
         """Stop sending what the provider rejects; see Adapter.leave_out."""
@@ -115,14 +120,20 @@ class Messages:
         if output:
             body["output_config"] = output
 
-    def _messages(self, messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block]:
+    def _messages(
+        self, messages: Sequence[ModelMessage], names: ToolNames, ids: Mapping[str, str]
+    ) -> list[_Block]:
         """Translate messages. Adjacent messages of one role are joined, so that all results of a
         round are in one message.
         """
         out: list[_Block] = []
         for message in messages:
             role = "assistant" if message.role == "assistant" else "user"
-            content = [block for part in message.parts if (block := _block(part, names))]
+            content = [
+                block
+                for part, fields in with_fields(message.parts)
+                if (block := _block(part, names, ids, fields))
+            ]
             if not content:
                 continue
             if out and out[-1]["role"] == role:
@@ -134,8 +145,12 @@ class Messages:
         return out
 
 
-def _block(part: Part, names: ToolNames) -> _Block | msgspec.Raw | None:
-    """Translate a part; None if a request cannot have it."""
+def _block(
+    part: Part, names: ToolNames, ids: Mapping[str, str] = {}, fields: Mapping[str, Any] = {}
+) -> _Block | msgspec.Raw | None:
+    """Translate a part; None if a request cannot have it. `ids` are those of calls as they are
+    sent, `fields` what the provider wants back with a call.
+    """
     match part:
         case TextPart(text):
             return _text(text) if text.strip() else None  # empty texts are rejected
@@ -144,15 +159,20 @@ def _block(part: Part, names: ToolNames) -> _Block | msgspec.Raw | None:
         case FilePart(name, media_type, data):
             return {"type": "document", "source": _base64(media_type, data), "title": name}
         case ToolCall(id_, name, arguments):
+            arguments = json_arguments(names.arguments_for(name, arguments))
             return {
+                **fields,
                 "type": "tool_use",
-                "id": _id(id_),
+                "id": ids.get(id_) or call_ids.portable(id_),
                 "name": names.theirs(name),
-                "input": msgspec.Raw(json_arguments(arguments).encode()),
+                "input": msgspec.Raw(arguments.encode()),
             }
         case ToolResultPart(id_, parts, is_error):
             content = [block for inner in parts if (block := _block(inner, names))]
-            result: _Block = {"type": "tool_result", "tool_use_id": _id(id_)}
+            result: _Block = {
+                "type": "tool_result",
+                "tool_use_id": ids.get(id_) or call_ids.portable(id_),
+            }
             if content:
                 result["content"] = content
             if is_error:
@@ -168,13 +188,6 @@ def _text(text: str) -> _Block:
 
 def _base64(media_type: str, data: bytes) -> _Block:
     return {"type": "base64", "media_type": media_type, "data": encoded(data)}
-
-
-def _id(id_: str) -> str:
-    """Return an id that the API accepts; ids of other providers may have other characters."""
-    if _ID.fullmatch(id_):
-        return id_
-    return "call_" + hashlib.sha256(id_.encode(errors="replace")).hexdigest()[:24]
 
 
 def _mark(body: dict[str, Any]) -> None:

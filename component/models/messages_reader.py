@@ -3,33 +3,28 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
-from component.models.faults import Fault, read_fault
+from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
-from component.models.tolerant_json import BadJSONError, decode_any, decode_as, encode_any
+from component.models.tolerant_json import (
+    BadJSONError,
+    arguments_in,
+    decode_any,
+    decode_as,
+    encode_any,
+)
 from component.models.usage import Figures, Reported, later_usage
 
+_CALL: Final = ("type", "id", "name", "input", "cache_control")
 _FINISH: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
-}
-_STATUS: Mapping[str, int] = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
 }
 
 
@@ -79,10 +74,17 @@ class _Block:
 
 
 class MessagesReader:
-    """Reads one answer of the Messages API; see AnswerReader."""
+    """Reads one answer of the Messages API; see AnswerReader.
 
-    def __init__(self, on_text: OnText | None) -> None:
+    Args:
+        on_text: receives each piece of text.
+        unsigned: whether the model takes thinking without a signature back. Those of Anthropic do
+            not; others behind its API may have none, and some refuse a conversation without it.
+    """
+
+    def __init__(self, on_text: OnText | None, *, unsigned: bool = False) -> None:
         self.draft = AnswerDraft(on_text)
+        self._unsigned = unsigned
         self._blocks: dict[int | None, _Block] = {}
 
     def event(self, data: bytes) -> bool:
@@ -111,7 +113,7 @@ class MessagesReader:
             case "message_stop":
                 return True
             case "error":
-                raise ProviderFaultError(_fault(data))
+                raise ProviderFaultError(read_fault(0, data))
         return False
 
     def document(self, data: bytes) -> None:
@@ -119,7 +121,7 @@ class MessagesReader:
         if not data.startswith(b"{"):
             raise BadJSONError("it is not an object")
         if decode_as(_events, data).type == "error":
-            raise ProviderFaultError(_fault(data))
+            raise ProviderFaultError(read_fault(0, data))
         message = decode_as(_documents, data)
         self.draft.count()
         self._use(message.usage)
@@ -186,14 +188,19 @@ class MessagesReader:
             return
         data, text = block.data, "".join(block.pieces)
         if block.call is not None:
-            if not text and isinstance(data.get("input"), dict) and data["input"]:
-                self.draft.add_arguments(block.call, encode_any(data["input"]).decode())
+            more = {k: v for k, v in data.items() if k not in _CALL and v is not None}
+            if more:
+                self.draft.add_fields(block.call, more)
+            if not text and data.get("input"):
+                self.draft.add_arguments(block.call, arguments_in(data["input"]))
             return
         if data.get("type") == "thinking":
             data["thinking"] = _text(data.get("thinking")) + text
             data["signature"] = _text(data.get("signature")) + "".join(block.signature)
             if not data["signature"]:
-                return  # no provider takes it back without one
+                if not (self._unsigned and data["thinking"]):
+                    return
+                del data["signature"]
         elif text:
             data["input"] = decode_any(text.encode(errors="replace"))
         self.draft.opaque(encode_any(data))
@@ -214,8 +221,3 @@ class MessagesReader:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _fault(data: bytes) -> Fault:
-    fault = read_fault(0, data)
-    return msgspec.structs.replace(fault, status=_STATUS.get(fault.code, fault.status))

@@ -13,6 +13,7 @@ from component.models.messages import (
     ModelMessage,
     ToolCall,
     answer_parts,
+    separated_text_of,
     text_of,
 )
 
@@ -94,17 +95,31 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a model. `model` is the one that answered, after any fallback."""
+    """The answer of a model.
+
+    Attributes:
+        model: the one that answered, after any fallback.
+        refused: the parts of the request that the provider refuses, by `contents.part_digest`. The
+            answer is to the request without them, and later requests should not have them.
+    """
 
     parts: tuple[AnswerPart, ...]
     finish: Finish = "stop"
     usage: Usage = Usage()
     model: str = ""
+    refused: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
         """The texts of the answer, joined."""
         return text_of(self.parts)
+
+    @property
+    def paragraphs(self) -> str:
+        """The texts of the answer for people: what was said before and after a call, or a tool of
+        the provider, are paragraphs.
+        """
+        return separated_text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -10,6 +10,9 @@ one of these fields:
 | `reasoning_details` | OpenRouter: a list with signatures |
 | `thinking` | Mistral: a part of the content |
 | `text` | all others: a part of the text itself, tags included |
+| `extra_content` and others of `MORE_FIELDS` | Gemini, LiteLLM: signatures beside the text |
+
+Those beside a call are in `call_fields`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
+from component.models import call_fields
 from component.models.answer_draft import AnswerDraft
+from component.models.chat_wire import MORE_FIELDS
 from component.models.messages import OpaquePart, Part, TextPart
 from component.models.storable import storable
 from component.models.tolerant_json import BadJSONError, encode_any
@@ -36,6 +41,7 @@ class Reasoning:
         self._used = ""
         self._pieces: list[str] = []
         self._details: list[dict[str, Any]] = []
+        self._more: dict[str, Any] = {}
 
     def add(self, field: str, piece: str) -> None:
         """Add a piece of reasoning."""
@@ -66,6 +72,21 @@ class Reasoning:
             return True
         return False
 
+    def add_more(self, fields: Mapping[str, Any]) -> None:
+        """Add other fields of a message, or of a piece of one, that go back with it."""
+        try:
+            self._draft.reasoning(encode_any(fields).decode())
+        except BadJSONError:
+            return
+        call_fields.add_fields(self._more, fields)
+
+    def end(self) -> None:
+        """The answer has ended."""
+        self.flush()
+        more, self._more = self._more, {}
+        if more:
+            self._keep(more)
+
     def flush(self) -> None:
         """The reasoning has ended for now: something else follows."""
         field, self._field = self._field, ""
@@ -77,8 +98,11 @@ class Reasoning:
         elif field == "thinking":
             value = [{"type": "text", "text": value}]
         self._pieces, self._details = [], []
+        self._keep({field: value})
+
+    def _keep(self, fields: Mapping[str, Any]) -> None:
         try:
-            data = encode_any({field: value})
+            data = encode_any(fields)
             msgspec.json.decode(data)
         except (BadJSONError, msgspec.DecodeError):
             return  # halves of characters, or nested too deeply: nobody wants to get it back
@@ -136,6 +160,8 @@ def returned(parts: Iterable[Part]) -> dict[str, Any]:
                     content.append({"type": "thinking", "thinking": value})
                 elif field in FIELDS:
                     fields[field] = fields[field] + value if field in fields else value
+                elif MORE_FIELDS.fullmatch(field):
+                    call_fields.add_fields(fields, {field: value})
     text = "".join([each.get("text", "") for each in content])
     plain = all(each["type"] == "text" for each in content)
     return {"content": text if plain else content} | fields

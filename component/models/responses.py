@@ -7,9 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
+from component.models import call_ids
 from component.models.adapter import SDK
+from component.models.call_fields import with_fields
 from component.models.catalog import Target
-from component.models.chat_request import asked_to, json_arguments, normalize_roles, strict_schema
+from component.models.chat_request import (
+    asked_to,
+    json_arguments,
+    normalize_roles,
+    sent_ids,
+    strict_schema,
+)
 from component.models.contents import IMAGES, PDF, adapted, data_url
 from component.models.faults import Fault
 from component.models.messages import (
@@ -83,11 +91,9 @@ class Responses:
             body["instructions"] = messages[0].text
             messages = messages[1:]
         seen = IMAGES if self._target.vision else ()
-        body["input"] = [
-            item
-            for message in adapted(messages, self.origin, images=seen, files=PDF)
-            for item in _items(message, names)
-        ]
+        messages = adapted(messages, self.origin, images=seen, files=PDF)
+        ids = sent_ids(messages)
+        body["input"] = [item for message in messages for item in _items(message, names, ids)]
         if not self._is_openai:
             body["input"] = [_spelled_out(item) for item in body["input"]]
         self._optional(body, request)
@@ -122,7 +128,7 @@ class Responses:
             }
 
 
-def _items(message: ModelMessage, names: ToolNames) -> list[_Item]:
+def _items(message: ModelMessage, names: ToolNames, ids: Mapping[str, str]) -> list[_Item]:
     """Translate a message into items, in the order of its parts."""
     items: list[_Item] = []
     said: list[Part] = []
@@ -136,14 +142,20 @@ def _items(message: ModelMessage, names: ToolNames) -> list[_Item]:
                 items.append({"role": role, "content": content})
         said.clear()
 
-    for part in message.parts:
+    for part, fields in with_fields(message.parts):
         match part:
             case ToolCall(id_, name, arguments):
                 flush()
-                call = {"type": "function_call", "call_id": id_, "name": names.theirs(name)}
-                items.append(call | {"arguments": json_arguments(arguments)})
+                call = {
+                    "type": "function_call",
+                    "call_id": ids.get(id_) or call_ids.portable(id_),
+                    "name": names.theirs(name),
+                    "arguments": json_arguments(names.arguments_for(name, arguments)),
+                }
+                items.append({k: v for k, v in fields.items() if k != "id"} | call)
             case ToolResultPart(id_):
                 flush()
+                id_ = ids.get(id_) or call_ids.portable(id_)
                 items.append(
                     {"type": "function_call_output", "call_id": id_, "output": _output(part)}
                 )

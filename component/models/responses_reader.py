@@ -9,22 +9,17 @@ import msgspec
 
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
-from component.models.faults import Fault, read_fault
+from component.models.faults import read_fault
 from component.models.protocol import Finish, OnText
-from component.models.tolerant_json import BadJSONError, decode_as, encode_any
+from component.models.tolerant_json import BadJSONError, arguments_in, decode_as, encode_any
 from component.models.usage import Figures, Reported, with_reasoning
 
 _ADDED: Final = "response.output_item.added"
+_CALL: Final = ("type", "id", "call_id", "name", "arguments", "status")
 _FINISH: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
     "content_filter": "content_filter",
-}
-_STATUS: Mapping[str, int] = {
-    "rate_limit_exceeded": 429,
-    "server_error": 500,
-    "vector_store_timeout": 504,
-    "invalid_prompt": 400,
 }
 
 
@@ -56,7 +51,7 @@ class Event(msgspec.Struct):
     item_id: str | None = None
     item: dict[str, Any] | None = None
     delta: str | dict[str, Any] | None = None
-    arguments: str | None = None
+    arguments: Any = None
     response: Response | None = None
     error: Any = None
 
@@ -107,11 +102,11 @@ class ResponsesReader:
                 self._end(event.response or Response(), data)
                 return True
             case "error":
-                raise ProviderFaultError(_fault(data))
+                raise ProviderFaultError(read_fault(0, data))
             case "":
                 # A fault of a server or gateway that has no types of events.
                 if event.error:
-                    raise ProviderFaultError(_fault(data))
+                    raise ProviderFaultError(read_fault(0, data))
         return False
 
     def document(self, data: bytes) -> None:
@@ -121,7 +116,7 @@ class ResponsesReader:
         response = decode_as(_documents, data)
         self.draft.count()
         if response.error and not response.status:
-            raise ProviderFaultError(_fault(data))
+            raise ProviderFaultError(read_fault(0, data))
         self._end(response, data)
 
     def reported(self, figures: Figures) -> Reported:
@@ -164,12 +159,13 @@ class ResponsesReader:
             self.draft.say(delta)
 
     def _argue(self, item: _Item, delta: Any) -> None:
-        if isinstance(delta, str) and delta:
+        piece = arguments_in(delta)
+        if piece:
             if item.call is None:
                 self.draft.lost = True
                 return
-            item.characters += len(delta)
-            self.draft.add_arguments(item.call, delta)
+            item.characters += len(piece)
+            self.draft.add_arguments(item.call, piece)
 
     def _whole(self, item: _Item, data: dict[str, Any]) -> None:
         """Read a complete item, as far as deltas have not brought it."""
@@ -184,6 +180,9 @@ class ResponsesReader:
                 self.draft.opaque(encode_any(Phase(phase)))
         elif kind == "function_call":
             self._add(item, data)
+            more = {k: v for k, v in data.items() if k not in _CALL and v is not None}
+            if item.call is not None and more:
+                self.draft.add_fields(item.call, more)
             if not item.characters:
                 self._argue(item, data.get("arguments"))
         elif kind is not None:
@@ -193,7 +192,7 @@ class ResponsesReader:
         if response.usage is not None:
             self.draft.used = response.usage
         if response.status == "failed" or response.error:
-            raise ProviderFaultError(_fault(encode_any({"error": response.error or {}})))
+            raise ProviderFaultError(read_fault(0, encode_any({"error": response.error or {}})))
         # Some gateways have all of the output in here, and had none of it before.
         for index, item in enumerate(response.output or ()):
             if index not in self._items:
@@ -220,8 +219,3 @@ def _message_text(message: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _fault(data: bytes) -> Fault:
-    fault = read_fault(0, data)
-    return msgspec.structs.replace(fault, status=_STATUS.get(fault.code, fault.status))

@@ -1,11 +1,23 @@
-"""When a server wants to be asked again (RFC 9110 §10.2.3)."""
+"""When a server wants to be asked again: in the headers (RFC 9110 §10.2.3), or in the body."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, Final
 
 _DAY_S = 86_400.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S}
+_AMOUNT: Final = (
+    r"(\d{1,9}(?:\.\d{1,9})?) ?"
+    r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])"
+)
+_AMOUNTS: Final = re.compile(_AMOUNT, re.IGNORECASE)
+# OpenAI, Groq: "try again in 6m23.04s"; Azure: "retry after 20 seconds"; Gemini: "retry in 38.2s".
+_WAIT: Final = re.compile(
+    rf"\b(?:try again|retry) (?:again )?(?:in|after) ((?:{_AMOUNT} ?){{1,4}})", re.IGNORECASE
+)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -37,3 +49,42 @@ def _number(said: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+def text_wait_s(message: str) -> float | None:
+    """Give the seconds that the text of an error asks to wait, or None if it does not say."""
+    found = _WAIT.search(message)
+    return None if found is None else _duration_s(found[1])
+
+
+def body_wait_s(error: Mapping[str, Any]) -> float | None:
+    """Give the seconds that the fields of an error ask to wait, or None if they do not say.
+
+    Reads `retryDelay` of google.rpc.RetryInfo (a duration as in "38s"), and `retry_after` and the
+    like of others, in seconds.
+    """
+    delay = error.get("retryDelay")
+    if isinstance(delay, str):
+        return _duration_s(delay)
+    if isinstance(delay, Mapping):  # a google.protobuf.Duration as an object
+        delay = delay.get("seconds")
+    for value in (delay, error.get("retry_after"), error.get("retry_after_seconds")):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            seconds = _number(str(value)[:40])
+            if seconds is not None:
+                return min(seconds, _DAY_S)
+    return None
+
+
+def _duration_s(text: str) -> float | None:
+    """Add up the parts of a duration such as `1m2.5s`; None if there are none."""
+    parts = _AMOUNTS.findall(text[:80])
+    if not parts:
+        return None
+    total = sum(float(number) * _UNITS[_unit(unit)] for number, unit in parts)
+    return min(total, _DAY_S)
+
+
+def _unit(name: str) -> str:
+    name = name.lower()
+    return "ms" if name.startswith(("ms", "mill")) else name[0]

@@ -3,13 +3,16 @@
 Only `data` matters here: what chat completions say, errors included, is JSON in there.
 """
 
+from codecs import BOM_UTF8
+
 from component.models.answer_limits import EVENT_BYTES, LINES, TooMuchError
 
 
 class Events:
     """Parses a stream in arbitrary pieces, and returns the data of complete events.
 
-    Lines end with LF or CRLF; comments and other fields are passed over.
+    Lines end with LF or CRLF; comments and other fields are passed over, and so is a byte order
+    mark at the beginning.
     """
 
     def __init__(self) -> None:
@@ -18,6 +21,7 @@ class Events:
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._lines = 0
+        self._begun = False  # whether the first line was read
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Take the next piece. Raises TooMuchError beyond `EVENT_BYTES` or `LINES`."""
@@ -38,6 +42,9 @@ class Events:
         self._rest_bytes = len(last)
         if last:
             self._rest.append(last)
+        if lines and not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(BOM_UTF8)
         for line in lines:
             if line.endswith(b"\r"):
                 line = line[:-1]  # noqa: PLW2901 - the line without its end

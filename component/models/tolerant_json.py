@@ -51,6 +51,18 @@ def decode_any(data: bytes) -> Any:
         raise BadJSONError(f"it is not JSON ({type(error).__name__})") from None
 
 
+def arguments_in(value: Any) -> str:
+    """Return the arguments of a call, or a piece of them, as the text that they are in every
+    dialect. Some servers send them decoded; empty if there are none.
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return encode_any(value).decode()
+    except BadJSONError:
+        return NESTED_TOO_DEEPLY
+
+
 def encode_any(value: Any) -> bytes:
     """Encode a value that was decoded from JSON. Raises BadJSONError."""
     try:

@@ -7,10 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from component.models.answer_limits import CALLS, TEXT_CHARACTERS, TooMuchError, too_complex
-from component.models.call_forms import FENCE, Call, NoCallError, Parameters, blocks, read
+from component.models.call_forms import (
+    FENCE,
+    OPENINGS,
+    Call,
+    NoCallError,
+    Parameters,
+    blocks,
+    read,
+)
 from component.models.marks import Marks
 
-_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>")
+_UNOPENED: Final = tuple([f'{{{space}"name"' for space in ("", " ", "\n", "\n ", "\n  ", "\n    ")])
+"""Beginnings of a call whose opening tag is missing; its closing tag shows that it is one."""
+_CLOSING: Final = "</tool_call>"
+_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS, *_UNOPENED)
 _LANGUAGES: Final = ("", "json", "tool_call", "tool_code", "tool")
 _LONGESTFENCE: Final = 32
 
@@ -38,6 +49,7 @@ class WrittenCalls:
         self._held: list[str]
         self._held_characters: int
         self._begun: bool
+        self._within: bool
         self._clear()
 
     def feed(self, text: str) -> str:
@@ -102,6 +114,7 @@ class WrittenCalls:
         self._marks = Marks(_MARKS)
         self._head, self._held, self._held_characters = "", [], 0
         self._begun = not self._tools
+        self._within = False  # whether what is held began at a mark
 
     def _scanned(self, text: str, *, last: bool = False) -> str:
         out = []
@@ -111,6 +124,7 @@ class WrittenCalls:
             else:
                 out.append(part)
                 if mark:
+                    self._within = True
                     self._hold(mark)
         if self._held:
             self._hold(self._marks.rest())
@@ -125,6 +139,8 @@ class WrittenCalls:
     def _calls(self, held: str) -> Iterator[Call]:
         """Read what was held. Raises NoCallError."""
         if too_complex(held):
+            raise NoCallError
+        if self._within and held[:1] == "{" and _CLOSING not in held.lower():
             raise NoCallError
         empty = True
         for number, (source, call) in enumerate(blocks(held)):
@@ -142,13 +158,18 @@ class WrittenCalls:
             raise NoCallError
 
 
+def _begins(text: str, word: str) -> bool | None:
+    """Whether a text begins with a word; None if it may go on to."""
+    return None if text != word and word.startswith(text) else text.startswith(word)
+
+
 def _begins_as_json(head: str) -> bool | None:
     """Whether an answer begins as JSON or as a fence around it; None if that is not certain yet."""
     bare = head.lstrip()
     if not bare or "```".startswith(bare):
         return None
     if not bare.startswith("```"):
-        return bare[0] == "{"
+        return bare[0] == "{" or _begins(bare, "functools[")
     language, newline, rest = bare[3:].partition("\n")
     language = language.strip()
     if len(bare) > _LONGESTFENCE and not FENCE.match(bare):

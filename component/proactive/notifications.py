@@ -7,10 +7,10 @@ away.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timezone
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import structlog
@@ -51,6 +51,10 @@ _SEEN_S: Final = 600.0
 have gone offline only if the agent is subscribed to their presence."""
 
 
+Told: TypeAlias = Callable[[Notification, Work, Trigger], Awaitable[None]]
+"""Takes a notification that a person gets, once or more often. Raises StorageError."""
+
+
 class Notifier:
     """Implements `component.proactive.results.ResultNotifier`, and sends what it has recorded.
 
@@ -65,6 +69,9 @@ class Notifier:
         home: names this data directory among those that share a database.
         probe: asks whether a person (second) shows presence to an agent (first); the answer comes
             as a call of `online`.
+
+    Attributes:
+        told: is called with each notification of work that is recorded; the root connects it.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class Notifier:
         probe: Callable[[JID, JID], None] = lambda _agent, _person: None,
     ) -> None:
         self.store = NotificationStore(storage, home)
+        self.told: Told | None = None
         self._storage = storage
         self._messenger = messenger
         self._connected = connected
@@ -124,6 +132,9 @@ class Notifier:
         if not found:
             return
         await self.store.add(found, self._most_held)
+        if self.told is not None:
+            for one in found:
+                await self.told(one, work, trigger)
         if work.deliver == "online":
             self._wait_online({(one.agent, one.person) for one in found})
         self.wake()

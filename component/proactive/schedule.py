@@ -36,7 +36,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         when: when it fires, as it was written.
-        zone: the IANA time zone of local times.
+        zone: the time zone of local times; see `component.zones.zone_named`.
         timing: the same, as it is calculated.
         work: the work of each firing.
         missed: the policy for missed firings.

@@ -3,6 +3,7 @@
 A person confirms what an agent adds or removes: both skills count as destructive.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -12,15 +13,18 @@ from msgspec import Meta
 
 from component.proactive.schedule import Missed, Schedule
 from component.proactive.schedules import ScheduleError, Schedules, Wish
-from component.proactive.when import described
+from component.proactive.timing import Cron
+from component.proactive.when import described, local_time
 from component.proactive.work import Work
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill, skill
 from component.skills.errors import InvalidParam, SkillError
+from component.skills.inputs import Arguments
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
 from component.storage.errors import StorageError
+from component.zones import is_offset, zone_named
 from xep.jid import JID
 
 P = ParamSpec("P")
@@ -79,8 +83,29 @@ def line_of(schedule: Schedule) -> str:
     if schedule.state == "paused":
         following = "paused"
     else:
-        following = f"next {schedule.due:%Y-%m-%d %H:%M} UTC"
-    return f"- {schedule.name}: {described(schedule.definition.timing)}, {following}: {what}"
+        following = f"next {local_time(schedule.due, _zone(schedule))}"
+    definition = schedule.definition
+    when = described(definition.timing, _zone(schedule), definition.when)
+    return f"- {schedule.name}: {when}, {following}: {what}"
+
+
+def _zone(schedule: Schedule) -> str:
+    """The time zone of a schedule; UTC if this system has it no more."""
+    zone = schedule.definition.zone
+    return zone if zone_named(zone) is not None else "UTC"
+
+
+def added_text(schedule: Schedule) -> str:
+    """A schedule that was added, for people, and what its times do not follow."""
+    line = line_of(schedule)
+    zone = schedule.definition.zone
+    if not (is_offset(zone) and isinstance(schedule.definition.timing, Cron)):
+        return line
+    return (
+        f"{line}\nI know only how far your clock is from UTC ({zone}), so these times do not follow"
+        " summer time. To name your time zone, write it after the time, such as: every monday at 9"
+        " Europe/Paris"
+    )
 
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
@@ -105,8 +130,10 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         when: Annotated[
             str,
             Meta(
-                description="When it fires, such as: every monday at 9; every 30 minutes; in 20"
-                " minutes; 2026-12-24 18:00; or a cron expression such as 0 9 * * mon.",
+                description="When it fires, in the person's time, such as: every monday at 9; every"
+                " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
+                " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
+                " 9 * * mon.",
                 min_length=1,
                 max_length=200,
             ),
@@ -123,7 +150,11 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
         ] = "",
         zone: Annotated[
-            str, Meta(description="IANA time zone of the person, such as Europe/Paris.")
+            str,
+            Meta(
+                description="Time zone of `when`, such as Europe/Paris. Default: that of the"
+                " person. Give it only if the person names another one."
+            ),
         ] = "",
         skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = "",
         params: Annotated[
@@ -151,7 +182,21 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
         with _explained():
             added = await schedules().add(wish, "agent")
-        return f"Added the schedule:\n{line_of(added)}"
+        return f"Added the schedule:\n{added_text(added)}"
+
+    async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
+        """Fill in the time zone of the person, so that they confirm it, and refuse a time that
+        cannot be read before they are asked.
+        """
+        assert isinstance(arguments, msgspec.Struct), "the function has annotations"
+        when: str = arguments.when  # type: ignore[attr-defined]  # a parameter of schedule_add
+        given: str = arguments.zone  # type: ignore[attr-defined]  # likewise
+        try:
+            zone = await schedules().zone(requester, target, when=when, given=given)
+            await schedules().check_time(when, zone)
+        except ScheduleError as error:
+            raise InvalidParam(error.param, str(error).rstrip(".")) from None
+        return msgspec.structs.replace(arguments, zone=zone)
 
     @skill(
         title="List schedules",
@@ -203,7 +248,8 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             removed = await schedules().remove(JID.parse(context.principal), name)
         return f"Removed {removed.name}."
 
-    return (schedule_add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
+    add = dataclasses.replace(schedule_add, complete=complete)
+    return (add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
 
 
 def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:

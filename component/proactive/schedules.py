@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ from component.proactive.timing import (
     shortest_interval,
     zone_of,
 )
-from component.proactive.when import read_timing
+from component.proactive.when import read_timing, split_zone
 from component.proactive.work import Work
 from component.skills import InvalidParam, Skill, View, prepare
 from component.storage.database import Database, Transactions
@@ -60,7 +60,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         when: when it fires; see `component.proactive.when`.
         work: the work.
         name: its name; empty for a generated one.
-        zone: the IANA time zone of local times; empty for that of the settings.
+        zone: the time zone of local times, if `when` names none; empty for that of the person, or
+            of the settings for what they declare.
         missed: what becomes of missed firings.
         missed_most: the maximum number of missed firings that `all` makes up for.
     """
@@ -79,7 +80,7 @@ class ScheduleLimits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         per_person: the maximum number of schedules of one person.
         shortest_s: the shortest interval between two firings, in seconds.
-        zone: the IANA time zone of local times where none is given.
+        zone: the IANA time zone of local times where none is given or known.
     """
 
     per_person: int = 50
@@ -115,6 +116,7 @@ class Schedules:
         changed: is called when a schedule may be due sooner than was known.
         listener: takes the changes, if anything does.
         goals: whether goals can be done: there is a language model.
+        zones: finds the time zone of a person; see `PersonZones.of`. Without it that of `limits`.
     """
 
     def __init__(
@@ -126,7 +128,9 @@ class Schedules:
         listener: ScheduleListener | None = None,
         *,
         goals: bool = True,
+        zones: Callable[[JID, JID | None], Awaitable[str]] | None = None,
     ) -> None:
+        self._zones = zones
         self._storage = storage
         self._limits = limits
         self._view = view
@@ -140,7 +144,8 @@ class Schedules:
         Raises ScheduleError and StorageError.
         """
         now = await self._now()
-        definition = self._checked(wish, now)
+        zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
+        definition = self._checked(msgspec.structs.replace(wish, zone=zone), now)
         id_ = secrets.token_hex(_ID_BYTES)
         schedule = Schedule(
             id=id_,
@@ -157,17 +162,49 @@ class Schedules:
         self._listener.changed(schedule)
         return schedule
 
+    async def zone(
+        self, person: JID, at: JID | None = None, *, when: str = "", given: str = ""
+    ) -> str:
+        """Return the time zone of a time that a person says: the one that the time names, the one
+        that is given with it, or that of the person.
+
+        Args:
+            person: the person; with a full JID that client is asked for its time, from `at`.
+            at: the address of this service that asks.
+            when: the time as it was written.
+            given: a time zone; empty for none.
+
+        Raises ScheduleError and StorageError.
+        """
+        try:
+            named = split_zone(_plain(when), given)[1]
+        except TimingError as error:
+            raise ScheduleError(_sentence(error), "when") from None
+        if named or self._zones is None:
+            return named or self._limits.zone
+        return await self._zones(person, at)
+
+    async def check_time(self, when: str, zone: str) -> None:
+        """Raise ScheduleError if a schedule with this time could not be added now."""
+        now = await self._now()
+        timing = _timing(when, zone, now)
+        self._check_interval(timing, now)
+        _first(timing, now)
+
     def _checked(self, wish: Wish, now: datetime) -> Definition:
         self._check_work(wish.work)
         definition = defined(wish, self._limits.zone, now)
-        shortest = shortest_interval(definition.timing, now)
+        self._check_interval(definition.timing, now)
+        return definition
+
+    def _check_interval(self, timing: Timing, now: datetime) -> None:
+        shortest = shortest_interval(timing, now)
         if shortest is not None and shortest < timedelta(seconds=self._limits.shortest_s):
             raise ScheduleError(
                 f"It would fire every {shortest.total_seconds():.0f} seconds; the shortest interval"
                 f" is {self._limits.shortest_s} seconds.",
                 "when",
             )
-        return definition
 
     def _check_work(self, work: Work) -> None:
         """Raise ScheduleError if the work could never start."""
@@ -322,26 +359,34 @@ def defined(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> 
     Raises ScheduleError.
     """
     zone = wish.zone or zone
-    try:
-        zone_of(zone)
-    except TimingError as error:
-        raise ScheduleError(_sentence(error), "zone") from None
-    try:
-        timing = read_timing(wish.when, zone, now, declared=declared)
-    except TimingError as error:
-        raise ScheduleError(_sentence(error), "when") from None
+    timing = _timing(wish.when, zone, now, declared=declared)
     if not 1 <= wish.missed_most <= MOST_MISSED:
         raise ScheduleError(
             f"The maximum of missed firings is between 1 and {MOST_MISSED}.", "missed"
         )
     return Definition(
         when=wish.when.strip(),
-        zone=zone,
+        zone=split_zone(_plain(wish.when), zone)[1],
         timing=timing,
         work=wish.work,
         missed=wish.missed,
         missed_most=wish.missed_most,
     )
+
+
+def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
+    try:
+        zone_of(zone)
+    except TimingError as error:
+        raise ScheduleError(_sentence(error), "zone") from None
+    try:
+        return read_timing(when, zone, now, declared=declared)
+    except TimingError as error:
+        raise ScheduleError(_sentence(error), "when") from None
+
+
+def _plain(when: str) -> str:
+    return " ".join(when.split()).rstrip(".")
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:

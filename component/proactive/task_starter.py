@@ -173,6 +173,7 @@ class TaskStarter:
                 _taints(trigger, work),
                 trace=f"{trigger.source} {trigger.name}",
                 limits=work.limits,
+                unrequested=True,
             ),
         )
 

@@ -11,14 +11,16 @@ cron does it:
   passes of a repeated hour, and not at all in a skipped one.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
-from zoneinfo import ZoneInfo
 
 import msgspec
+
+from component.zones import zone_named
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -44,11 +46,37 @@ class TimingError(ValueError):
     """A text does not say when something is to happen. The message says what is wrong with it."""
 
 
-class Cron(msgspec.Struct, frozen=True, tag="cron"):
-    """A cron expression of five fields, evaluated in an IANA time zone."""
+class Cron(msgspec.Struct, frozen=True, tag="cron", omit_defaults=True):
+    """Cron expressions of five fields, evaluated in a time zone.
+
+    Attributes:
+        expression: the cron expression.
+        zone: the time zone; see `zone_of`.
+        others: further expressions, at whose instants it fires too: 9:30 and 18:00 need two.
+        weeks: it fires in every so many weeks, of which that of `since` is the first.
+        days: it fires at every so many days, of which `since` is the first.
+        since: the first local day; None for no such bound.
+        before: it does not fire at this instant or later; None for no such bound.
+    """
 
     expression: str
     zone: str = "UTC"
+    others: tuple[str, ...] = ()
+    weeks: int = 1
+    days: int = 1
+    since: date | None = None
+    before: datetime | None = None
+
+    def fires_on(self, day: date) -> bool:
+        """Whether a local day is one of those of `weeks`, `days` and `since`."""
+        if self.since is None:
+            return True
+        monday, first = day - timedelta(day.weekday()), self.since - timedelta(self.since.weekday())
+        return (
+            day >= self.since
+            and (monday - first).days // 7 % self.weeks == 0
+            and (day - self.since).days % self.days == 0
+        )
 
 
 class Once(msgspec.Struct, frozen=True, tag="once"):
@@ -57,23 +85,27 @@ class Once(msgspec.Struct, frozen=True, tag="once"):
     at: datetime
 
 
-class Every(msgspec.Struct, frozen=True, tag="every"):
-    """A fixed interval in seconds. It fires at `start` plus each multiple of the interval."""
+class Every(msgspec.Struct, frozen=True, tag="every", omit_defaults=True):
+    """A fixed interval in seconds. It fires at `start` plus each multiple of the interval, and not
+    at `before` or later.
+    """
 
     seconds: int
     start: datetime
+    before: datetime | None = None
 
 
 Timing: TypeAlias = Cron | Once | Every
 
 
-def zone_of(name: str) -> ZoneInfo:
-    """The time zone of an IANA name. Raises TimingError."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # OSError: the name of a directory, such as Europe
-        pass
-    raise TimingError(f"there is no time zone {name[:64]!r}: give one such as Europe/Paris")
+def zone_of(name: str) -> tzinfo:
+    """The time zone of an IANA name, or of a fixed offset such as `UTC+09:00`. Raises
+    TimingError.
+    """
+    found = zone_named(name)
+    if found is None:
+        raise TimingError(f"there is no time zone {name[:64]!r}: give one such as Europe/Paris")
+    return found
 
 
 def checked(timing: Timing) -> Timing:
@@ -82,8 +114,8 @@ def checked(timing: Timing) -> Timing:
         if timing.seconds < 1:
             raise TimingError("an interval is at least one second")
     elif isinstance(timing, Cron):
-        _simulated(timing, datetime.now(UTC))
-        if next_after(timing, datetime(2026, 1, 1, tzinfo=UTC)) is None:
+        unbounded = msgspec.structs.replace(timing, before=None)
+        if next_after(unbounded, datetime(2026, 1, 1, tzinfo=UTC)) is None:
             raise TimingError(f"the cron expression {timing.expression!r} never fires")
     return timing
 
@@ -104,7 +136,8 @@ def instants_after(timing: Timing, instant: datetime) -> Iterator[datetime]:
     elif isinstance(timing, Every):
         start, step = timing.start.astimezone(UTC), timedelta(seconds=timing.seconds)
         count = 0 if instant < start else (instant - start) // step + 1
-        while (found := start + count * step) < _END:
+        end = _END if timing.before is None else min(_END, timing.before.astimezone(UTC))
+        while (found := start + count * step) < end:
             yield found
             count += 1
     else:
@@ -168,7 +201,7 @@ def names_a_time(timing: Timing) -> bool:
     return isinstance(timing, Once)
 
 
-def local_instant(moment: datetime, zone: ZoneInfo) -> datetime:
+def local_instant(moment: datetime, zone: tzinfo) -> datetime:
     """A local time without an offset as an instant, by the rules for fixed times above."""
     found = moment.replace(tzinfo=zone, fold=0)
     while found.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != moment:
@@ -182,30 +215,38 @@ def _fires(timing: Cron, instant: datetime) -> Iterator[datetime]:
     last = instant.astimezone(UTC)
     if last >= _END:
         return
-    for local in _simulated(timing, instant):
-        found = local.astimezone(UTC)
+    end = _END if timing.before is None else min(_END, timing.before)
+    for found, day in _merged(timing, instant):
+        if found >= end:
+            return
         # A fixed time in a repeated hour is found again from within its second pass.
-        if found > last:
+        if found > last and timing.fires_on(day):
             yield found
             last = found
-        if found >= _END:
-            return
 
 
-def _simulated(timing: Cron, instant: datetime) -> "CronSim":
+def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
+    """The instants of all expressions in their order, each with its local day."""
+
+    def of(expression: str) -> Iterator[tuple[datetime, date]]:
+        for local in _simulated(expression, timing.zone, instant):
+            yield local.astimezone(UTC), local.date()
+
+    return heapq.merge(*[of(each) for each in (timing.expression, *timing.others)])
+
+
+def _simulated(expression: str, zone: str, instant: datetime) -> "CronSim":
     # Imported where there is a cron expression: a service without one starts faster.
     from component.proactive.cron_simulation import (  # noqa: PLC0415
         CronSimError,
         CronSimulation,
     )
 
-    fields = _fields(timing.expression)
+    fields = _fields(expression)
     try:
-        return CronSimulation(fields, instant.astimezone(zone_of(timing.zone)))
+        return CronSimulation(fields, instant.astimezone(zone_of(zone)))
     except CronSimError as error:
-        raise TimingError(f"the cron expression {timing.expression!r} is not valid: {error}") from (
-            None
-        )
+        raise TimingError(f"the cron expression {expression!r} is not valid: {error}") from None
 
 
 @lru_cache(256)

@@ -1,21 +1,28 @@
 """Reads when a schedule fires, as people and models write it, and writes it for people.
 
-0 9 * * mon            a cron expression; also @hourly, @daily, @weekly, @monthly, @yearly
-every 30 minutes       an interval, from now on
-every day at 8         also: every monday and friday at 17:30, every weekday at 9
-in 20 minutes          once
-tomorrow at 7:15       once; also: today at 18, 2026-12-24 at 18:00
-2026-12-24T18:00+01:00 once, with an offset from UTC
+0 9 * * mon                 cron expressions; also @hourly, @daily, @weekly, @monthly, @yearly
+every 30 minutes            an interval, from now on; also: every hour and a half
+every day at 9, 12 and 18   times of the day; also: every weekday at noon, daily at half past nine
+every second friday at 9    every so many weeks or days; also: every 2 weeks on friday at 9
+every day at 9 except sunday, until 24 december
+on the 15th of every month at 9, every last friday of the month at 9
+in 20 minutes               once; also: in an hour and a half, in 3 days at 9
+tomorrow at 7:15            once; also: today at 18, friday at 9 am, at noon, 2026-12-24 at 18:00
+2026-12-24T18:00+01:00      once, with an offset from UTC
+
+A time zone may follow: `every day at 9 Europe/Paris`. A text is understood whole or refused, with
+the part that was understood, so that no word of a time is lost.
 """
 
+import contextlib
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
+from component.proactive.time_phrases import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 from component.proactive.timing import (
     MACROS,
     Cron,
-    Every,
     Once,
     Timing,
     TimingError,
@@ -23,27 +30,26 @@ from component.proactive.timing import (
     local_instant,
     zone_of,
 )
-
-EXAMPLES: Final = (
-    "every monday at 9, every 30 minutes, in 20 minutes, tomorrow at 7:15, 2026-12-24 at 18:00, or"
-    " a cron expression such as 0 9 * * mon"
+from component.proactive.timing_reader import (
+    EXAMPLES,
+    SHOWN,
+    NoTimeError,
+    PassedError,
+    TimingReader,
+    future,
 )
+
 _LONGEST: Final = 200
-_MOST_WORDS: Final = 16
+_MOST_WORDS: Final = 32
 """Maximum number of words that say when, at the beginning of a text."""
-_LONGEST_S: Final = 10 * 366 * 86400
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_YEAR: Final = 2999
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_GROUPS: Final = {"day": "*", "weekday": "1-5", "weekend": "6,0"}
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_UNIT: Final = r"(?P<unit>s|sec|secs|seconds?|m|min|mins|minutes?|h|hrs?|hours?|d|days?|w|weeks?)"
-_TIME: Final = r"(?:at\s+)?(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?(?:\s*(?P<half>am|pm))?"
-_DURATION: Final = re.compile(rf"(?P<how>in|every)\s+(?:(?P<count>\d{{1,9}})\s*|an?\s+)?{_UNIT}")
-_WEEKLY: Final = re.compile(rf"every\s+(?P<days>[a-z][a-z,\s]*?)\s+{_TIME}")
-_DATE: Final = re.compile(rf"(?P<date>today|tomorrow|\d{{4}}-\d{{2}}-\d{{2}})\s+{_TIME}")
 _INSTANT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(z|[+-]\d{2}:?\d{2})?"
+)
+_ZONE: Final = re.compile(
+    r"\s+(?:in\s+)?\(?(?:(?P<name>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)"
+    r"|(?:UTC|GMT)(?P<offset>[+-]\d{1,2}(?::?\d{2})?)?)(?:\s+time)?\)?$",
+    re.IGNORECASE,
 )
 
 
@@ -52,53 +58,148 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
 
     Args:
         text: what a person, a model or the settings say.
-        zone: the IANA time zone of local times.
+        zone: the time zone of local times, if the text names none; see `timing.zone_of`.
         now: the current time, from which intervals are counted.
         declared: the text is in the settings, which are read at each start. Then a time that has
             passed is valid, and one that depends on the current time is not.
 
     Raises TimingError.
     """
-    said = " ".join(text.split()).rstrip(".").casefold()
+    said = " ".join(text.split()).rstrip(".")
     if len(said) > _LONGEST:
         raise TimingError(f"it has more than {_LONGEST} characters; write for example {EXAMPLES}")
+    said, zone = split_zone(said, zone)
     now = now.astimezone(UTC).replace(microsecond=0)
-    if said in MACROS or (len(said.split()) == 5 and said[:1] in "*0123456789"):
-        return checked(Cron(said, zone))
-    if declared and said.startswith(("in ", "today", "tomorrow")):
-        raise TimingError(f"{text[:60]!r} depends on when it is read: give the date")
+    plain = said.casefold()
+    if plain in MACROS or (len(plain.split()) == 5 and re.match(r"[*0-9][^ ]* [*0-9]", plain)):
+        return checked(Cron(plain, zone))
     past = _LONG_AGO if declared else now
-    if found := _DURATION.fullmatch(said):
-        return _duration(found, now)
-    if found := _INSTANT.fullmatch(said):
-        return Once(_future(_instant(said, zone), past))
-    if found := _DATE.fullmatch(said):
-        return Once(_future(_date(found, zone, now), past))
-    if found := _WEEKLY.fullmatch(said):
-        hour, minute = _time(found)
-        return checked(Cron(f"{minute} {hour} * * {_days(found['days'])}", zone))
-    raise TimingError(f"{text[:60]!r} does not say when: write for example {EXAMPLES}")
+    if _INSTANT.fullmatch(plain):
+        return Once(future(_instant(plain, zone), past))
+    return TimingReader(said, zone, now, past, declared=declared).read()
 
 
-def described(timing: Timing) -> str:
-    """When a timing fires, for people."""
+def split_zone(text: str, zone: str) -> tuple[str, str]:
+    """Split a time such as `every day at 9 Europe/Paris` into the time and the time zone that it
+    names; `zone` if it names none. Raises TimingError: there is no such time zone.
+    """
+    found = _ZONE.search(text)
+    if found is None:
+        return text, zone
+    offset = found["offset"]
+    named = found["name"] or str(zone_of(f"UTC{offset or '+0'}"))
+    zone_of(named)
+    return text[: found.start()], named
+
+
+def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
+    """When a timing fires, for people, with its time zone. `zone` is the one of the schedule,
+    `when` is the time as it was written.
+    """
     if isinstance(timing, Once):
-        return f"once at {timing.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return f"once at {local_time(timing.at, zone)}"
     if isinstance(timing, Cron):
-        return f"{timing.expression} ({timing.zone})"
-    units = (("w", "week"), ("d", "day"), ("h", "hour"), ("m", "minute"), ("s", "second"))
-    unit, name = next(one for one in units if timing.seconds % _UNITS[one[0]] == 0)
-    count = timing.seconds // _UNITS[unit]
+        cron = ", ".join((timing.expression, *timing.others))
+        written = split_zone(when, "")[0].strip() if when else cron
+        same = written.casefold() == cron
+        return f"{cron if same else f'{written}, {cron}'} ({timing.zone})"
+    if timing.before is not None:
+        return f"{_interval(timing.seconds)} until {local_time(timing.before, zone)}"
+    return _interval(timing.seconds)
+
+
+def local_time(instant: datetime, zone: str) -> str:
+    """An instant in a time zone, with its name: `2026-12-24 18:00 Europe/Paris`."""
+    return f"{instant.astimezone(zone_of(zone)):%Y-%m-%d %H:%M} {zone}"
+
+
+def _interval(seconds: int) -> str:
+    units = (("week", WEEK_S), ("day", DAY_S), ("hour", HOUR_S), ("minute", MINUTE_S))
+    name, unit = next((one for one in units if seconds % one[1] == 0), ("second", 1))
+    count = seconds // unit
     return f"every {name}" if count == 1 else f"every {count} {name}s"
 
 
-def _duration(found: re.Match[str], now: datetime) -> Timing:
-    seconds = int(found["count"] or 1) * _UNITS[found["unit"][0]]
-    if not 1 <= seconds <= _LONGEST_S:
-        raise TimingError("an interval is between one second and ten years")
-    if found["how"] == "in":
-        return Once(now + timedelta(seconds=seconds))
-    return Every(seconds, now + timedelta(seconds=seconds))
+def split_timing(text: str) -> tuple[str, str]:
+    """Split a text such as `every monday at 9: sum up my week` into when, and what.
+
+    Everything before a colon says when. Without a colon the longest beginning that says when does,
+    unless the words after it could belong to the time. Raises TimingError if a part of the time is
+    not understood, the text does not begin with a time, or nothing follows it.
+    """
+    colon = re.search(r":(?=\s|$)|\uff1a", text)
+    if colon is not None:
+        when, what = text[: colon.start()], text[colon.end() :]
+        if len(when.split()) > _MOST_WORDS:
+            raise TimingError(_no_beginning(text))
+        try:
+            _understand(when)
+        except NoTimeError:
+            raise TimingError(_no_beginning(text)) from None
+        except TimingError as error:
+            if _whole_beginning(when)[0]:
+                raise TimingError(f"{error}; put the colon directly after the time") from None
+            raise TimingError(f"{when[:SHOWN]!r} does not begin with a time: {error}") from None
+        return _parts(when, what)
+    when, what = _whole_beginning(text)
+    if not when:
+        raise TimingError(_no_beginning(text))
+    if _BELONGS.match(what) or _BOUNDS.search(what):
+        raise TimingError(
+            f"only {when!r} is clearly the time, and {what[:SHOWN]!r} may belong to it: put a"
+            " colon between when and what"
+        )
+    return _parts(when, what)
+
+
+_NUMBERS: Final = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter"
+_DAY_NAMES: Final = (
+    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|weekdays?|weekends?"
+    r"|days?|weeks?|months?|years?"
+)
+_BELONGS: Final = re.compile(
+    rf"(?:\d|(?:{_NUMBERS}|{_DAY_NAMES}|and|or|but|then|plus|except|excluding|unless|until|till|til"
+    r"|from|starting|beginning|ending|between|on|at|in|every|each|during|for|after|before|within"
+    r"|while|when|whenever|if|daily|hourly|weekly|monthly|yearly|once|twice|noon|midnight|morning"
+    r"|afternoon|evening|night|am|pm|a\.m|p\.m|o['\u2019]?clock|sharp|today|tomorrow|tonight|next"
+    r"|about|around|utc|gmt)\b)",
+    re.IGNORECASE,
+)
+"""A beginning of the words after a time that may belong to the time."""
+_BOUNDS: Final = re.compile(
+    r"\b(?:except|excluding|but not|until|till)\s+(?:for\s+|on\s+|the\s+)*"
+    rf"(?:\d|{_NUMBERS}|{_DAY_NAMES}|noon|midnight|today|tomorrow|tonight|next|[a-z]+ \d)\b",
+    re.IGNORECASE,
+)
+
+
+def _parts(when: str, what: str) -> tuple[str, str]:
+    if not what.strip():
+        raise TimingError("it says when, and not what: write for example in 20 minutes: tea")
+    return " ".join(when.split()), what.strip()
+
+
+def _no_beginning(text: str) -> str:
+    return f"{text[:SHOWN]!r} does not begin with a time: write for example {EXAMPLES}"
+
+
+def _whole_beginning(text: str) -> tuple[str, str]:
+    """The longest beginning that says when, and what follows it; both empty if there is none."""
+    words = text.split(maxsplit=_MOST_WORDS)
+    for count in range(min(len(words), _MOST_WORDS), 0, -1):
+        said = " ".join(words[:count]).rstrip(":,")
+        try:
+            _understand(said)
+        except TimingError:
+            continue
+        return said, " ".join(words[count:])
+    return "", ""
+
+
+def _understand(said: str) -> None:
+    """Raise TimingError unless a text says when, even if that has passed."""
+    with contextlib.suppress(PassedError):
+        read_timing(said, "UTC", _LONG_AGO)
 
 
 def _instant(said: str, zone: str) -> datetime:
@@ -113,85 +214,3 @@ def _instant(said: str, zone: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise TimingError("the date is out of range") from None
-
-
-def _date(found: re.Match[str], zone: str, now: datetime) -> datetime:
-    where, (hour, minute) = zone_of(zone), _time(found)
-    if found["date"] in ("today", "tomorrow"):
-        day = now.astimezone(where).replace(tzinfo=None)
-        day += timedelta(days=found["date"] == "tomorrow")
-    else:
-        try:
-            day = datetime.fromisoformat(found["date"])
-        except ValueError as error:
-            raise TimingError(f"{found['date']!r} is not a date: {error}") from None
-    try:
-        return local_instant(day.replace(hour=hour, minute=minute, second=0, microsecond=0), where)
-    except OverflowError:
-        raise TimingError("the date is out of range") from None
-
-
-def _future(instant: datetime, now: datetime) -> datetime:
-    if instant <= now:
-        raise TimingError(f"{instant:%Y-%m-%d %H:%M} UTC has passed")
-    if instant.year > _LAST_YEAR:
-        raise TimingError(f"the year {instant.year} is too far ahead")
-    return instant
-
-
-def _time(found: re.Match[str]) -> tuple[int, int]:
-    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), found["half"]
-    if half is not None:
-        if not 1 <= hour <= 12:
-            raise TimingError(f"there is no hour {hour} {half}")
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    if hour > 23 or minute > 59:
-        raise TimingError(f"there is no time {hour}:{minute:02}")
-    return hour, minute
-
-
-def _days(said: str) -> str:
-    names = [one for one in re.split(r",|\band\b|\s", said) if one]
-    if len(names) == 1 and names[0].removesuffix("s") in _GROUPS:
-        return _GROUPS[names[0].removesuffix("s")]
-    numbers = []
-    for name in names:
-        matching = [
-            number
-            for number, day in enumerate(_DAYS, start=1)
-            if len(name) >= 3 and day.startswith(name.removesuffix("s"))
-        ]
-        if len(matching) != 1:
-            raise TimingError(f"{name!r} is not a day of the week")
-        numbers.append(matching[0] % 7)
-    if not numbers:
-        raise TimingError("a day of the week is missing")
-    return ",".join(map(str, sorted(set(numbers))))
-
-
-def split_timing(text: str) -> tuple[str, str]:
-    """Split a text such as `every monday at 9: sum up my week` into when, and what.
-
-    The longest beginning that says when counts; a colon or a comma may follow it. Raises
-    TimingError if the text does not begin with a time, or nothing follows it.
-    """
-    words = text.split(maxsplit=_MOST_WORDS)
-    found = None
-    for count in range(1, min(len(words), _MOST_WORDS) + 1):
-        said = " ".join(words[:count]).rstrip(":,")
-        if _says_when(said):
-            found = said, " ".join(words[count:])
-    if found is None:
-        raise TimingError(f"{text[:60]!r} does not begin with a time: write for example {EXAMPLES}")
-    when, what = found
-    if not what.strip():
-        raise TimingError("it says when, and not what: write for example in 20 minutes: tea")
-    return when, what.strip()
-
-
-def _says_when(said: str) -> bool:
-    try:
-        read_timing(said, "UTC", _LONG_AGO)
-    except TimingError:
-        return False
-    return True

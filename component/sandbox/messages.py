@@ -111,6 +111,8 @@ class LinkPart(msgspec.Struct, frozen=True, tag="link"):
     url: str
     media_type: str | None = None
     name: str | None = None
+    size: Annotated[int, Meta(ge=0)] | None = None
+    sha256: Annotated[bytes, Meta(min_length=32, max_length=32)] | None = None
 
 
 class Result(msgspec.Struct, frozen=True, tag="result"):

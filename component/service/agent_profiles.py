@@ -1,6 +1,6 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -11,6 +11,7 @@ from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
 from component.models.protocol import Model
+from component.models.refused_tools import RefusedTools
 from component.policy.narrower import narrowed
 from component.service.memory import Memories
 from component.service.options import agent_titles, limited_in_usd, own_models
@@ -28,9 +29,11 @@ class AgentProfiles:
         memories: the personas and the files of agents.
         agents: the states of the agents.
         skill_names: gives the names of the skills that a principal may use.
+        zone_of: gives the name of the time zone of a person; without it, that is UTC.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
+        refused_tools: the tools that their models refuse.
 
     Raises ModelRefusedError: what a model needs is not installed.
     """
@@ -41,13 +44,21 @@ class AgentProfiles:
         memories: Memories,
         agents: Agents,
         skill_names: Callable[[JID], Iterable[str]],
+        zone_of: Callable[[JID], Awaitable[str]] | None = None,
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories
         self._agents = agents
         self._skill_names = skill_names
+        self._zone_of = zone_of
         self.titles = agent_titles(settings)
-        self._models = Models(settings.llm, own_models(settings), in_usd=limited_in_usd(settings))
+        self.refused_tools = RefusedTools(settings.storage.path)
+        self._models = Models(
+            settings.llm,
+            own_models(settings),
+            in_usd=limited_in_usd(settings),
+            refused=self.refused_tools.add,
+        )
 
     def model(self, tier: Tier, of: str = "") -> Model:
         """Return the model of a tier; with `of` that of an agent with a model of its own."""
@@ -105,6 +116,7 @@ class AgentProfiles:
             context=character.context,
             user=character.user,
             memory=character.memory,
+            zone="UTC" if self._zone_of is None else await self._zone_of(key.who),
             tier=tier,
             model_of=model_of,
             temperature=entry.temperature,

@@ -71,6 +71,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
         connected_since: returns when the current session began; None while there is none.
         instance: gives the name of this instance among those that share the database.
         forget_more: deletes the other data of a person that an agent, by its name, has.
+        zone_of: gives the name of the time zone of a person; None: all times are in UTC.
         task_ready: called when a task that waited for a turn may continue.
     """
 
@@ -84,6 +85,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
     connected_since: Callable[[], datetime | None]
     instance: Callable[[], str]
     forget_more: Callable[[str, JID], Awaitable[None]] | None = None
+    zone_of: Callable[[JID], Awaitable[str]] | None = None
     task_ready: Callable[[], None] = lambda: None
 
 
@@ -93,6 +95,7 @@ def agent_ports(
     contacts: ContactSubsystem,
     tasks: TaskSubsystem,
     forget_more: Callable[[str, JID], Awaitable[None]],
+    zone_of: Callable[[JID], Awaitable[str]],
 ) -> AgentPorts:
     """Return what the agents of a service use of its other subsystems."""
     settings, view = environment.settings, environment.catalog.view
@@ -115,6 +118,7 @@ def agent_ports(
         connected_since=lambda: stream.connected_since,
         instance=lambda: tasks.service.instance,
         forget_more=forget_more,
+        zone_of=zone_of,
         task_ready=tasks.service.requeued,
     )
 
@@ -161,7 +165,9 @@ class AgentSubsystem:
             *(agent_entries(settings), storage, ports.recorder, self._stop_agent),
             settings.loop.idle_s,
         )
-        self.profiles = AgentProfiles(settings, memories, self.agents, ports.skill_names)
+        self.profiles = AgentProfiles(
+            settings, memories, self.agents, ports.skill_names, ports.zone_of
+        )
         self.budgets = _budgets(settings, storage, ports)
         engine = Engine(
             models=self.profiles.model_for,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from component.commands.definition import Commands
 from component.handlers.chat_answers import ChatAnswers
 from component.handlers.dialogues import Dialogues
+from component.handlers.exchange_limit import ExchangeLimit
 from component.handlers.message import Answers, MessageHandler
 from component.handlers.notices import Notices
 from component.handlers.occupants import OccupantHandler
@@ -63,6 +64,8 @@ class ChatSubsystem:
             let_in=tasks.pause_gate.check,
             notices=self._notices(),
             forms=pubsub.handler.authorized,
+            is_own=stream.addresses.is_own,
+            limit=ExchangeLimit(environment.settings.limits.messages_per_sender),
         )
 
     def handlers(self) -> Sequence[Handler]:

@@ -3,6 +3,8 @@
 import secrets
 from typing import Final
 
+import anyio
+
 from component.handlers.time_zones import TimeZones
 from component.messages.inbound import ReplyAddress
 from component.messages.outbound import OutboundMessage, Text, conversation_with
@@ -12,8 +14,10 @@ from component.service.stream import StreamSubsystem
 from xep.disco import InfoQuery
 from xep.entity_time import Time, TimeQuery
 from xep.jid import JID
+from xep.stanza_error import StanzaError
 
 _ID_BYTES: Final = 16
+_PATIENCE_S: Final = 2.0
 
 
 class ContactSubsystem:
@@ -50,6 +54,17 @@ class ContactSubsystem:
                         must_arrive=True,
                     )
                 )
+
+    async def ask_time(self, client: JID, at: JID) -> None:
+        """Query a client for its time, from an address of this service, if it supports that.
+
+        Takes at most two seconds; does nothing if the client does not answer.
+        """
+        with anyio.move_on_after(_PATIENCE_S):
+            try:
+                await self._info(client, at)
+            except StanzaError:
+                return
 
     async def _info(self, to: JID, from_: JID) -> InfoQuery:
         info = await self._stream.get(to, InfoQuery(), InfoQuery, from_)

@@ -1,9 +1,12 @@
 """Notifications: the results of work that agents started by themselves, as messages to people."""
 
+from datetime import UTC, datetime
+
 from component.commands.definition import AnyCommand
 from component.commands.notifications import NotificationCommands
 from component.proactive.notification_plan import rules_of
 from component.proactive.notifications import Notifier
+from component.proactive.person_zones import PersonZones
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
 from component.service.stream import StreamSubsystem
@@ -21,6 +24,7 @@ class NotificationSubsystem:
 
     Attributes:
         notifier: notifies people of the results of work.
+        zones: finds the time zone of a person.
     """
 
     def __init__(
@@ -39,6 +43,13 @@ class NotificationSubsystem:
             settings.held_per_person,
             environment.home,
             self._probe,
+        )
+        self.zones = PersonZones(
+            self.notifier.store.preferences,
+            contacts.time_zones.of,
+            contacts.ask_time,
+            environment.settings.schedules.zone,
+            lambda: datetime.now(UTC),
         )
         stream.messenger.listen(self.notifier.message_received)
         contacts.time_zones.learned = self.notifier.zone_learned

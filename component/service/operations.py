@@ -165,5 +165,6 @@ class OperationsSubsystem:
                     for whose, count in self._environment.memories.knowledge.mirror.held.items()
                 ),
                 *self._warnings(),
+                *(self._agents.profiles.refused_tools.warnings() if self._agents else ()),
             ),
         )

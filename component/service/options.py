@@ -303,6 +303,7 @@ def task_limits(settings: Settings) -> TaskLimits:
         result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
         open_bytes=tasks.open_bytes_per_principal,
         records_per_principal=tasks.records_per_principal,
+        held_per_person=settings.notifications.held_per_person,
         kept=Bounds(tasks.ended_per_principal, tasks.ended_bytes_per_principal),
     )
 

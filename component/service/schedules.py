@@ -8,6 +8,7 @@ from anyio.abc import TaskStatus
 
 from component.commands.definition import AnyCommand
 from component.commands.schedules import ScheduleCommands
+from component.proactive.person_zones import PersonZones
 from component.proactive.schedule import Schedule
 from component.proactive.schedule_node import ScheduleNews, ScheduleNode
 from component.proactive.schedule_runner import ScheduleRunner
@@ -34,6 +35,7 @@ class ScheduleSubsystem:
         stream: knows the addresses of agents.
         pubsub: has the node of schedules.
         work: starts what schedules do.
+        zones: finds the time zone of a person.
 
     Attributes:
         schedules: adds, lists and changes them.
@@ -46,6 +48,7 @@ class ScheduleSubsystem:
         stream: StreamSubsystem,
         pubsub: PubSubSubsystem,
         work: WorkSubsystem,
+        zones: PersonZones,
     ) -> None:
         settings, catalog = environment.settings, environment.catalog
         self._configured = catalog.schedules
@@ -71,6 +74,7 @@ class ScheduleSubsystem:
             self.runner.wake,
             news,
             goals=settings.llm is not None,
+            zones=zones.of,
         )
 
     def commands(self) -> Sequence[AnyCommand]:

@@ -4,6 +4,7 @@ Everything that runs is started in one task group, in the order in which `Servic
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 import structlog
@@ -18,7 +19,7 @@ from component.service import memory
 from component.service.catalog import Catalog
 from component.service.environment import Environment, open_environment
 from component.service.options import SOFTWARE
-from component.service.skill_sources import skill_sources
+from component.service.skill_sources import outside_sources, own_sources
 from component.service.subsystems import Subsystems
 from component.settings import Settings
 from component.skills.sources import SkillSources
@@ -26,6 +27,11 @@ from component.storage import StorageError
 from component.tasks import retention
 
 _log = structlog.get_logger("component.service")
+
+_OWN_SOURCES_S: Final = 2.0
+"""Seconds for which the connection waits for skills that are in the settings and directories; for
+those of other programs it waits not at all.
+"""
 
 
 class Service:
@@ -124,11 +130,18 @@ class Service:
                 from component.service.metrics import serve_metrics  # noqa: PLC0415
 
                 await group.start(serve_metrics, environment, stream, tasks)
-            sources = SkillSources(
-                self.catalog.registry,
-                (*skill_sources(environment, subsystems), *subsystems.installed.sources()),
+            own, outside = (
+                SkillSources(
+                    self.catalog.registry,
+                    found(environment, subsystems),
+                    start_s=_OWN_SOURCES_S,
+                    offered=tasks.service.skills_changed,
+                )
+                for found in (own_sources, outside_sources)
             )
-            await group.start(sources.run)
+            tasks.late_sources = lambda: (*own.late(), *outside.late())
+            group.start_soon(outside.run)
+            await group.start(own.run)
             await group.start(stream.router.run)
             await group.start(tasks.news.run)
             await group.start(tasks.service.run)

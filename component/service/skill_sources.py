@@ -1,39 +1,43 @@
-"""The sources of skills that the settings name."""
+"""The sources of skills that the settings name.
 
-from collections.abc import Sequence
+Those outside (other processes and machines) may be late, so the start does not wait for them.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from component.service.environment import Environment
 from component.service.subsystems import Subsystems
+from component.settings.rest import OpenApi
 from component.skills.sources import SkillSource
 
 
-def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[SkillSource]:
-    """Return the sources of the settings. Each is imported only where it is used."""
+def outside_sources(environment: Environment, subsystems: Subsystems) -> Sequence[SkillSource]:
+    """Return the sources whose skills others describe or run. Each is imported only where it is
+    used.
+    """
     found: list[SkillSource] = []
     if environment.settings.mcp:
         from component.sources.mcp.source import McpSource  # noqa: PLC0415
 
         found += [McpSource(name, entry) for name, entry in environment.settings.mcp.items()]
-    if environment.settings.rest:
-        from component.sources.rest.source import RestSource  # noqa: PLC0415
-
-        found.append(RestSource(environment.settings.rest))
-    if environment.settings.openapi:
-        from component.sources.openapi.source import OpenApiSource  # noqa: PLC0415
-
-        found += [OpenApiSource(*each) for each in environment.settings.openapi.items()]
+    remote = {name: one for name, one in environment.settings.openapi.items() if one.url}
+    found += _openapi(remote)
     if environment.settings.workers:
         from component.sources.workers.source import WorkersSource  # noqa: PLC0415
 
         found += [WorkersSource(entry) for entry in environment.settings.workers]
-    descriptions = subsystems.installed.descriptions
-    if descriptions is not None:
-        from component.sources.descriptions.source import PinnedSource  # noqa: PLC0415
+    return _pinned(found, subsystems)
 
-        found = [
-            PinnedSource(one, descriptions) if one.name in descriptions.sources else one
-            for one in found
-        ]
+
+def own_sources(environment: Environment, subsystems: Subsystems) -> Sequence[SkillSource]:
+    """Return the sources that need nothing but the settings and this machine's files."""
+    found: list[SkillSource] = []
+    if environment.settings.rest:
+        from component.sources.rest.source import RestSource  # noqa: PLC0415
+
+        found.append(RestSource(environment.settings.rest))
+    local = {name: one for name, one in environment.settings.openapi.items() if not one.url}
+    found += _pinned(_openapi(local), subsystems)
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
 
@@ -55,4 +59,25 @@ def skill_sources(environment: Environment, subsystems: Subsystems) -> Sequence[
                 environment.monitoring.recorder,
             )
         )
-    return found
+    return (*found, *subsystems.installed.sources())
+
+
+def _openapi(entries: Mapping[str, OpenApi]) -> Sequence[SkillSource]:
+    if not entries:
+        return ()
+    from component.sources.openapi.source import OpenApiSource  # noqa: PLC0415
+
+    return [OpenApiSource(*each) for each in entries.items()]
+
+
+def _pinned(found: Sequence[SkillSource], subsystems: Subsystems) -> Sequence[SkillSource]:
+    """Return sources that offer the descriptions that an admin has approved, where they need to."""
+    descriptions = subsystems.installed.descriptions
+    if descriptions is None:
+        return found
+    from component.sources.descriptions.source import PinnedSource  # noqa: PLC0415
+
+    return [
+        PinnedSource(one, descriptions) if one.name in descriptions.sources else one
+        for one in found
+    ]

@@ -3,19 +3,24 @@
 It owns the starter, which schedules, watches and webhooks use, and tells people the results.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
+from component.memory.lines import SessionKey
+from component.policy.taint import Taint, worst
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results
 from component.proactive.task_starter import TaskStarter
+from component.proactive.work import Trigger, Work
 from component.service.environment import Environment
 from component.service.notifications import NotificationSubsystem
 from component.service.options import make_flows
 from component.service.stream import StreamSubsystem
 from component.service.tasks import TaskSubsystem
 from component.skills import View
+from component.storage.notifications import Notification
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -92,6 +97,42 @@ class WorkSubsystem:
             None if agents is None else agents.conversations,
         )
         self.starter.recorded = self.results.wake
+        self._sessions = environment.memories.sessions
+        self._agent_at = stream.addresses.agent_at
+        self._find = environment.catalog.registry.get
+        if agents is not None:
+            notifications.notifier.told = self._told
+            tasks.service.noticed = self._noticed
+
+    async def _told(self, notification: Notification, work: Work, trigger: Trigger) -> None:
+        """Add the result of a skill to the conversation. That of a goal is there: it is the answer
+        of a turn.
+        """
+        if work.skill is None:
+            return
+        skill = self._find(work.skill)
+        author: Taint | None = "web" if skill is None else skill.taint
+        found = worst((author, trigger.taint if work.filled else None, *work.taints))
+        about = f"A {trigger.source} has run the skill {work.skill}."
+        await self._add_told(notification, about, () if found is None else (found,))
+
+    async def _noticed(self, notice: Notification) -> None:
+        """Add what a person was told about a task that was set aside."""
+        await self._add_told(notice, "A task was set aside because the service crashed.", ())
+
+    async def _add_told(
+        self, notification: Notification, about: str, taints: Sequence[Taint]
+    ) -> None:
+        from component.agent.told import add_told  # noqa: PLC0415 - only where there is a model
+
+        await add_told(
+            self._sessions,
+            SessionKey(self._agent_at(notification.agent), notification.person),
+            notification.id,
+            about=about,
+            text=notification.text,
+            taints=taints,
+        )
 
     def task_ended(self, _task: str) -> None:
         """A task that a trigger started may have ended. Never waits."""

@@ -1,5 +1,6 @@
 """The subsystems of one service, each built from the environment and from those before it."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,9 @@ class Subsystems:
         self.work = WorkSubsystem(
             environment, self.stream, self.tasks, self.agents, self.notifications
         )
-        self.schedules = ScheduleSubsystem(environment, self.stream, self.pubsub, self.work)
+        self.schedules = ScheduleSubsystem(
+            environment, self.stream, self.pubsub, self.work, self.notifications.zones
+        )
         self.watches = WatchSubsystem(
             *(environment, self.stream, self.contacts, self.work), *self.memory.listeners()
         )
@@ -94,7 +97,7 @@ class Subsystems:
                 *self.installed.commands(),
             ),
             self.pubsub.offers(),
-            self.installed.warnings,
+            self._warnings,
         )
         self.chat = ChatSubsystem(
             environment,
@@ -149,7 +152,8 @@ class Subsystems:
             self._environment.home,
             self._environment.memories,
             agent_ports(
-                self._environment, self.stream, self.contacts, self.tasks, self._forget_person
+                *(self._environment, self.stream, self.contacts, self.tasks, self._forget_person),
+                self.notifications.zones.of,
             ),
         )
 
@@ -161,6 +165,16 @@ class Subsystems:
                 partial(forget, agent=agent, address=address, person=person)
             )
         )
+
+    def _warnings(self) -> Sequence[str]:
+        """Return what an admin has to decide or to know, in sentences."""
+        late = self.tasks.late_sources()
+        waiting = (
+            (f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them.",)
+            if late
+            else ()
+        )
+        return (*waiting, *self.installed.warnings())
 
     def _disconnected(self) -> None:
         """Inform the subsystems that a session is over."""

@@ -26,6 +26,7 @@ from component.handlers.skills import SkillsHandler
 from component.handlers.tasks import TasksHandler
 from component.service.contacts import ContactSubsystem
 from component.service.environment import Environment
+from component.service.files import FileSubsystem
 from component.service.options import make_flows, task_limits
 from component.service.pubsub import PubSubSubsystem
 from component.service.stream import Handler, StreamSubsystem
@@ -70,6 +71,8 @@ class TaskSubsystem:
         internal: skills that only the service itself starts, and that nobody sees, by name.
         tool_ended: is called with the id of each task that has ended and was started by a call of
             a model or a trigger; the root connects it.
+        late_sources: returns the names of sources of skills that are not ready; the root connects
+            it.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class TaskSubsystem:
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
         self.tool_ended: Callable[[str], None] = lambda _task: None
+        self.late_sources: Callable[[], Sequence[str]] = tuple
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -107,9 +111,11 @@ class TaskSubsystem:
                 find=self._find_skill,
                 may_use=self._may_use,
                 names=lambda: (*catalog.registry.names(), *self.internal),
+                late=lambda: self.late_sources(),  # noqa: PLW0108 - it is connected later
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,
+                share=FileSubsystem(settings, stream).share,
                 asker_of_child=DerivedCalls(make_flows(settings), monitoring.recorder).asker,
             ),
             Threads(settings.limits.threads_total, settings.limits.threads_per_principal),

@@ -28,6 +28,14 @@ class RequestLimits(Section):
         description="Maximum number of threads for synchronous skills. If this is at least twice"
         " threads_per_principal, one principal uses at most as many threads as are still free.",
     )
+    messages_per_sender: Count = Field(
+        default=30,
+        description="Maximum number of chat messages that one sender may send in quick succession"
+        " in one thread, and within ten minutes after that; ten times as many in all threads. From"
+        " half of them on, each answer waits for two seconds; then the sender is told once that the"
+        " agent stops answering, until they have written nothing for a minute. This ends exchanges"
+        " with programs that answer every message.",
+    )
     retry_after_s: Count = Field(
         default=2,
         description="Hint in whole seconds when to retry, sent with a rejection because of a"

@@ -45,6 +45,7 @@ from component.settings.schedules import ScheduleEntry, Schedules
 from component.settings.server import Server
 from component.settings.skills import Conformance, Skills, SkillScheduleEntry
 from component.settings.storage import Storage
+from component.settings.uploads import Uploads
 from component.settings.watches import WatchEntry, Watches
 from component.settings.webhooks import WebhookEntry, Webhooks, entries_differ
 from component.settings.work import WorkEntry
@@ -85,6 +86,7 @@ class Settings(BaseModel):
     conformance: Conformance = Conformance()
     skills: Skills = Skills()
     storage: Storage = Storage()
+    uploads: Uploads = Uploads()
     log: Log = Log()
     llm: LLM | None = None
     agents: tuple[AgentEntry, ...] = ()

@@ -29,7 +29,8 @@ class Schedules(Section):
         default="UTC",
         min_length=1,
         examples=["Europe/Paris"],
-        description="IANA time zone for schedules that do not name one.",
+        description="IANA time zone for schedules that do not name one, if that of the person is"
+        " not known.",
     )
     per_person: Annotated[int, Field(ge=0)] = Field(
         default=50,

@@ -177,9 +177,18 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         for choice in self.choices:
             if choice.text == text:
                 return choice.value
-        listed = ", ".join(choice.text for choice in self.choices[:_MOST_CHOICES])
+        named = self.titled(text)
+        if named is not None:
+            return named.value
+        listed = ", ".join(choice.label or choice.text for choice in self.choices[:_MOST_CHOICES])
         more = ", …" if len(self.choices) > _MOST_CHOICES else ""
         raise ValueError(f"expected one of {listed}{more}")
+
+    def titled(self, text: str) -> Choice | None:
+        """Return the choice with this title, in any case; None if there is none, or several."""
+        said = text.strip(_SPACE).casefold()
+        found = [each for each in self.choices if each.label and each.label.casefold() == said]
+        return found[0] if len(found) == 1 else None
 
     def _has_empty(self) -> bool:
         return any(not choice.text for choice in self.choices)

@@ -180,7 +180,12 @@ def _field(
         desc=None if desc is None else without_forbidden(desc),
         required=declared.required,
         values=texts,
-        options=tuple([Option(label=each.label, value=each.text) for each in declared.choices]),
+        options=tuple(
+            [
+                Option(label=each.label and without_forbidden(each.label), value=each.text)
+                for each in declared.choices
+            ]
+        ),
         validate=_validation(declared),
     )
 

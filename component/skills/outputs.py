@@ -51,11 +51,15 @@ class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, tag="link"):
-    """A file or page elsewhere: its URL, and the media type and the name if they are known."""
+    """A file or page elsewhere: its URL, and what is known of it: the media type, the name, the
+    size in bytes, and the SHA-256 digest.
+    """
 
     url: str
     media_type: str | None = None
     name: str | None = None
+    size: int | None = None
+    sha256: bytes | None = None
 
     def __post_init__(self) -> None:
         """Replace characters that XML does not allow."""

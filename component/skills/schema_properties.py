@@ -151,9 +151,7 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
     found: dict[str, Choice] = {}
     for member in members:
         values = _enumerated(member) or []
-        # `oneOf` of constants gives titles to the values of an enumeration.
-        label = _words(member.get("title")) if "const" in member else None
-        for value in values:
+        for value, label in zip(values, _labels(member, len(values)), strict=True):
             if value is None:
                 continue
             if not isinstance(value, str | int | float):
@@ -163,6 +161,18 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
             if identity(found.setdefault(text, choice).value) != identity(value):
                 return ()
     return tuple(found.values())
+
+
+def _labels(member: Schema, count: int) -> list[str | None]:
+    """Return the titles of the values of an enumeration: of a constant in `oneOf`, or `enumNames`,
+    which is older than JSON Schema's own way.
+    """
+    if "const" in member:
+        return [_words(member.get("title"))]
+    names = member.get("enumNames")
+    if isinstance(names, list | tuple) and len(names) == count:
+        return [_words(name) for name in names]
+    return [None] * count
 
 
 def _enumerated(member: Schema) -> list[Any] | None:
@@ -182,7 +192,10 @@ def _members(
     schema, seen = _followed(declared, root, seen)
     for key in ("anyOf", "oneOf"):
         parts = schema.get(key)
-        if isinstance(parts, list | tuple) and parts and "type" not in schema:
+        if not isinstance(parts, list | tuple) or not parts:
+            continue
+        # Beside a type, they may restrict it in any way; constants are an enumeration.
+        if "type" not in schema or all(map(_is_constant, parts)):
             for part in parts:
                 yield from _members(part, root, seen)
             return
@@ -194,6 +207,10 @@ def _members(
         yield schema
     else:
         yield {**schema, "type": None}
+
+
+def _is_constant(part: object) -> bool:
+    return isinstance(part, Mapping) and "const" in part
 
 
 def _resolved(declared: Schema, root: Schema) -> Schema:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from component.policy.taint import TAINTS, Taint, worst
 from component.skills.inputs import Arguments, Inputs
 from component.skills.outputs import SkillResult, result_of
 from component.skills.spec import TAINT_CHOICES, SkillSpec
+from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.skills.context import Context
 
+_CONTENT: Final = re.compile(r"\+sha256\.[0-9a-f]{12}\Z")
+
 RunKind = Literal["inline", "thread", "async"]
 Invoke: TypeAlias = Callable[[Arguments, "Context | None"], Any]
+Complete: TypeAlias = Callable[[JID, JID, Arguments], Awaitable[Arguments]]
+"""Completes the arguments of a call, for its requester (a full JID, if known) and the address of
+this service that received it. Raises InvalidParam and StorageError.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +36,10 @@ class Skill(SkillSpec):
     may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
     are approved now; without it the skill is trusted, and has all that it declares. `described_by`
     is the least trusted possible author of its name, texts and schemas, or None if that is the
-    operator; `claims` is what else that author says of it, in types of JSON.
+    operator; `claims` is what else that author says of it, in types of JSON. The version of one
+    that is `versioned_by_content` also has a hash of its description (`1.0.0+sha256.a3f1…`), since
+    its source may change it without a new version. `complete` fills in arguments that depend on the
+    person, before they are asked to confirm the call.
     """
 
     inputs: Inputs
@@ -38,11 +49,17 @@ class Skill(SkillSpec):
     granted: Callable[[], Sequence[str]] | None = dataclasses.field(default=None, repr=False)
     described_by: Taint | None = None
     claims: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    versioned_by_content: bool = dataclasses.field(default=False, repr=False)
+    complete: Complete | None = dataclasses.field(default=None, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the description. Raises DeclarationError."""
+        if self.versioned_by_content:  # a copy of such a skill has a hash already
+            object.__setattr__(self, "version", _CONTENT.sub("", self.version))
         SkillSpec.__post_init__(self)
+        if self.versioned_by_content:
+            object.__setattr__(self, "version", f"{self.version}+sha256.{self.digest.hex()[:12]}")
         plain = self.queue is None and self.attempts == 1
         at_once = self.kind == "inline" and self.annotations.repeatable and plain
         object.__setattr__(self, "at_once", at_once)

@@ -52,23 +52,40 @@ class SkillSources:
     Args:
         registry: gets their skills.
         sources: the sources.
+        start_s: seconds for which the start waits for them; `START_S` if None.
+        offered: called after each offer of a source, even if it changes nothing. Must not wait.
     """
 
-    def __init__(self, registry: Registry, sources: Sequence[SkillSource]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        sources: Sequence[SkillSource],
+        *,
+        start_s: float | None = None,
+        offered: Callable[[], None] = lambda: None,
+    ) -> None:
         self._registry = registry
         self._sources = sources
+        self._start_s = start_s
+        self._offered = offered
+        self._late = dict.fromkeys(source.name for source in sources)
         self._refused: set[tuple[str, str]] = set()
         """Sources and skills that are not offered, each logged once."""
 
+    def late(self) -> Sequence[str]:
+        """Return the names of the sources that have not offered any skills yet."""
+        return tuple(self._late)
+
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run all sources until cancelled. It has started when each has made its first offer, or
-        after `START_S` seconds.
+        """Run all sources until cancelled. It has started when each has made its first offer or
+        has failed, or after some seconds.
         """
         async with anyio.create_task_group() as group:
             waiting = [anyio.Event() for _ in self._sources]
             for source, offered in zip(self._sources, waiting, strict=True):
                 group.start_soon(self._keep_running, source, offered)
-            with anyio.move_on_after(START_S) as timeout:
+            seconds = START_S if self._start_s is None else self._start_s
+            with anyio.move_on_after(seconds) as timeout:
                 for offered in waiting:
                     await offered.wait()
             if timeout.cancelled_caught:
@@ -101,7 +118,9 @@ class SkillSources:
             wait = min(wait * 2, _LONGEST_WAIT_S)
 
     def _offer(self, source: str, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
+        self._late.pop(source, None)
         refused = self._registry.offer(source, skills)
+        self._offered()
         for each in refused:
             if (source, each.skill) not in self._refused:
                 _log.warning("a skill is not offered", source=source, reason=str(each))

@@ -775,6 +775,8 @@ MIGRATIONS: tuple[Step, ...] = (
         """,
         postgres=triggers.TELL_DESCRIPTIONS_POSTGRES,
     ),
+    # 33: whether the message of a question was written to a person, withheld from them, or returned
+    Step("ALTER TABLE recent_questions ADD COLUMN shown TEXT {C} NOT NULL DEFAULT 'shown'"),
 )
 
 

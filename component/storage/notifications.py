@@ -163,26 +163,7 @@ class NotificationStore:
 
         def op(database: Database) -> None:
             for one in notifications:
-                key = _key(one.agent, one.person)
-                made = database.execute(
-                    "INSERT INTO notifications"
-                    " (id, agent, person, priority, title, text, created, waits_online, on_time)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                    (
-                        one.id,
-                        *key,
-                        PRIORITIES.index(one.priority),
-                        one.title,
-                        one.text,
-                        _created(database, key),
-                        int(one.waits_online),
-                        int(one.on_time),
-                    ),
-                )
-                if made.rowcount:
-                    _wake(database, *key)
-                    _drop_surplus(database, *key, most_held)
-            database.notify(CHANNEL)
+                record(database, one, most_held)
 
         await self._storage.write(op)
 
@@ -391,6 +372,30 @@ class NotificationStore:
         who = str(person.bare)
         if (await self.preferences(person)).utc_offset != seconds:
             await self._storage.write(lambda database: _set(database, who, {"utc_offset": seconds}))
+
+
+def record(database: Database, one: Notification, most_held: int) -> None:
+    """Record a notification, once, as `NotificationStore.add` does."""
+    key = _key(one.agent, one.person)
+    made = database.execute(
+        "INSERT INTO notifications"
+        " (id, agent, person, priority, title, text, created, waits_online, on_time)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            one.id,
+            *key,
+            PRIORITIES.index(one.priority),
+            one.title,
+            one.text,
+            _created(database, key),
+            int(one.waits_online),
+            int(one.on_time),
+        ),
+    )
+    if made.rowcount:
+        _wake(database, *key)
+        _drop_surplus(database, *key, most_held)
+    database.notify(CHANNEL)
 
 
 def _key(agent: JID, person: JID) -> tuple[str, str]:

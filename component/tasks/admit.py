@@ -45,7 +45,8 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     execution has ended with its process `max_attempts` times in a row is set aside. `queues` are
     the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
     together, and `kept` bounds what is kept of its ended ones; it has at most
-    `records_per_principal` replay records. `certainty` is what an answer in
+    `records_per_principal` replay records. At most `held_per_person` notifications of one agent are
+    held for a person. `certainty` is what an answer in
     words is held against. The entries of a page have at most `page_room` bytes.
     """
 
@@ -66,6 +67,7 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     open_bytes: int = 16_000_000
     records_per_principal: int = 20_000
     kept: Bounds = DEFAULT_BOUNDS
+    held_per_person: int = 500
     page_room: int = PAGE_ROOM
 
     @property

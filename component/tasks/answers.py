@@ -102,7 +102,7 @@ def is_yes_or_no(question: Input) -> bool:
 
 def is_sayable(declared: Property) -> bool:
     """Return whether the value of a property can be given in words."""
-    return declared.kind not in ("json", "lines", "choices")
+    return declared.kind not in ("json", "lines")
 
 
 def check(schema: Schema, values: Mapping[str, Any]) -> None:

@@ -14,11 +14,13 @@ from component.skills.calling import call as call_skill
 from component.skills.context import Context
 from component.skills.durable import Parked
 from component.skills.errors import CALL_ERRORS
+from component.skills.outputs import SkillResult
+from component.tasks.by_reference import CannotShare, fitting, least_size
 from component.tasks.claims import Slot
 from component.tasks.host import ContextHost, ExecutionServices
 from component.tasks.idempotency import RecordedAnswer
 from component.tasks.journal import ATOMIC, Journal
-from component.tasks.outputs import checked, error_of, least_size, result_of
+from component.tasks.outputs import checked, error_of, result_of
 from component.tasks.protocol import Call
 from component.tasks.replay_cache import Flight
 from component.tasks.rows import Change, Row
@@ -171,9 +173,7 @@ class Execution(ContextHost):
             )
             if call.on_result is not None and made.taints is not None:
                 call.on_result(call.skill.taint_of(made))
-            most = self._engine.limits.result_bytes
-            # Before it is converted and encoded: a large result would hold up everybody.
-            return errors.too_big(most) if least_size(made) > most else result_of(call.skill, made)
+            return await self._result_of(made)
         except CALL_ERRORS as error:
             if self._parked or self._refused is not None or self._stopped == "lost":
                 return None
@@ -189,6 +189,22 @@ class Execution(ContextHost):
         if self._refused is None and self._stopped is not None and not self._parked:
             return self._interrupted()
         return self._refused
+
+    async def _result_of(self, made: SkillResult) -> Result | StanzaError:
+        """Return the result of the skill, with parts by reference if it would not fit."""
+        most, name = self._engine.limits.result_bytes, self.call.skill.name
+        try:
+            made = await fitting(made, most, self._engine.share)
+        except CannotShare as error:
+            # `checked` measures it exactly; converting a large one would hold up everybody.
+            if least_size(made) > most:
+                _log.warning(
+                    "a result is too large, and cannot be given by reference",
+                    skill=name,
+                    reason=str(error),
+                )
+                return errors.too_big(most)
+        return result_of(self.call.skill, made)
 
     def _interrupted(self) -> StanzaError | None:
         """Return the error of an execution that was stopped before its skill ended; None if it was

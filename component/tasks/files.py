@@ -12,6 +12,7 @@ from component.skills.outputs import File, Link
 from xep import file_sharing
 from xep.file_sharing import FileSharing, Sources, UrlData
 from xep.fluux_agent.execute import Output
+from xep.hashes import Hash
 
 _SCHEME = "data:"
 _BASE64 = ";base64"
@@ -19,14 +20,19 @@ _BASE64 = ";base64"
 
 def shared(part: File | Link) -> FileSharing:
     """Return the reference to a file or a link."""
+    hashes: tuple[Hash, ...] = ()
     if isinstance(part, Link):
-        url, size = part.url, None
+        url, size = part.url, part.size
+        if part.sha256 is not None:
+            hashes = (Hash(algo="sha-256", digest=part.sha256),)
     else:
         encoded = base64.b64encode(part.data).decode()
         url, size = f"{_SCHEME}{part.media_type}{_BASE64},{encoded}", len(part.data)
     return FileSharing(
         disposition="inline" if (part.media_type or "").startswith("image/") else "attachment",
-        file=file_sharing.File(media_type=part.media_type, name=part.name, size=size),
+        file=file_sharing.File(
+            media_type=part.media_type, name=part.name, size=size, hashes=hashes
+        ),
         sources=Sources(urls=(UrlData(target=url),)),
     )
 
@@ -36,7 +42,8 @@ def part_of(file: FileSharing) -> File | Link | None:
     about = file.file
     for url in file.sources.urls:
         if not url.target.startswith(_SCHEME):
-            return Link(url.target, about.media_type, about.name)
+            sha256 = next((one.digest for one in about.hashes if one.algo == "sha-256"), None)
+            return Link(url.target, about.media_type, about.name, about.size, sha256)
         head, _, body = url.target.removeprefix(_SCHEME).partition(",")
         try:
             data = base64.b64decode(body, validate=True) if head.endswith(_BASE64) else None

@@ -29,6 +29,7 @@ from component.skills.skill import Skill
 from component.skills.threads import Threads
 from component.tasks import journal
 from component.tasks.admit import TaskLimits
+from component.tasks.by_reference import Share
 from component.tasks.journal import (
     ATOMIC,
     Journal,
@@ -75,7 +76,7 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     row, `start` starts a function concurrently with the execution, and `child_call` makes the call
     of a child task; it raises SkillError if the call is invalid. `ask_model` asks a model, and
     `check` raises CapabilityMissing if a call must not run. `provide` gives a context the functions
-    of the service that its skill declares.
+    of the service that its skill declares. `share` puts a file of a result where others can get it.
     """
 
     store: TaskStore
@@ -88,6 +89,7 @@ class ExecutionServices(msgspec.Struct, frozen=True):
     ask_model: AskModel
     check: Callable[[Call, str], None]
     provide: Callable[[Skill, Context], None]
+    share: Share
 
 
 class ContextHost:

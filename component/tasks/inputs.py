@@ -46,10 +46,14 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class InWords(msgspec.Struct, frozen=True):
-    """An answer in words: how it names its question, and the rules that it must meet."""
+    """An answer in words: how it names its question, and the rules that it must meet.
+
+    `sent` are the questions whose messages were just written to the person.
+    """
 
     naming: Naming
     certainty: Certainty = Certainty()
+    sent: frozenset[str] = frozenset()
 
 
 _OPEN: Final = " AND ".join(f"t.state <> '{state}'" for state in sorted(TERMINAL))
@@ -206,7 +210,7 @@ def _is_certain(
     database: Database, who: JID, at: JID, put: InputRow, words: InWords | None, *, stands: bool
 ) -> bool:
     return words is None or recent.is_certain(
-        *(database, who, at, put.id, words.naming, words.certainty), stands=stands
+        *(database, who, at, put.id, words.naming, words.certainty), stands=stands, sent=words.sent
     )
 
 

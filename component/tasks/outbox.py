@@ -13,11 +13,13 @@ import structlog
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.tasks.protocol import Listener
+from component.tasks import recent
+from component.tasks.protocol import Listener, Question
 from component.tasks.questions import question_with
 from component.tasks.request import notice_of
 from component.tasks.rows import COLUMNS, Change, Row, decoded
 from component.tasks.store import Storage
+from xep.jid import JID
 
 _PAGE: Final = 200
 _log = structlog.get_logger("component.tasks")
@@ -30,6 +32,13 @@ UNSENT: Final = "untold"
 """The channel on which an instance without a stream announces that there are unsent events."""
 
 _Revision: TypeAlias = tuple[str, int]
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """A sent revision: its delivery, and the question that it asked."""
+
+    delivery: Delivery
+    question: Question | None
 
 
 class EventSender:
@@ -48,7 +57,7 @@ class EventSender:
         self._listener = listener
         self._outgoing: list[Change] = []
         self._work = anyio.Event()
-        self._sent: dict[_Revision, Delivery] = {}  # sent, and still marked in its row
+        self._sent: dict[_Revision, _Sent] = {}  # sent, and still marked in its row
         self._any_sent = anyio.Event()
         self._for_others = anyio.Event()
         self._sending = anyio.Lock()
@@ -94,7 +103,9 @@ class EventSender:
         if delivery is None:
             return False
         if row.untold == row.revision:
-            self._sent[row.id, row.revision] = delivery
+            question = made.question
+            asks = question is not None and not question.lapsed
+            self._sent[row.id, row.revision] = _Sent(delivery, question if asks else None)
             self._any_sent.set()
         return True
 
@@ -104,8 +115,8 @@ class EventSender:
             self._any_sent = anyio.Event()
             await anyio.sleep(_GATHER_S)
             sent = dict(self._sent)
-            for delivery in sent.values():
-                await delivery.settled()
+            for one in sent.values():
+                await one.delivery.settled()
             if await self._listener.handled():
                 await self._write(sent, keep_trying=True)
                 continue
@@ -124,15 +135,30 @@ class EventSender:
             await self._storage.write(lambda database: database.notify(UNSENT), keep_trying=True)
             await anyio.sleep(_GATHER_S)
 
-    async def _write(self, sent: Mapping[_Revision, Delivery], *, keep_trying: bool) -> None:
+    def questions_to(self, who: JID) -> frozenset[str]:
+        """Return the questions whose messages were just written to `who`, by their ids: their rows
+        may not say so yet.
+        """
+        return frozenset(
+            sent.question.id
+            for sent in self._sent.values()
+            if sent.question is not None
+            and sent.delivery.is_sent
+            and who.bare not in sent.delivery.withheld
+        )
+
+    async def _write(self, sent: Mapping[_Revision, _Sent], *, keep_trying: bool) -> None:
         """Clear the mark of revisions that were written; dropped ones stay marked."""
-        written = sorted(one for one, delivery in sent.items() if delivery.is_sent)
+        written = sorted(one for one, what in sent.items() if what.delivery.is_sent)
 
         def op(database: Database) -> None:
             for task, revision in written:  # sorted, because all instances lock rows in this order
                 database.execute(
                     "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
                 )
+                what = sent[task, revision]
+                if what.question is not None:
+                    recent.written(database, what.question.id, what.delivery.withheld)
 
         if written:
             await self._storage.write(
@@ -140,10 +166,10 @@ class EventSender:
             )
         self._forget(sent)
 
-    def _forget(self, sent: Mapping[_Revision, Delivery]) -> None:
+    def _forget(self, sent: Mapping[_Revision, _Sent]) -> None:
         """Forget deliveries that are settled: events that are still marked are sent again."""
-        for one, delivery in sent.items():
-            if delivery.state != "queued" and self._sent.get(one) is delivery:
+        for one, what in sent.items():
+            if what.delivery.state != "queued" and self._sent.get(one) is what:
                 del self._sent[one]
 
     async def flush(self) -> None:
@@ -157,8 +183,8 @@ class EventSender:
             await self._storage.write(lambda database: database.notify(UNSENT))
         handled = False
         with anyio.move_on_after(_LAST_WORDS_S):
-            for delivery in sent.values():
-                await delivery.settled()
+            for one in sent.values():
+                await one.delivery.settled()
         with anyio.move_on_after(_LAST_WORDS_S):
             handled = await self._listener.handled()
         if handled:
@@ -185,7 +211,7 @@ class EventSender:
                 after = (last.updated, last.id)
 
     def _on_its_way(self) -> set[_Revision]:
-        return {one for one, delivery in self._sent.items() if delivery.state != "dropped"}
+        return {one for one, what in self._sent.items() if what.delivery.state != "dropped"}
 
 
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:

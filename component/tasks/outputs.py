@@ -44,23 +44,6 @@ def result_of(skill: Skill, made: SkillResult) -> Result:
     )
 
 
-def least_size(made: SkillResult) -> int:
-    """Return a lower bound for the size of a result in a stanza, in bytes. It is computed from
-    lengths alone.
-    """
-    return sum(map(_length, made.outputs))
-
-
-def _length(part: Part) -> int:
-    match part:
-        case skill_outputs.Output():
-            return len(part.text)
-        case skill_outputs.File():
-            return len(part.data)
-        case _:
-            return len(part.url)
-
-
 def _named(made: SkillResult) -> tuple[Output, ...]:
     taken = {output.name for output in made.outputs if output.name}
     outputs: list[Output] = []

@@ -17,6 +17,7 @@ from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.skill import Skill
+from component.tasks.by_reference import Share, nowhere
 from component.tasks.request_keys import RequestKey
 from component.tasks.skill_call import SkillCall
 from xep.data_forms import Form
@@ -51,7 +52,8 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     turn. `operator` is the operator who started the turn, if it was not started by the principal.
     `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
     `chosen` names the parameters that the model has chosen after reading strangers. `limits`
-    are those of the agent, for calls of its model.
+    are those of the agent, for calls of its model. `unrequested` says that the principal has not
+    asked for it: a schedule, an event or an operator has started it.
     """
 
     agent: str
@@ -63,6 +65,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: TurnBudget | None = None
     chosen: tuple[str, ...] = ()
     limits: AgentLimits = AgentLimits()
+    unrequested: bool = False
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -135,6 +138,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         find: returns a skill by its name, for any principal; None if it does not exist.
         may_use: returns whether a principal may execute a skill now.
         names: returns the names of all skills that this instance has; None for any.
+        late: returns the names of sources of skills that are not ready yet: a task whose skill
+            does not exist waits for them.
         approvers: returns who has to confirm a call that is `undecided`; None if nobody has to.
             Raises StanzaError if nobody can.
         check: called before each run of a call, with the id of its task. Raises CapabilityMissing
@@ -143,15 +148,24 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
             declares.
         asker_of_child: returns who asks for a skill that a call starts. Raises SkillError if that
             call must not start it.
+        share: puts a file of a result that does not fit into a stanza where others can get it.
     """
 
     find: Callable[[str], Skill | None]
     may_use: Callable[[JID, Skill], bool]
     names: Callable[[], Sequence[str] | None] = lambda: None
+    late: Callable[[], Sequence[str]] = tuple
     approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
     check: Callable[[Call, str], None] = lambda _call, _task: None
     provide: Callable[[Skill, Context], None] = _provide_nothing
     asker_of_child: Callable[[Call, Skill], Asker] = _asker_of_child
+    share: Share = nowhere
+
+
+Shown = Literal["waiting", "shown", "withheld", "returned"]
+"""Whether a person has got the message of a question: it was not written yet; it was written; it
+was withheld, because the person wants no such messages; or it came back as an error.
+"""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +174,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
     It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
     operator who caused it, if the principal did not. `chosen` names the parameters that a model has
-    chosen after reading strangers.
+    chosen after reading strangers. `shown` says whether the person for whom it was looked up has
+    got its message.
     """
 
     id: str
@@ -178,6 +193,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
     operator: str = ""
     chosen: tuple[str, ...] = ()
+    shown: Shown = "shown"
 
 
 class Naming(msgspec.Struct, frozen=True):
@@ -200,6 +216,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     `thread` is the thread that the request named, or else the task's id. `question` is the question
     that the change asked, or that expired with it: the persons who were asked get a message besides
     the event. For a model's call only the question is sent; the model reports the rest.
+    `unrequested` says that the work is not the principal's own request.
     """
 
     task: Task
@@ -212,6 +229,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     question: Question | None = None
     lang: str | None = None
     origin: Origin = "iq"
+    unrequested: bool = False
 
 
 class Listener(Protocol):
@@ -311,6 +329,11 @@ class Tasks(Protocol):
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question to `who` came back as an error. Raises
+        StorageError.
+        """
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question that `who` was asked, by its id or thread, is closed."""

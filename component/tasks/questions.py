@@ -73,6 +73,10 @@ AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
 received the request. `at_values` returns the parameters.
 """
 INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
+_SHOWN: Final = (
+    "(SELECT MIN(r.shown) FROM recent_questions r WHERE r.input = i.id AND r.jid = a.jid)"
+)
+"""Whether the person `a` has got the message of the question `i`; NULL if that is not recorded."""
 
 
 def at_values(at: JID) -> tuple[str, int, str]:
@@ -213,19 +217,20 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     """Return the open questions of the address `at` to `who`, the newest first."""
     tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
     found = database.execute(
-        f"SELECT i.id, i.question, i.revision, {tasks} FROM asked a"  # noqa: S608
+        f"SELECT i.id, i.question, i.revision, {_SHOWN}, {tasks} FROM asked a"  # noqa: S608
         " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
         " WHERE a.jid = ? AND a.open = 1 AND i.state = 'open' AND i.expires > ?"
         " AND t.state = 'input-required'"
         f" AND {AT} ORDER BY t.updated DESC, i.id",
         (str(who.bare), database.steady, *at_values(at)),
     ).fetchall()
-    return [
-        question_of(row, asked_in(question), revision, asked_of(database, id_), row.updated)
-        for id_, question, revision, row in (
-            (id_, question, revision, Row(*columns)) for id_, question, revision, *columns in found
-        )
-    ]
+    open_: list[Question] = []
+    for id_, question, revision, shown, *columns in found:
+        row = Row(*columns)
+        asked = asked_of(database, id_)
+        one = question_of(row, asked_in(question), revision, asked, row.updated)
+        open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
+    return open_
 
 
 def adopt(database: Database) -> None:
@@ -244,6 +249,8 @@ def adopt(database: Database) -> None:
         people = [str(one) for one in asked_of(database, id_)]
         agent = str(JID.parse(row.target).bare)
         recent.asked(database, id_, people, agent, thread_of(row), expires)
+        if row.untold is None:
+            recent.written(database, id_, ())
 
 
 def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:

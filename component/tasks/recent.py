@@ -8,9 +8,14 @@ several questions that the person's own requests have caused. The decision uses 
 transaction of the answer. These rows are separate from those of the tasks: an attacker who wants to
 remove the evidence could end many tasks, and ended tasks are deleted. Times are those of the steady
 clock, so a clock that jumps makes no question look older than it is.
+
+A row also says whether the person has got the question, because words that name nothing cannot be
+meant for a question that was never shown: `waiting` until its message was written, then `shown`;
+`withheld` from a person who wants no such messages; `returned` if the message came back as an
+error.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -44,10 +49,44 @@ def asked(
     """
     for jid in persons:
         database.execute(
-            "INSERT INTO recent_questions (jid, agent, input, thread, asked, expires, closed)"
-            " VALUES (?, ?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO recent_questions"
+            " (jid, agent, input, thread, asked, expires, closed, shown)"
+            " VALUES (?, ?, ?, ?, ?, ?, NULL, 'waiting')",
             (jid, agent, id_, thread, database.steady, expires),
         )
+
+
+def written(database: Database, id_: str, withheld: Iterable[JID]) -> None:
+    """Record that the messages of a question were written, except to the bare JIDs `withheld`."""
+    for jid in sorted(map(str, withheld)):
+        database.execute(
+            "UPDATE recent_questions SET shown = 'withheld'"
+            " WHERE input = ? AND jid = ? AND shown = 'waiting'",
+            (id_, jid),
+        )
+    database.execute(
+        "UPDATE recent_questions SET shown = 'shown' WHERE input = ? AND shown = 'waiting'", (id_,)
+    )
+
+
+def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
+    """Return whether the address `at` has asked `who` this question, and it is not closed."""
+    found = database.execute(
+        "SELECT 1 FROM recent_questions WHERE input = ? AND jid = ? AND agent = ?"
+        " AND closed IS NULL",
+        (id_, str(who.bare), str(at.bare)),
+    )
+    return found.fetchone() is not None
+
+
+def returned(database: Database, id_: str, who: JID, at: JID) -> None:
+    """Record that the message of a question from the address `at` to `who` came back as an
+    error.
+    """
+    database.execute(
+        "UPDATE recent_questions SET shown = 'returned' WHERE input = ? AND jid = ? AND agent = ?",
+        (id_, str(who.bare), str(at.bare)),
+    )
 
 
 def close(database: Database, task: str, state: str) -> None:
@@ -82,12 +121,15 @@ def is_certain(
     certainty: Certainty,
     *,
     stands: bool = True,
+    sent: Collection[str] = (),
 ) -> bool:
     """Return whether words of `who` to the address `at` are certainly meant for the question `id_`.
 
     Words that name nothing are meant for the only question that is open or was closed a moment ago,
     or for the newest if all of them are open and come from the person's own requests. `stands` says
-    whether the question must have been open for a while then (CNF-045).
+    whether the question must have been open for a while then (CNF-045). Only the beginning of its
+    identifier can name a question whose message the person has not got; `sent` are the questions
+    whose messages were written to `who`, even if their rows do not say so yet.
     """
     values: list[Value] = [
         str(who.bare),
@@ -102,17 +144,22 @@ def is_certain(
         also += " AND substr(input, 1, CAST(? AS INTEGER)) = ?"
         values += [len(naming.beginning), naming.beginning]
     found = database.execute(
-        "SELECT input, asked, closed IS NULL AND expires > ? FROM recent_questions"  # noqa: S608 - constant text
-        f" WHERE jid = ? AND agent = ? AND COALESCE(closed, expires) > ?{also}",
-        [database.steady, *values],
+        "SELECT input, asked, closed IS NULL AND expires > ?, shown FROM recent_questions"  # noqa: S608 - constant text
+        " WHERE jid = ? AND agent = ? AND COALESCE(closed, expires) > ?"
+        f" AND (shown <> 'withheld' OR input = ?){also}",
+        [database.steady, *values[:3], id_, *values[3:]],
     ).fetchall()
-    times = {question: asked for question, asked, _ in found}
+    times = {question: asked for question, asked, _, _ in found}
     if id_ not in times:
+        return False
+    shown = next(shown for question, _, _, shown in found if question == id_)
+    is_shown = shown == "shown" or (shown == "waiting" and id_ in sent)
+    if not (is_shown or naming.beginning):
         return False
     asked_at = times.pop(id_)
     if times:
         is_newest = not also and all(asked_at > other for other in times.values())
-        if not (is_newest and all(is_open for _, _, is_open in found)):
+        if not (is_newest and all(is_open for _, _, is_open, _ in found)):
             return False
         if not _all_from(database, who, [id_, *times]):
             return False

@@ -112,4 +112,5 @@ def notice_of(change: Change) -> Notice:
         question=change.question,
         lang=request.lang,
         origin=request.origin,
+        unrequested=request.caller_context.unrequested,
     )

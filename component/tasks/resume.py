@@ -1,12 +1,16 @@
 """Resumes a waiting task: decides whether it may run, and from where."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final
 
 import msgspec
 import structlog
 
+from component.skills.errors import printable
 from component.skills.skill import Skill
 from component.storage.database import Database
+from component.storage.notifications import Notification, record
 from component.tasks import admit, instances
 from component.tasks.admit import TaskLimits
 from component.tasks.confirmation import confirm_for, covers, lapses
@@ -18,6 +22,7 @@ from component.tasks.request import request_of
 from component.tasks.request_keys import NO_KEY
 from component.tasks.rows import Change, Row, change, load_owned, moment
 from component.tasks.store import Transaction
+from component.tasks.waiting import waiting_text
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output
@@ -26,6 +31,8 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.tasks")
+
+_LONGEST_TITLE: Final = 200
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -52,6 +59,8 @@ class Resumed(msgspec.Struct, frozen=True):
     parts: Sequence[Output] = ()
     unfit: bool = False
     """This instance cannot run the task; it is left to the others."""
+    notice: Notification | None = None
+    """What the principal is told, since the task was set aside."""
 
 
 def verdict_of(
@@ -101,8 +110,14 @@ def resume(
     owner: str,
     question_id: str,
     limits: TaskLimits,
+    *,
+    late: bool = False,
 ) -> Resumed:
-    """Set a claimed task to running, or settle why it cannot run. Raises LostError."""
+    """Set a claimed task to running, or settle why it cannot run. `late` says that skills may
+    still come.
+
+    Raises LostError.
+    """
     mine = load_owned(tx, row.id, row.token)
     # cancelled after it was claimed, when no execution could be stopped
     if mine.state == "cancelling":
@@ -110,7 +125,7 @@ def resume(
         return Resumed(mine)
     journal = read_journal(tx, mine.id)
     call = verdict.call
-    waits = not verdict.known and tx.dialect == "postgresql"
+    waits = not verdict.known and (late or tx.dialect == "postgresql")
     if call is None and (waits or instances.others_alive(tx, owner)):
         # Another release may have the skill, or accept these parameters. That instance may be
         # restarting, so the task waits for it even if no other instance runs, as it does in a
@@ -131,6 +146,9 @@ def resume(
         )
         return Resumed(mine)
     assert call is not None
+    if mine.progress is not None and waiting_text(read(mine.progress, Progress)) is not None:
+        mine.progress = None
+        tx.execute("UPDATE tasks SET progress = NULL WHERE id = ?", (mine.id,))
     if verdict.decided:
         mine.request = admit.request_row(call, limits)
         tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (mine.request, mine.id))
@@ -145,8 +163,7 @@ def resume(
         tx.publish(made)
         return Resumed(mine)
     if mine.attempts >= limits.max_attempts:
-        _set_aside(tx, mine)
-        return Resumed(mine)
+        return Resumed(mine, notice=_set_aside(tx, mine, call, limits))
     atomic = not (call.skill.durable or call.skill.annotations.repeatable)
     if mine.state == "accepted":
         tx.publish(admit.begin(tx, mine, owner, atomic=atomic))
@@ -162,8 +179,10 @@ def resume(
     return Resumed(mine, journal=journal, parts=parts)
 
 
-def _set_aside(tx: Transaction, row: Row) -> None:
-    """Prevent further executions until an operator decides; the caller sees the reason."""
+def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Notification | None:
+    """Prevent further executions until an operator decides. The caller sees the reason, and the
+    person for whom the task runs is told, whatever has started it.
+    """
     why = (
         f"Set aside after {row.attempts} executions during which the process crashed: an operator"
         " has to decide whether it runs again."
@@ -184,6 +203,22 @@ def _set_aside(tx: Transaction, row: Row) -> None:
         skill=row.skill,
         attempts=row.attempts,
     )
+    if call.principal.local is None:
+        return None  # a service, which nobody reads
+    name = printable(call.skill.title, _LONGEST_TITLE)
+    notice = Notification(
+        id=sha256(f"{row.id} {row.token}".encode()).hexdigest()[:32],
+        agent=call.target.bare,
+        person=call.principal.bare,
+        title=name,
+        text=(
+            f"I could not finish this: {name}. The service crashed {row.attempts} times while it"
+            " was running, so I have stopped trying. My operator decides whether it runs again"
+            f" (task {row.id})."
+        ),
+    )
+    record(tx, notice, limits.held_per_person)
+    return notice
 
 
 def _is_confirmed(database: Database, row: Row, call: Call) -> bool:

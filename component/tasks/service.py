@@ -1,6 +1,6 @@
 """Durable work, for the handlers: implements `component.tasks.protocol.Tasks`."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
@@ -14,7 +14,8 @@ from component.skills.threads import Threads
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.tasks import admit, idempotency, inputs, instances, queries, questions
+from component.storage.notifications import Notification
+from component.tasks import admit, idempotency, inputs, instances, queries, questions, recent
 from component.tasks.admission import TaskAdmission
 from component.tasks.admit import TaskLimits
 from component.tasks.membership import Membership
@@ -65,6 +66,8 @@ class TaskService:
 
     Attributes:
         ask_model: asks a model for a skill; the root connects it.
+        noticed: is called with what a person was told about a task that was set aside; likewise.
+            Raises StorageError.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class TaskService:
         self._patience_s = patience_s
         self._recorder = recorder
         self.ask_model: AskModel = no_model
+        self.noticed: Callable[[Notification], Awaitable[None]] = _nothing
         self._connected = anyio.Event()
         self._group: TaskGroup | None = None
         self._shared = False
@@ -104,9 +108,12 @@ class TaskService:
             limits,
             threads,
             lambda: self.instance,
-            # Without other instances, no task is left for one that has its skill.
-            replace(skills, names=lambda: skills.names() if self._shared else None),
+            # Without other instances and late sources, nobody else will have the skill of a task.
+            replace(
+                skills, names=lambda: skills.names() if self._shared or skills.late() else None
+            ),
             self._ask_model,
+            self._notice,
         )
         cache = ReplayCache(limits.replay_s, clock=clock)
         self.remembered = cache.get
@@ -126,6 +133,12 @@ class TaskService:
     async def _ask_model(self, call: Call, task: str, question: ModelQuestion) -> str:
         # The root connects `ask_model` later.
         return await self.ask_model(call, task, question)
+
+    async def _notice(self, notice: Notification) -> None:
+        try:
+            await self.noticed(notice)
+        except StorageError as error:
+            _log.warning("a notice is not in its conversation", reason=str(error))
 
     def _has_slots(self) -> bool:
         return self._worker.slots.free > 0 and not self._worker.draining
@@ -297,6 +310,10 @@ class TaskService:
         """A task was queued by another part of the service: claim it soon. Never waits."""
         self._worker.wake()
 
+    def skills_changed(self) -> None:
+        """Claim the tasks that waited for other skills, or for a late source. Never waits."""
+        self._worker.skills_changed()
+
     async def withdraw(self, key: str) -> bool:
         """Cancel the work of a request."""
         execution = self._worker.of_request(key)
@@ -363,7 +380,7 @@ class TaskService:
         """Answer a question of a task, and return the task after that."""
         slot = self._worker.try_slot(str(who.bare))
         taken = False
-        words = self._in_words(naming)
+        words = self._in_words(who, naming)
         try:
             judged = await self._judge(
                 lambda db: inputs.answer(
@@ -397,7 +414,7 @@ class TaskService:
         naming: Naming | None = None,
     ) -> None:
         """Decide a confirmation."""
-        words = self._in_words(naming)
+        words = self._in_words(who, naming)
         # The task does not run at once: before it runs, the principal's permission is checked again
         # (CNF-042).
         judged = await self._judge(
@@ -415,11 +432,14 @@ class TaskService:
         if judged.error is not None:
             raise judged.error
 
-    def _in_words(self, naming: Naming | None) -> inputs.InWords | None:
-        """Return the rules for an answer that names its question by `naming`; None if there are
-        none.
+    def _in_words(self, who: JID, naming: Naming | None) -> inputs.InWords | None:
+        """Return the rules for an answer of `who` that names its question by `naming`; None if
+        there are none.
         """
-        return None if naming is None else inputs.InWords(naming, self._limits.certainty)
+        if naming is None:
+            return None
+        sent = self._event_sender.questions_to(who)
+        return inputs.InWords(naming, self._limits.certainty, sent)
 
     async def _judge(
         self, judge: Callable[[Database], inputs.Judgement], *tasks: str
@@ -436,6 +456,12 @@ class TaskService:
         """Return the open questions that this address has asked the bare JID `who`."""
         return await self._store.read(lambda db: questions.open_questions(db, who, at))
 
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question came back as an error."""
+        # Most messages that come back are no questions, and a read costs less than a commit.
+        if await self._store.read(lambda db: recent.is_open(db, question, who, at)):
+            await self._store.commit(lambda tx: recent.returned(tx, question, who, at))
+
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether this address asked `who` something, by its id or thread, that is
         closed.
@@ -445,3 +471,7 @@ class TaskService:
 
 def _any_records(database: Database) -> bool:
     return database.execute("SELECT 1 FROM replay LIMIT 1").fetchone() is not None
+
+
+async def _nothing(_notice: Notification) -> None:
+    """No conversation has notices."""

@@ -1,6 +1,6 @@
 """Runs tasks on this instance: claims queued ones while there are slots, one execution each."""
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from cachebox import FIFOCache
 from component.skills import prepare
 from component.skills.errors import InvalidParam, SkillError, printable
 from component.skills.threads import Threads
+from component.storage.notifications import Notification
 from component.tasks import idempotency, instances
 from component.tasks.admit import TaskLimits
 from component.tasks.claims import (
@@ -34,6 +35,7 @@ from component.tasks.rows import Change, Row, is_queued
 from component.tasks.skill_call import SkillCall
 from component.tasks.states import LostError
 from component.tasks.store import TaskStore, Transaction
+from component.tasks.waiting import report_waiting
 from xep.fluux_agent import errors
 from xep.stanza_error import StanzaError
 
@@ -59,6 +61,7 @@ class Worker:
         skills: the skills, and who may execute them; it has their names only if other instances
             may have other ones.
         ask_model: asks a model for a skill.
+        noticed: is called with what a person was told about a task that was set aside.
 
     Attributes:
         slots: the slots for tasks on this instance.
@@ -73,7 +76,9 @@ class Worker:
         instance: Callable[[], str],
         skills: SkillAccess,
         ask_model: AskModel = no_model,
+        noticed: Callable[[Notification], Awaitable[None]] | None = None,
     ) -> None:
+        self._noticed = noticed
         self.slots = Slots(limits.running_total, limits.running_per_principal, self._released)
         self.draining = False
         self._store = store
@@ -91,6 +96,7 @@ class Worker:
             ask_model,
             skills.check,
             skills.provide,
+            skills.share,
         )
         self._group: TaskGroup | None = None
         self._executions: set[Execution] = set()
@@ -107,8 +113,12 @@ class Worker:
         self._after = ""
         """The principal at which the last claim ended."""
         self._claiming_later = False
-        self._unknown: set[str] = set()
-        """Skills that tasks need and that this instance does not have."""
+        self._unknown: set[tuple[str, bool]] = set()
+        """Skills that tasks need and that this instance does not have, as they were logged: with
+        late sources, or without.
+        """
+        self._told: set[str] = set()
+        """Tasks of which was said that they wait for late sources."""
         self._unfit: FIFOCache[str, None] = FIFOCache(_MOST_UNFIT)
         """Tasks that this instance cannot run and another one may."""
 
@@ -300,6 +310,11 @@ class Worker:
         self._behind.add(principal)
         self._work.set()
 
+    def skills_changed(self) -> None:
+        """Note that there are other skills: tasks that this instance could not run may fit."""
+        self._unfit.clear()
+        self.wake()
+
     def start_claiming(self) -> None:
         """Claim queued tasks from now on, while there are slots."""
         self._start(self._claim)
@@ -350,17 +365,32 @@ class Worker:
             suspect=not slots.suspects,
         )
 
-        def op(tx: Transaction) -> tuple[Claimed, list[str]]:
+        late = self._skills.late()
+
+        def op(tx: Transaction) -> tuple[Claimed, list[str], Sequence[str]]:
             claimed = claim(tx, claimant, after=after)
             if not claimed.more and len(claimed.rows) < claimant.free:
                 instances.mark_idle(tx, claimant.instance)
             unknown = [] if claimed.rows else unknown_skills(tx, claimant)
-            return claimed, unknown
+            told: Sequence[str] = ()
+            if unknown and late:
+                told = report_waiting(
+                    tx, claimant.instance, claimant.skills or (), late, self._told
+                )
+            return claimed, unknown, told
 
-        claimed, unknown = await self._store.commit(op, keep_trying=True)
+        claimed, unknown, told = await self._store.commit(op, keep_trying=True)
+        self._told.update(told)
         for skill in unknown:
-            if skill not in self._unknown:
-                self._unknown.add(skill)
+            if (skill, bool(late)) not in self._unknown:
+                self._unknown.add((skill, bool(late)))
+                if late:
+                    _log.warning(
+                        "tasks wait for a skill whose source may not be ready yet",
+                        skill=skill,
+                        sources=late,
+                    )
+                    continue
                 _log.warning(
                     "tasks wait for a skill that this instance does not have: start an instance"
                     " that has it, or cancel them",
@@ -395,13 +425,17 @@ class Worker:
         if verdict.call is not None and verdict.call.undecided:
             verdict = await self._decide(verdict.call)
         question, limits = instances.new_instance(), self._limits
+        late = bool(self._skills.late())
         resumed = await self._store.commit(
-            lambda tx: resume(tx, row, verdict, self._instance(), question, limits),
+            lambda tx: resume(tx, row, verdict, self._instance(), question, limits, late=late),
             tasks=(row.id,),
             keep_trying=True,
         )
         if resumed.unfit:
             self._unfit[row.id] = None
+            self.wake(row.principal)
+        if resumed.notice is not None and self._noticed is not None:
+            await self._noticed(resumed.notice)
         if resumed.row.state != "running" or verdict.call is None or resumed.row.set_aside:
             return None
         return Execution(

@@ -16,9 +16,12 @@ from component.control.client import ask
 from component.control.messages import ControlAnswer, ControlRequest
 from component.service import Service
 from component.settings import Agent, Skills
+from component.settings.mcp import McpServer
 from component.settings.rest import OpenApi
 from component.settings.skills import SkillScheduleEntry
+from component.skills import sources
 from tests.component.sources.directories.world import install
+from tests.component.sources.mcp.serving import scripted
 from tests.component.sources.openapi.documents import encoded, petstore
 from tests.component.sources.openapi.test_source import changed_list
 from tests.component.test_service import AGENT, Change, client, new_server, running, settings
@@ -44,7 +47,7 @@ class World:
     def __init__(self, service: Service, data: Path, juliet: SlixClient, romeo: SlixClient) -> None:
         self.service = service
         self.root = data.parent / "skills"
-        self._data, self._juliet, self._romeo = data, juliet, romeo
+        self._data, self._juliet, self.romeo = data, juliet, romeo
 
     async def operate(self, command: str, **params: Any) -> ControlAnswer:
         """Run a command by the control socket."""
@@ -55,7 +58,7 @@ class World:
 
     async def submit(self, node: str, *, who: str = "juliet", **values: str) -> tuple[str, str]:
         """Fill in the form of a command; return the kind and the text of its note."""
-        asker = self._juliet if who == "juliet" else self._romeo
+        asker = self._juliet if who == "juliet" else self.romeo
 
         def fill() -> tuple[str, str]:
             dialogue = Dialogue(asker, f"assistant@{AGENT}", f"command/{node}")
@@ -67,7 +70,7 @@ class World:
     async def execute(self, name: str = "greet", **params: str) -> Element:
         """Execute a skill as romeo."""
         return await to_thread.run_sync(
-            lambda: self._romeo.iq(AGENT, execute(name, **params), "set")
+            lambda: self.romeo.iq(AGENT, execute(name, **params), "set")
         )
 
     async def told(self) -> str:
@@ -84,7 +87,11 @@ class World:
 
 @asynccontextmanager
 async def world_of(
-    make: Change, path: Path, openapi: dict[str, OpenApi] | None = None, **skills: Any
+    make: Change,
+    path: Path,
+    openapi: dict[str, OpenApi] | None = None,
+    mcp: dict[str, McpServer] | None = None,
+    **skills: Any,
 ) -> AsyncIterator[World]:
     root = path / "skills"
     root.mkdir(exist_ok=True)
@@ -93,7 +100,9 @@ async def world_of(
     with anyio.fail_after(3 * LIMIT):
         async with (
             new_server() as server,
-            running(server, make, skills=given, agent=agent, openapi=openapi or {}) as service,
+            running(
+                *(server, make), skills=given, agent=agent, openapi=openapi or {}, mcp=mcp or {}
+            ) as service,
             client(server, "juliet") as juliet,
             client(server, "romeo") as romeo,
         ):
@@ -163,6 +172,33 @@ async def test_admins_are_told_of_descriptions_that_wait_and_approve_them_by_a_f
         assert kind == "info", text
         await eventually(lambda: registry.get("shop.listPets"))
         assert sentence not in (await world.operate("status")).text
+
+
+async def test_a_source_that_is_late_does_not_delay_the_connection(
+    settings: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The MCP server never answers."""
+    monkeypatch.setattr(sources, "START_S", 3600.0)
+    install(tmp_path / "skills")
+    mute = scripted("mute", start_timeout_s=3600)
+    async with world_of(settings, tmp_path, mcp={"quiet": mute}, auto_approve="confined") as world:
+        assert (
+            "Sources of skills are not ready yet: mcp.quiet."
+            in (await world.operate("status")).text
+        )
+        assert output(await world.execute(who="Romeo")) == "Hello Romeo", "its own are there"
+
+
+async def test_skills_of_a_late_source_appear_when_they_come(
+    settings: Change, tmp_path: Path
+) -> None:
+    async with world_of(settings, tmp_path, mcp={"s": scripted(read_only=["*"])}) as world:
+        await eventually(lambda: world.service.catalog.registry.get("s.echo"))
+        answer = await to_thread.run_sync(
+            lambda: world.romeo.iq(AGENT, execute("s.echo", text="hello"), "set")
+        )
+        assert output(answer) == "hello"
+        assert "not ready" not in (await world.operate("status")).text
 
 
 async def test_only_admins_can_approve(settings: Change, tmp_path: Path) -> None:

@@ -200,6 +200,18 @@ def test_a_no_in_plain_chat(chat: Chat, juliet: SlixClient) -> None:
     assert "wrong one" in shown(chat.model.requests[1])
 
 
+def test_after_stop_contact_a_person_is_still_asked_about_their_own_request(
+    chat: Chat, juliet: SlixClient
+) -> None:
+    asks(juliet, chat.assistant, "/stop-contact", "not write")
+    chat.model.answers(Calls(("wipe", {"disk": "sdd"})), Text("And sdd is wiped now."))
+    say(juliet, chat.assistant, "Wipe sdd!")
+    reply(juliet, chat.assistant, heard(juliet, "May I", "sdd"), "yes")
+    heard(juliet, "sdd is wiped now")
+    assert "wiped sdd" in chat.effects()
+    asks(juliet, chat.assistant, "/start-contact", "write to you first again")
+
+
 def test_it_talks_on_while_a_question_is_open(chat: Chat, juliet: SlixClient) -> None:
     chat.model.answers(
         Calls(("wipe", {"disk": "sdc"})), Text("Four."), Text("And sdc is wiped now.")

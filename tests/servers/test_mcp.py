@@ -34,6 +34,9 @@ def chat(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "annotations": {"*": {"read_only": True, "open_world": False}},
         }
     with chatting(xmpp_server, tmp_path_factory.mktemp("mcp"), mcp=servers) as chat:
+        for name in servers:
+            if not chat.agent.log("an MCP server is available", server=name):
+                chat.agent.wait_log("an MCP server is available", server=name)
         yield chat
 
 

@@ -57,6 +57,10 @@ def test_a_skill_from_the_chat_fires(chat: Chat, juliet: SlixClient) -> None:
     asks(juliet, chat.assistant, "/schedule add in 1 second: run weather city=Verona", "Added")
     assert body(heard(juliet, "Sunny")) == "Sunny in Verona."
     assert not chat.model.requests
+    chat.model.answers(Text("It stays so."))
+    asks(juliet, chat.assistant, "Will it stay so?", "It stays so.")
+    shown = [(one["role"], one["content"]) for one in chat.model.requests[0].messages]
+    assert ("assistant", "Sunny in Verona.") in shown, "the model knows what she was told"
 
 
 def test_a_destructive_skill_is_asked_about_before_it_runs(chat: Chat, juliet: SlixClient) -> None:

@@ -140,3 +140,9 @@ def test_a_field_of_an_unknown_type_is_kept() -> None:
 def test_a_time_and_a_boolean_become_values_of_a_field() -> None:
     assert field("at", datetime(2026, 2, 8, 19, tzinfo=UTC)).values == ("2026-02-08T19:00:00Z",)
     assert field("yes", value=True).values == ("true",)
+
+
+def test_a_form_without_a_type_was_submitted_and_each_is_written_with_one() -> None:
+    form = decode(Form, ET.fromstring("<x xmlns='jabber:x:data'/>"), strict=True)
+    assert form.type == "submit"
+    assert ET.fromstring(encode(form)).get("type") == "submit"

@@ -7,7 +7,7 @@ import pytest
 
 from xep.binding import ContentError, Payload, decode, encode
 from xep.chat_markers import Displayed, Markable
-from xep.delay import Delay
+from xep.delay import Delay, LegacyDelay
 from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.entity_time import Time, TimeQuery
 from xep.explicit_encryption import Encryption
@@ -196,3 +196,17 @@ def test_one_bad_item_or_form_does_not_hide_the_rest() -> None:
         ),
     )
     assert (info.features, info.forms) == ((Feature(var="f"),), ())
+
+
+@pytest.mark.parametrize(
+    ("stamp", "time"),
+    [
+        ("stamp='20020910T23:08:25'", datetime(2002, 9, 10, 23, 8, 25, tzinfo=UTC)),
+        ("stamp='2002-09-10T23:08:25Z'", None),
+        ("stamp='20021310T23:08:25'", None),
+        ("", None),
+    ],
+)
+def test_the_stamp_of_an_old_delay_is_a_time_in_utc(stamp: str, time: datetime | None) -> None:
+    element = ET.fromstring(f"<x xmlns='jabber:x:delay' {stamp}/>")
+    assert decode(LegacyDelay, element, strict=True).time == time

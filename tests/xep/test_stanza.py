@@ -209,3 +209,19 @@ def test_children_of_a_stanza_do_not_reach_each_other() -> None:
     assert found.payload(Execute) == Execute(skill="s", params=(Param(name="p", text="v"),))
     with pytest.raises(ContentError, match="'stamp' is missing"):
         found.payload(Delay)
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("a<b>b</b>c", "abc"),
+        ("<p>a</p><p>b<br/>c</p>d", "a\nb\nc\nd"),
+        ("<div><p>a</p></div>b", "a\n\nb"),
+        ("<ul><li>a</li><li>b</li></ul>", "a\nb\n"),
+        ("", ""),
+    ],
+)
+def test_formatted_text_has_lines_where_its_blocks_end(inner: str, text: str) -> None:
+    body = f"<body xmlns='http://www.w3.org/1999/xhtml'>{inner}</body>"
+    found = arrive(f"<message><html xmlns='urn:x'>{body}</html>after</message>")
+    assert found.inner_text("{urn:x}html") == text

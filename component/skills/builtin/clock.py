@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
+from component.zones import zone_named
 
 
 @skill(
@@ -26,24 +26,24 @@ from component.skills.errors import InvalidParam, SkillError
 )
 def current_time(
     zone: Annotated[
-        str, msgspec.Meta(description="An IANA time zone, such as Europe/Paris.", max_length=64)
+        str,
+        msgspec.Meta(
+            description="An IANA time zone, such as Europe/Paris, or an offset such as UTC+09:00.",
+            max_length=64,
+        ),
     ] = "UTC",
 ) -> str:
     """Return the date and time in a time zone, in ISO 8601 with its offset from UTC."""
     return datetime.now(_zone(zone)).isoformat(timespec="seconds")
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        # OSError: the name of a directory of zones, such as Europe.
-        pass
-    try:
-        ZoneInfo("UTC")
-    except KeyError:
+def _zone(name: str) -> tzinfo:
+    found = zone_named(name)
+    if found is not None:
+        return found
+    if zone_named("UTC") is None:
         raise SkillError(
             "This system has no time zone data: install Debian's tzdata or the Python package of "
             "the same name where the service runs."
-        ) from None
-    raise InvalidParam("zone", "expected an IANA time zone, such as Europe/Paris")
+        )
+    raise InvalidParam("zone", "expected an IANA time zone, such as Europe/Paris, or UTC+09:00")

@@ -76,6 +76,7 @@ class Version:
         self.skill = Skill(
             **fields,
             source=approval.directory,
+            versioned_by_content=True,
             inputs=later_inputs(fields["input_schema"]),
             kind="async",
             wants_context=True,

@@ -19,7 +19,8 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from component.sources.mcp.errors import reason_of
+from component.sources.mcp.errors import plain, reason_of
+from component.sources.mcp.sessions import ENDED, is_loss
 from component.sources.mcp.texts import line
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT: Final = 300
 _MOST_ROUNDS: Final = 16
-_SESSION_LOST: Final = "Session terminated"  # the SDK's text for HTTP 404 with a session
+_SAID_BY_THE_SDK: Final = (types.PARSE_ERROR, types.INVALID_REQUEST)
 _NOT_BEGUN: Final = (types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
 
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -47,6 +48,7 @@ class Move(msgspec.Struct, frozen=True):
         unavailable: why no call was made, as a whole sentence.
         begun: whether the tool may have had an effect.
         refused: why the server refuses the call, for the caller.
+        ended: whether the session has ended with the call, so that another one may answer it.
     """
 
     result: dict[str, Any] | None = None
@@ -55,6 +57,7 @@ class Move(msgspec.Struct, frozen=True):
     unavailable: str | None = None
     begun: bool = True
     refused: str | None = None
+    ended: bool = False
 
 
 class ToolCall:
@@ -63,13 +66,11 @@ class ToolCall:
     Attributes:
         move: its last move; None while nothing has happened.
         asking: whether it waits for the answer to a request of the server.
-        session_lost: whether the server does not know the session any more.
     """
 
     def __init__(self, tool: str, arguments: dict[str, Any]) -> None:
         self.move: Move | None = None
         self.asking = False
-        self.session_lost = False
         self._tool = tool
         self._arguments = arguments
         self._scope = anyio.CancelScope()
@@ -113,19 +114,21 @@ class ToolCall:
             return Move(failed=f"its answer cannot be used: {reason_of(error)}")
 
     def _error(self, error: MCPError) -> Move:
-        code, text = error.error.code, line(error.error.message, _LONGEST_TEXT)
+        said = error.error.message
+        code, text = error.error.code, line(plain(said), _LONGEST_TEXT)
+        if is_loss(code, text):
+            return Move(failed=ENDED, begun=False, ended=True)
         if code == types.CONNECTION_CLOSED:
             return Move(failed=text) if text != "Connection closed" else _CLOSED
-        if text == _SESSION_LOST:
-            self.session_lost = True
-            return Move(failed="it has ended the session", begun=False)
+        if plain(said) != said and code in _SAID_BY_THE_SDK:
+            return Move(failed=text)
         if code in _NOT_BEGUN:
             return Move(refused=text or "The server refuses these parameters.", begun=False)
         return Move(failed=f"it reports an error: {text}")
 
     def fail(self, reason: str, *, begun: bool) -> None:
         """Record that the connection has ended."""
-        self._set(Move(failed=reason, begun=begun))
+        self._set(Move(failed=reason, begun=begun, ended=True))
 
     def cancel(self) -> None:
         """Cancel the call; the server is told."""

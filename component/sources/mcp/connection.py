@@ -21,7 +21,8 @@ from component.sources.mcp.authorization import client_credentials
 from component.sources.mcp.calls import ToolCall
 from component.sources.mcp.errors import ServerFailed, reason_of
 from component.sources.mcp.guard import CLOSED, Guard, Streams
-from component.sources.mcp.http import Endpoint, http_streams
+from component.sources.mcp.http import Endpoint, Told, http_streams
+from component.sources.mcp.sessions import ENDED, is_loss
 from component.sources.mcp.stdio import Program, stdio_streams
 from component.sources.mcp.texts import line
 
@@ -37,6 +38,7 @@ _MOST_PAGES: Final = 50
 _LONGEST_LOG: Final = 500
 _LOGS_PER_MINUTE: Final = 30
 _LISTEN_AGAIN_S: Final = 30.0
+_LOST_S: Final = 2.0
 _CPU_S: Final = 3600
 _TASKS: Final = 64
 _FILES: Final = 1024  # Node.js opens all modules at the same time
@@ -68,12 +70,14 @@ class Connection:
         changed: set when the server says that its list of tools has changed.
         last_used: when a call began or ended, on the event loop's clock.
         closed_here: whether `close` has ended it.
+        lost: set when the server does not know the session any more.
     """
 
     def __init__(self, name: str, entry: McpServer, *, idle_s: float | None = None) -> None:
         self.changed = anyio.Event()
         self.last_used = 0.0
         self.closed_here = False
+        self.lost = anyio.Event()
         self._name = name
         self._entry = entry
         self._idle_s = idle_s
@@ -93,6 +97,11 @@ class Connection:
         return line(f"{name}, MCP {self._client.protocol_version}", 100)
 
     @property
+    def opened(self) -> bool:
+        """Whether the server has answered."""
+        return self._client is not None
+
+    @property
     def busy(self) -> bool:
         """Whether calls are under way."""
         return bool(self._calls)
@@ -100,7 +109,8 @@ class Connection:
     @property
     def alive(self) -> bool:
         """Whether calls can be made."""
-        return self._group is not None and not self._guard.ended.is_set()
+        ended = self._guard.ended.is_set() or self.lost.is_set()
+        return self._group is not None and not ended
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Connect, and stay connected until cancelled, closed or idle. It has started when the
@@ -140,6 +150,7 @@ class Connection:
             self._client, self._group = client, group
             self.last_used = anyio.current_time()
             group.start_soon(self._close_when_idle)
+            group.start_soon(self._close_when_lost)
             if client.session.discover_result is not None:
                 group.start_soon(self._listen, client)
             task_status.started()
@@ -156,7 +167,7 @@ class Connection:
         headers = {name: value.get_secret_value() for name, value in entry.headers.items()}
         oauth = None if entry.oauth is None else client_credentials(entry.url, entry.oauth)
         endpoint = Endpoint(entry.url, headers, entry.max_message_bytes, oauth)
-        return http_streams(endpoint, self._guard.end)
+        return http_streams(endpoint, Told(self._guard.end, self.lost.set))
 
     def close(self) -> None:
         """End the connection, because it is not needed."""
@@ -166,27 +177,32 @@ class Connection:
     async def tools(self) -> list[ToolDescription]:
         """List the server's tools. Raises ServerFailed."""
         assert self._client is not None, "the connection is open"
-        found: list[ToolDescription] = []
+        found: dict[str, ToolDescription] = {}
         cursor: str | None = None
+        known: set[str | None] = {None}
         try:
             with anyio.fail_after(self._entry.start_timeout_s):
                 for _ in range(_MOST_PAGES):
                     page = await self._client.list_tools(cursor=cursor)
-                    found += [_described(tool) for tool in page.tools]
+                    for tool in page.tools:
+                        found.setdefault(tool.name, _described(tool))
                     cursor = page.next_cursor
-                    if cursor is None or len(found) > _MOST_TOOLS:
-                        break
+                    if cursor in known or len(found) > _MOST_TOOLS:
+                        break  # some servers give the cursor of the last page again, for ever
+                    known.add(cursor)
         except TimeoutError:
             raise ServerFailed("it does not list its tools in time") from None
         except (MCPError, ValidationError, ValueError, RuntimeError, RecursionError) as error:
             if self._guard.ended.is_set():
                 raise ServerFailed(self._guard.reason) from error
+            if isinstance(error, MCPError) and is_loss(error.code, error.message):
+                raise ServerFailed(ENDED) from error
             raise ServerFailed(f"its list of tools cannot be used: {reason_of(error)}") from error
-        if cursor is not None or len(found) > _MOST_TOOLS:
+        if len(known) > _MOST_PAGES or len(found) > _MOST_TOOLS:
             _log.warning(
                 "an MCP server lists too many tools", server=self._name, offered=_MOST_TOOLS
             )
-        return found[:_MOST_TOOLS]
+        return list(found.values())[:_MOST_TOOLS]
 
     def begin(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
         """Call a tool, until `ToolCall.cancel`, whether somebody waits for it or not."""
@@ -207,8 +223,10 @@ class Connection:
             if call.move is None:
                 alone = not self._calls
                 call.fail(self._guard.reason, begun=not (alone and self._guard.unreached))
-            if call.session_lost:
-                self.close()
+            elif call.move.ended:
+                self.lost.set()
+            if self.lost.is_set() and not self._calls:
+                self._guard.end(ENDED)
 
     # What the server sends by itself.
 
@@ -275,6 +293,15 @@ class Connection:
                     async for _ in changes:
                         self.changed.set()
             await anyio.sleep(_LISTEN_AGAIN_S)
+
+    async def _close_when_lost(self) -> None:
+        """Close the connection when the session is lost. Other calls may be refused meanwhile, in
+        which case it is known that they have not begun.
+        """
+        await self.lost.wait()
+        if self._calls:
+            await anyio.sleep(_LOST_S)
+        self._guard.end(ENDED)
 
     async def _close_when_idle(self) -> None:
         if self._idle_s is None:

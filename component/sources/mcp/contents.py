@@ -12,21 +12,68 @@ import msgspec
 
 from component.skills.errors import printable
 from component.skills.outputs import JSON, File, Link, Output, Part, SkillResult
+from component.sources.mcp.errors import plain
 from xep.binding.json_bounds import decoded_json
 
 _MOST_BLOCKS: Final = 100
 _LONGEST_WORD: Final = 500
 _MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+-]{1,64}/[\w!#$&^.+-]{1,64}", re.ASCII)
 _BINARY: Final = "application/octet-stream"
+_OF_LINKS: Final = ("name", "title", "description", "mimeType")
+_OF_RESOURCES: Final = ("uri", "mimeType", "text", "blob")
 
 
 def result_of(result: Mapping[str, Any]) -> SkillResult:
     """Return the result of a tool, in the JSON of the protocol, as that of a skill."""
     parts = tuple(parts_of(result))
     is_error = result.get("isError") is True
+    if is_error:  # servers pass on what their libraries say of parameters
+        parts = tuple(
+            msgspec.structs.replace(one, text=plain(one.text)) if isinstance(one, Output) else one
+            for one in parts
+        )
     if is_error and not parts:
         parts = (Output("The tool reports an error without a text."),)
     return SkillResult(parts, is_error)
+
+
+def readable(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result of a tool, in the JSON of the protocol, as the SDK reads it: it refuses a
+    whole result for one part that it does not know.
+
+    Without content there is none; a part that cannot be read becomes a text that says so.
+    """
+    blocks = result.get("content")
+    if blocks is None:
+        blocks = []
+    if isinstance(blocks, list):
+        result = {**result, "content": [_readable(block) for block in blocks]}
+    if not isinstance(result.get("isError", False), bool):
+        result = {name: value for name, value in result.items() if name != "isError"}
+    return result
+
+
+def _readable(block: Any) -> dict[str, Any]:
+    match block:
+        case {"type": "text", "text": str() as text}:
+            return {"type": "text", "text": text}
+        case {"type": "image" | "audio" as kind, "data": str() as data}:
+            return {"type": kind, "data": data, "mimeType": _media_type(block) or _BINARY}
+        case {"type": "resource_link", "uri": str() as uri}:
+            link = {name: block[name] for name in _OF_LINKS if _is_text(block, name)}
+            return {"name": uri, **link, "type": "resource_link", "uri": uri}
+        case {"type": "resource", "resource": {"text": str()} | {"blob": str()} as resource}:
+            kept = {name: resource[name] for name in _OF_RESOURCES if _is_text(resource, name)}
+            if "text" in kept:
+                kept.pop("blob", None)
+            return {"type": "resource", "resource": {"uri": "", **kept}}
+    shown = part_of(block) if isinstance(block, Mapping) else None
+    said = shown.text if isinstance(shown, Output) else "A part that cannot be read."
+    return {"type": "text", "text": said}
+
+
+def _is_text(described: Mapping[str, Any], name: str) -> bool:
+    return isinstance(described.get(name), str)
 
 
 def parts_of(result: Mapping[str, Any]) -> Iterator[Part]:

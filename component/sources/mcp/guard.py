@@ -25,6 +25,7 @@ from mcp_types import (
     RequestId,
 )
 
+from component.sources.mcp.contents import readable
 from component.sources.mcp.errors import ServerFailed, reason_of
 from component.sources.mcp.listing import cleaned
 from component.sources.mcp.texts import line
@@ -41,6 +42,8 @@ _BYTES_PER_UNIT: Final = 32_768
 _END_S: Final = 3.0
 _LONGEST_NAME: Final = 100
 _MOST_REQUESTS: Final = 16
+_OF_RESULTS: Final = frozenset(("content", "structuredContent", "isError"))
+"""Members that only results of tools have, of what is asked of a server here."""
 _NEEDED: Final = frozenset(
     (
         "notifications/cancelled",
@@ -157,6 +160,8 @@ class Guard:
             tools = message.result.get("tools")
             if isinstance(tools, list):
                 message.result["tools"] = cleaned(tools, self._leave_out)
+            elif not _OF_RESULTS.isdisjoint(message.result):
+                message.result = readable(message.result)
             return True
         if isinstance(message, JSONRPCRequest):
             if len(self._requests) >= _MOST_REQUESTS or message.id in self._requests:

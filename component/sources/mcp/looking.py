@@ -14,6 +14,7 @@ from component.sources.mcp.tools import skills_of
 if TYPE_CHECKING:
     from component.settings.mcp import McpServer
     from component.skills.skill import Invoke
+    from component.skills.spec import Annotations
 
 
 async def look(name: str, entry: McpServer) -> tuple[str, int, int]:
@@ -50,7 +51,7 @@ async def look(name: str, entry: McpServer) -> tuple[str, int, int]:
     raise failed[0]
 
 
-def _not_called(_tool: ToolDescription) -> Invoke:
+def _not_called(_tool: ToolDescription, _annotations: Annotations) -> Invoke:
     def invoke(*_: object) -> NoReturn:
         raise NotImplementedError
 

@@ -15,6 +15,7 @@ from anyio.abc import TaskStatus
 from component.skills.errors import SkillUnavailable
 from component.sources.mcp.connection import Connection
 from component.sources.mcp.errors import ServerFailed
+from component.sources.mcp.guard import CLOSED
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -64,41 +65,76 @@ class Pool:
 
     Attributes:
         common: the connection that lists the tools; None while the server does not answer.
-        reason: why it does not.
+        wanted: set when a call waits for that connection.
     """
 
     def __init__(self, name: str, entry: McpServer, group: TaskGroup) -> None:
         self.common: Connection | None = None
-        self.reason = "it is starting"
+        self.wanted = anyio.Event()
+        self._reason = "it is starting"
+        self._begins_anew = False
+        self._changed = anyio.Event()
         self._name = name
         self._entry = entry
         self._group = group
         self._people: dict[str, _Person] = {}
 
+    def listed(self, connection: Connection) -> None:
+        """Note the connection that has listed the tools."""
+        self.common = connection
+        self._tell()
+
+    def ended(self, reason: str) -> None:
+        """Note that the connection that lists the tools has ended, or could not be made.
+
+        A call begins it anew if it has worked. If it has not, calls fail until it is tried again.
+        """
+        self._begins_anew = self.common is not None
+        self.common, self._reason = None, reason
+        self.wanted = anyio.Event()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
     async def get(self, principal: str) -> Connection:
-        """Return the connection for a person's calls.
+        """Return the connection for a person's calls. One that has ended begins anew.
 
         Raises SkillUnavailable, if the server does not answer, or too many people use it.
         """
         person = self._people.get(principal)
         if person is not None and person.connection is not None and person.connection.alive:
             return person.connection
-        if self.common is None or not self.common.alive:
-            raise self._unavailable(self.reason)
+        common = await self._common()
         if self._entry.shared:
-            return self.common
+            return common
+        person = self._people.get(principal)
         if person is None:
             self._make_space()
             person = self._people[principal] = _Person()
-        if person.starting is None:
+        if person.starting is None and not (person.connection and person.connection.alive):
             if anyio.current_time() < person.not_before:
                 raise self._unavailable(person.reason)
             person.starting = anyio.Event()
             self._group.start_soon(self._keep, principal, person)
-        await person.starting.wait()
-        if person.connection is None:
-            raise self._unavailable(person.reason)
+        if person.starting is not None:
+            await person.starting.wait()
+        if person.connection is None or not person.connection.alive:
+            raise self._unavailable(person.reason or CLOSED)
         return person.connection
+
+    async def _common(self) -> Connection:
+        """Return the connection that lists the tools. Raises SkillUnavailable."""
+        with anyio.move_on_after(self._entry.start_timeout_s):
+            while self.common is None or not self.common.alive:
+                if self.common is None and not self._begins_anew:
+                    break
+                self.wanted.set()
+                await self._changed.wait()
+        if self.common is None or not self.common.alive:
+            raise self._unavailable(self._reason)
+        return self.common
 
     def _unavailable(self, reason: str) -> SkillUnavailable:
         return SkillUnavailable(
@@ -144,13 +180,16 @@ class Pool:
             lasted = anyio.current_time() - began
             if not connection.closed_here:
                 person.reason = str(error)
-                person.not_before = anyio.current_time() + person.backoff.next(lasted)
+                if not connection.opened:
+                    person.not_before = anyio.current_time() + person.backoff.next(lasted)
                 _log.warning(
                     "the connection of a person to an MCP server has ended",
                     server=self._name,
                     principal=principal,
                     reason=str(error),
                 )
+            if connection.lost.is_set() and self.common is not None:
+                self.common.changed.set()  # the server was restarted: it may have other tools
         finally:
             if person.connection is connection:
                 person.connection = None

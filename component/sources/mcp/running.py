@@ -10,7 +10,7 @@ import structlog
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
 from component.sources.mcp.calls import Move, ToolCall
 from component.sources.mcp.contents import result_of
-from component.sources.mcp.elicitation import answer_of, form_of, question_of
+from component.sources.mcp.elicitation import answer_of, question_of, schema_of
 from component.sources.mcp.sampling import ANSWER, prompt_of, reply_of, tokens_of
 from component.sources.mcp.tools import misfit
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from component.settings.mcp import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult
+    from component.skills.spec import Annotations
     from component.sources.mcp.connection import ToolDescription
     from component.sources.mcp.pool import Pool
 
@@ -50,13 +51,25 @@ class Runner:
         """Calls whose server waits for an answer, by idempotency key, and until when."""
 
     async def invoke(
-        self, tool: ToolDescription, arguments: dict[str, Any], context: Context
+        self,
+        tool: ToolDescription,
+        annotations: Annotations,
+        arguments: dict[str, Any],
+        context: Context,
     ) -> SkillResult:
-        """Call a tool for the principal of a context.
+        """Call a tool, which has these effects, for the principal of a context.
 
         Raises SkillError if the server refuses the call, and SkillUnavailable if it fails.
         """
-        move = await context.step("call", lambda _: self._begin(tool, arguments, context), Move)
+        repeatable = annotations.repeatable
+
+        async def begin(_key: str) -> Move:
+            move = await self._begin(tool, arguments, context)
+            if move.ended and (repeatable or not move.begun):
+                move = await self._begin(tool, arguments, context)  # in a new session
+            return move
+
+        move = await context.step("call", begin, Move)
         while move.request is not None:
             reply = await self._reply(move.request, context)
             move = await self._go_on(reply, context)
@@ -68,12 +81,22 @@ class Runner:
             raise SkillUnavailable(
                 f"The MCP server {self._name} failed: {move.failed}.", begun=move.begun
             )
-        if (why := misfit(tool.output_schema, move.result)) is not None:
-            raise SkillUnavailable(
-                f"The result of {tool.name} does not fit the schema that the MCP server"
-                f" {self._name} declares: {why}"
+        result = move.result
+        if (why := misfit(tool.output_schema, result)) is not None:
+            # What is meant for a model can be read all the same.
+            result = {name: value for name, value in result.items() if name != "structuredContent"}
+            if not result.get("content"):
+                raise SkillUnavailable(
+                    f"The result of {tool.name} does not fit the schema that the MCP server"
+                    f" {self._name} declares: {why}"
+                )
+            _log.warning(
+                "a result of a tool does not fit its schema: only its content is used",
+                server=self._name,
+                tool=tool.name,
+                reason=why,
             )
-        return result_of(move.result)
+        return result_of(result)
 
     async def sweep(self) -> None:
         """Cancel calls whose questions nobody has answered in time, until cancelled."""
@@ -129,19 +152,19 @@ class Runner:
         if len(self._waiting) > _MOST_WAITING:
             return {"action": "cancel"}
         try:
-            form = form_of(request)
+            schema = schema_of(request)
         except (ValueError, TypeError, RecursionError) as error:
             _log.warning(
                 "a question of an MCP server cannot be shown", server=self._name, reason=str(error)
             )
             return {"action": "decline"}
         try:
-            answer = await context.ask(question_of(self._name, request), form, expires_s=_ASK_S)
+            answer = await context.ask(question_of(self._name, request), schema, expires_s=_ASK_S)
         except Denied:
             return {"action": "decline"}
         except UsageError:  # there is nobody who can be asked
             return {"action": "cancel"}
-        return answer_of(answer)
+        return answer_of(schema, answer)
 
     async def _sample(self, request: dict[str, Any], context: Context) -> dict[str, Any]:
         try:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from component.skills.outputs import SkillResult
     from component.skills.skill import Skill
     from component.skills.sources import Offer
+    from component.skills.spec import Annotations
 
 _log = structlog.get_logger("component.sources.mcp")
 
 _FIRST_S: Final = 0.1
 _LONGEST_S: Final = 300.0
+_CHECK_S: Final = 300.0
+"""A server over HTTP may have been restarted without telling: its list is read again."""
 _QUIET_S: Final = 60.0
 """A list that changes again within this time is read less and less often."""
 
@@ -54,7 +57,7 @@ class Serving:
                 began = anyio.current_time()
                 reason = await self._serve(offer, pool, runner, task_status)
                 wait = backoff.next(anyio.current_time() - began)
-                pool.common, pool.reason = None, reason
+                pool.ended(reason)
                 _log.warning(
                     "an MCP server is not available",
                     server=self._name,
@@ -62,7 +65,8 @@ class Serving:
                     again_in_s=wait,
                 )
                 task_status.started()
-                await anyio.sleep(wait)
+                with anyio.move_on_after(wait):
+                    await pool.wanted.wait()
 
     async def _serve(
         self, offer: Offer, pool: Pool, runner: Runner, task_status: TaskStatus[None]
@@ -109,7 +113,7 @@ class Serving:
                 skills_of(self._name, self._entry, tools, partial(_invoke, runner))
             )
             offer(skills)
-            pool.common = connection
+            pool.listed(connection)
             _log.info(
                 "an MCP server is available",
                 server=self._name,
@@ -118,7 +122,8 @@ class Serving:
                 offered=len(skills),
             )
             task_status.started()
-            await connection.changed.wait()
+            with anyio.move_on_after(_CHECK_S if self._entry.url else None):
+                await connection.changed.wait()
             quiet = anyio.current_time() - listed > _QUIET_S
             wait = _FIRST_S if quiet else min(wait * 2, _LONGEST_S)
             if wait == _LONGEST_S:
@@ -129,18 +134,20 @@ class Serving:
         """Return the skills, those of an earlier offer where nothing has changed."""
         before = self._offered
         same = [
-            before[one.name]
-            if one.name in before and before[one.name].digest == one.digest
-            else one
+            there if (there := before.get(one.name)) and _is_same(there, one) else one
             for one in skills
         ]
         self._offered = {one.name: one for one in same}
         return same
 
 
-def _invoke(runner: Runner, tool: ToolDescription) -> Any:
+def _is_same(one: Skill, other: Skill) -> bool:
+    return one.digest == other.digest and one.claims == other.claims
+
+
+def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Any:
     async def invoke(arguments: dict[str, Any], context: Context) -> SkillResult:
-        return await runner.invoke(tool, arguments, context)
+        return await runner.invoke(tool, annotations, arguments, context)
 
     return invoke
 

@@ -7,8 +7,9 @@ counts as destructive and open to the world until the settings say something els
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -42,20 +43,25 @@ def skills_of(
     name: str,
     entry: McpServer,
     tools: Sequence[ToolDescription],
-    invoke_of: Callable[[ToolDescription], Invoke],
+    invoke_of: Callable[[ToolDescription, Annotations], Invoke],
 ) -> list[Skill]:
     """Return the skills of the tools that the settings select, in their order.
 
-    A tool that cannot be a skill is left out, and the log says why. Of tools that get the same name
-    the first one is offered.
+    A tool that cannot be a skill is left out, and the log says why. Of tools whose names become the
+    same, the one that has the name already keeps it, and the others get a number.
     """
     wanted = pattern(entry.tools)
+    names = distinct_names(
+        name if entry.prefix is None else entry.prefix, {tool.name for tool in tools}
+    )
     made: dict[str, Skill] = {}
     for tool in tools:
         if not wanted.fullmatch(tool.name):
             continue
         try:
-            one = skill_of(name, entry, tool, invoke_of(tool))
+            one = skill_of(name, entry, tool, invoke_of)
+            if one.name != names[tool.name]:
+                one = dataclasses.replace(one, name=names[tool.name])
         except (DeclarationError, ValueError, RecursionError) as error:
             _log.warning(
                 "a tool of an MCP server is left out",
@@ -64,12 +70,36 @@ def skills_of(
                 reason=reason_of(error),
             )
         else:
-            made.setdefault(one.name, one)
+            made.setdefault(one.name, one)  # a tool may be listed twice
     return list(made.values())
 
 
-def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke) -> Skill:
+def distinct_names(prefix: str, tools: Collection[str]) -> Mapping[str, str]:
+    """Return the names of the skills of tools. They do not depend on the order of the tools."""
+    whole = {tool: f"{prefix}.{tool}" if prefix else tool for tool in tools}
+    # These come first: a name that needs no change is kept.
+    ordered = sorted(tools, key=lambda tool: (skill_name(prefix, tool) != whole[tool], tool))
+    names: dict[str, str] = {}
+    taken = set[str]()
+    for tool in ordered:
+        plain = found = skill_name(prefix, tool)
+        number = 2
+        while found in taken:
+            found = f"{plain}_{number}"
+            number += 1
+        taken.add(found)
+        names[tool] = found
+    return names
+
+
+def skill_of(
+    name: str,
+    entry: McpServer,
+    tool: ToolDescription,
+    invoke_of: Callable[[ToolDescription, Annotations], Invoke],
+) -> Skill:
     """Return the skill of a tool. Raises DeclarationError, ValueError and RecursionError."""
+    annotations = annotations_of(name, entry, tool)
     schema = clean_schema(tool.input_schema, _LONGEST_IN_SCHEMA)
     capabilities: tuple[str, ...] = (f"mcp:{name}",)
     seconds = entry.start_timeout_s + entry.timeout_s + _MARGIN_S
@@ -81,7 +111,7 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         title=line(tool.title, _LONGEST_TITLE),
         description=clean(tool.description, _LONGEST_DESCRIPTION),
         tags=("mcp",),
-        annotations=annotations_of(name, entry, tool),
+        annotations=annotations,
         timeout=seconds,
         # The call is a step, so that a question of the server can be answered while it runs.
         durable=True,
@@ -92,10 +122,11 @@ def skill_of(name: str, entry: McpServer, tool: ToolDescription, invoke: Invoke)
         input_schema=schema,
         output_schema=_output_schema(name, tool),
         source=f"the MCP server {name}",
+        versioned_by_content=True,
         inputs=schema_inputs(schema, adds_defaults=False),
         kind="async",
         wants_context=True,
-        invoke=invoke,
+        invoke=invoke_of(tool, annotations),
     )
 
 

@@ -174,6 +174,7 @@ class OpenApiSource:
             described_by=settings.taint,
             claims=_claims(operation, "" if settings.server else base),
             source=self.name,
+            versioned_by_content=True,
         )
 
     def _base(self, document: Document) -> str:

@@ -73,6 +73,7 @@ def rest_skill(name: str, entry: RestSkill) -> Skill:
         capabilities=(network_capability(template.origin),),
         taint=entry.taint,
         source=f"rest.{name}",
+        versioned_by_content=True,
     )
 
 

@@ -152,6 +152,7 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
         described_by=entry.taint,
         claims=claims,
         source=f"the workers of the queue {entry.queue}",
+        versioned_by_content=True,
         inputs=schema_inputs(fields["input_schema"]),
         kind="async",
         wants_context=True,

@@ -1,10 +1,11 @@
 """Answers without text."""
 
+import msgspec
 import pytest
 
 from component.agent import prompt, sentences
 from component.agent.finishes import weigh
-from component.models.messages import ToolCall
+from component.models.messages import AnswerPart, OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion, Finish
 
 
@@ -37,3 +38,50 @@ def test_nothing_is_called_while_the_arguments_of_a_call_may_be_missing(finish: 
     assert (weighed.calls, weighed.again) == ((), prompt.CUT_CALLS)
     weighed = weigh(completion, partial="", retried=True, tools=True)
     assert (weighed.calls, weighed.notice) == ((), sentences.NO_ROOM)
+
+
+@pytest.mark.parametrize(
+    "text", ["\u200b", "\ufeff \u200d\u2060", "\u2800", "\u3164\n", "\u0301", ""]
+)
+def test_an_answer_of_characters_that_nobody_sees_is_empty(text: str) -> None:
+    weighed = weigh(Completion.of(text), partial="", retried=False, tools=True)
+    assert (weighed.answer, weighed.again) == ("", prompt.EMPTY)
+    weighed = weigh(Completion.of(text), partial="", retried=True, tools=True)
+    assert (weighed.answer, weighed.notice) == ("", sentences.EMPTY)
+
+
+@pytest.mark.parametrize("text", ["\u200bNoon.", "👍", "؟", "…", "\u2764\ufe0f"])
+def test_an_answer_with_a_character_that_can_be_seen_is_one(text: str) -> None:
+    assert weigh(Completion.of(text), partial="", retried=False, tools=True).answer == text
+
+
+def test_a_call_that_cannot_be_read_is_asked_for_again() -> None:
+    weighed = weigh(Completion.of(), partial="", retried=False, tools=True, unread=True)
+    assert weighed.again == prompt.UNREAD_CALL
+    weighed = weigh(Completion.of(), partial="", retried=True, tools=True, unread=True)
+    assert weighed.notice == sentences.EMPTY
+
+
+FIVE = TextPart("The answer is 5.")
+OPAQUE = OpaquePart("test", msgspec.Raw(b"{}"))
+SAID = TextPart("Let me look.")
+
+
+@pytest.mark.parametrize(
+    ("parts", "answer"),
+    [
+        (
+            (SAID, ToolCall("1", "a", ""), TextPart("The answer is 5.")),
+            "Let me look.\n\nThe answer is 5.",
+        ),
+        ((SAID, OPAQUE, FIVE), "Let me look.\n\nThe answer is 5."),
+        ((SAID, OPAQUE, TextPart("\nThe answer is 5.")), "Let me look.\nThe answer is 5."),
+        ((TextPart("我看看"), OPAQUE, TextPart("答案是五")), "我看看\n\n答案是五"),
+        ((TextPart("It is no"), OPAQUE, TextPart("on.")), "It is noon."),
+        ((TextPart("It is "), TextPart("Noon.")), "It is Noon."),
+        ((OPAQUE, SAID, OPAQUE), "Let me look."),
+    ],
+)
+def test_commentary_and_answer_are_paragraphs(parts: tuple[AnswerPart, ...], answer: str) -> None:
+    completion = Completion(parts=parts)
+    assert weigh(completion, partial="", retried=True, tools=False).answer == answer

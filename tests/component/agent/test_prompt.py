@@ -1,13 +1,16 @@
 """The contents of prompts, and their taints."""
 
 import itertools
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from component.agent.profile import Profile
+from component.agent.prompt import spoken_time
 from component.agent.protocol import Recalled
+from component.agent.told import add_told
 from component.audit.protocol import AuditEvent
 from component.memory.lines import Said, SessionKey
 from component.models.protocol import Completion, ModelRequest
@@ -283,3 +286,47 @@ async def test_the_taints_of_an_answer_apply_to_later_turns(tmp_path: Path) -> N
         await conversations.received(message("m0", "and now"))
         await world.ear.hears(1)
         assert world.shop.callers[0].taints == {"person", "peer", "web"}
+
+
+async def test_the_model_is_told_the_time_on_the_clock_of_the_person(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.profile = Profile(agent="assistant", zone="Asia/Tokyo")
+    await answered(world, "hi")
+    (context,) = contexts(world.brain.asked[0])
+    assert " for the person (time zone Asia/Tokyo, UTC+09:00; " in context
+    assert " UTC)." in context
+
+
+def test_a_time_is_spoken_by_the_clock_of_the_person_and_in_utc() -> None:
+    late = datetime(2026, 11, 22, 20, 30, tzinfo=UTC)
+    assert spoken_time(late, "UTC+09:00") == (
+        "Monday, 2026-11-23 05:30 for the person (time zone UTC+09:00; 2026-11-22 20:30 UTC)"
+    )
+    assert spoken_time(late, "America/New_York") == (
+        "Sunday, 2026-11-22 15:30 for the person (time zone America/New_York, UTC-05:00;"
+        " 2026-11-22 20:30 UTC)"
+    )
+    for zone in ("UTC", "Mars/Base"):
+        assert spoken_time(late, zone) == "Sunday, 2026-11-22 20:30 UTC"
+
+
+async def test_the_model_knows_what_the_person_was_told_by_a_notification(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.built():
+        for _ in range(2):  # a result may be passed on again
+            await add_told(
+                world.sessions,
+                SessionKey("assistant", ROMEO),
+                "n1",
+                about="A schedule has run the skill weather.",
+                text="Sunny in Verona.",
+                taints=("web",),
+            )
+    await answered(world, "Will it stay so?", who=ROMEO)
+    shown = [(one.role, one.text) for one in world.brain.asked[0].messages[1:]]
+    assert [role for role, _ in shown] == ["user", "assistant", "user"]
+    assert "A schedule has run the skill weather. The person was told" in shown[0][1]
+    assert shown[1][1] == "Sunny in Verona."
+    async with world.built():
+        lines = [one for one in await world.lines(ROMEO) if isinstance(one, Said)]
+    assert "web" in lines[-1].taints, "the answer has read it"

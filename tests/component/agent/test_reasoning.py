@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from component.agent import prompt, sentences
 from component.memory.lines import Said, SessionKey
@@ -10,7 +11,17 @@ from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.settings.llm import ModelChoice
 from tests.component.agent.world import World, message
-from tests.component.models.endpoint import Answer, Chunks, Endpoint, Text, serving
+from tests.component.models import wire
+from tests.component.models.endpoint import (
+    Answer,
+    Chunks,
+    Endpoint,
+    Events,
+    Refuse,
+    Request,
+    Text,
+    serving,
+)
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -73,3 +84,32 @@ async def test_the_refusal_of_a_content_filter_is_reported(tmp_path: Path) -> No
     refusal = Chunks([{"error": {"code": "content_filter", "message": "Filtered."}}])
     bodies, _, _ = await answered(tmp_path, refusal)
     assert bodies == [sentences.FILTERED]
+
+
+async def test_reasoning_that_a_provider_refuses_stays_out_of_the_conversation(
+    tmp_path: Path,
+) -> None:
+    sealed = {"type": "thinking", "thinking": "Hm.", "signature": "SEALED"}
+
+    def answer(request: Request) -> Answer:
+        if "SEALED" in str(request.body):
+            return Refuse(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
+        spoken = wire.Spoken([sealed, f"Answer {len(request.messages)}."])
+        return Events(list(wire.message_events(spoken, "m")))
+
+    async with serving() as endpoint:
+        endpoint.otherwise = answer
+        choice = ModelChoice(
+            provider="anthropic", model="m", base_url=endpoint.url, api_key=SecretStr("sk-1")
+        )
+        model = HostedModel(resolve(choice, "llm"))
+        for start in range(2):  # the second life reads the conversation from the disk
+            world = World(tmp_path)
+            world.model_of = lambda _profile: model  # type: ignore[assignment,method-assign]
+            async with world.life():
+                for number in (2 * start, 2 * start + 1):
+                    await world.conversations.received(message(f"m{number}", "?", who=ROMEO))
+                    await world.ear.hears(number - 2 * start + 1, within_s=60)
+        await model.aclose()
+        refused = ["SEALED" in str(request.body) for request in endpoint.requests]
+        assert refused == [False, True, False, False, False]

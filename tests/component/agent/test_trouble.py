@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from component.agent import prompt, sentences
@@ -17,10 +18,12 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    Tool,
     UnusableAnswerError,
 )
 from component.storage import StorageError
 from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping, words
+from tests.component.models.call_samples import SAMPLES
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -530,3 +533,41 @@ async def test_an_idle_conversation_with_a_parked_turn_is_not_archived(tmp_path:
         world.shop.tasks["task-m1-c0-order"] = ToolResult("here")
         await world.ended("task-m1-c0-order")
         await world.ear.hears(3)
+
+
+async def test_nobody_hears_that_a_greeting_is_too_long_because_of_the_tools(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    long = Tool("look", "word " * 5000, msgspec.Raw(b'{"type":"object"}'))
+    world.shop.offered = lambda caller: [long]  # type: ignore[method-assign]
+    world.brain.think = raising(ContextOverflowError("prompt is too long"))
+    await one(world)
+    assert world.ear.bodies == [sentences.REFUSED]
+
+
+@pytest.mark.parametrize("written", SAMPLES.values(), ids=SAMPLES)
+async def test_nobody_reads_the_markup_of_a_call(tmp_path: Path, written: str) -> None:
+    if written.startswith("{"):
+        written = f"<tool_call>{written}"
+    script = [says(written), says("found it")]
+    world = World(tmp_path)
+    world.brain.think = lambda request: script[len(world.brain.asked) - 1]
+    await one(world)
+    assert world.ear.bodies == ["found it"]
+    assert prompt.UNREAD_CALL in world.brain.asked[1].messages[-1].text
+
+
+async def test_a_text_around_the_markup_of_a_call_is_the_answer(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = lambda _: says(f"Let me look.{SAMPLES['Kimi']}The answer is 5.")
+    await one(world)
+    assert world.ear.bodies == ["Let me look.\n\nThe answer is 5."]
+
+
+async def test_an_answer_of_invisible_characters_is_requested_once_more(tmp_path: Path) -> None:
+    script = [says("\u200b"), says("found it")]
+    world = World(tmp_path)
+    world.brain.think = lambda request: script[len(world.brain.asked) - 1]
+    await one(world)
+    assert world.ear.bodies == ["found it"]

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 
 from component.budget import book as book_module
@@ -33,6 +34,41 @@ class RefusesOnce:
         value = await self.storage.write(op, keep_trying=keep_trying)
         self.written += 1
         return value
+
+
+class Slow:
+    """A storage whose first write waits until it is let go."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.writing = anyio.Event()
+        self.go = anyio.Event()
+
+    async def read(self, op: Any) -> Any:
+        return await self.storage.read(op)
+
+    async def write(self, op: Any, *, keep_trying: bool = False) -> Any:
+        self.writing.set()
+        await self.go.wait()
+        return await self.storage.write(op, keep_trying=keep_trying)
+
+
+async def test_a_report_has_the_costs_that_are_being_stored(storage: Storage) -> None:
+    disk = Slow(storage)
+    async with anyio.create_task_group() as group:
+        book = a_book(disk)
+        spend(book, who(), 5)
+        group.start_soon(book.flush)
+        await disk.writing.wait()
+        found: list[int] = []
+
+        async def report() -> None:
+            found.extend(row.tokens for row in await book.report())
+
+        group.start_soon(report)
+        await anyio.wait_all_tasks_blocked()
+        disk.go.set()
+    assert set(found) == {5}
 
 
 async def test_costs_are_written_again_after_a_failure_without_another_call(

@@ -8,6 +8,8 @@ from click.testing import Result
 
 from component.cli.exit_codes import ExitCode
 from component.memory import embedding
+from component.models.offered_tools import RefusedTool
+from component.models.refused_tools import RefusedTools
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.component.models.endpoint import Endpoint, in_thread
@@ -458,6 +460,19 @@ def test_doctor_reports_a_provider_that_lists_the_model_as_ok(
         assert found == ("ok", f"{endpoint.url} answers, and has tiny")
         endpoint.models = ["tiny:latest"]
         assert of_model(command, endpoint)[0] == "ok"
+
+
+def test_doctor_names_the_tools_that_a_model_has_refused(command: RunCommand) -> None:
+    data = Path("refusing")
+    data.mkdir(mode=0o700)
+    RefusedTools(data).add(RefusedTool("mcp__find", "tiny", "http://models.example", "Bad schema."))
+    with in_thread() as endpoint:
+        llm = {"llm__provider": "vllm", "llm__model": "tiny", "llm__base_url": endpoint.url}
+        result = command("doctor", "--json", storage__path=str(data), **llm)
+    verdict, text = checks(result)["tools"]
+    assert verdict == "warning"
+    assert "tiny at http://models.example refuses the tool mcp__find" in text
+    assert "Bad schema." in text
 
 
 def test_doctor_warns_of_a_provider_that_does_not_list_the_model(command: RunCommand) -> None:

@@ -111,3 +111,55 @@ async def test_admins_and_the_operator_name_a_person(storage: Storage) -> None:
     with pytest.raises(CommandError, match="no agent called"):
         await client.command.run(admin, SCHEDULE.read([*given.items()]))
     assert await client.says(f"remove {found.id}", OPERATOR) == "Removed r."
+
+
+PHONE = JID.parse(f"{JULIET}/phone")
+
+
+class Zones:
+    """The time zones of people, of which only their clients know."""
+
+    def __init__(self, zone: str) -> None:
+        self.zone = zone
+        self.asked: list[tuple[JID, JID | None]] = []
+
+    async def of(self, person: JID, at: JID | None) -> str:
+        self.asked.append((person, at))
+        return self.zone
+
+
+async def test_a_time_is_in_the_zone_of_the_client_that_says_it_and_shows_it(
+    storage: Storage,
+) -> None:
+    client, zones = Client(storage), Zones("UTC+09:00")
+    client.schedules = Schedules(storage, ScheduleLimits(), zones=zones.of)
+    (client.command,) = ScheduleCommands(client.schedules, "assistant").commands()
+    who = Asking(principal=JULIET, client=PHONE, at=AT, agent="assistant")
+    said = await client.says("add every monday at 9: sum up my week", who)
+    assert zones.asked == [(PHONE, AT)]
+    assert "every monday at 9, 0 9 * * 1 (UTC+09:00), next 2" in said
+    assert "I know only how far your clock is from UTC (UTC+09:00)" in said
+    (found,) = await client.schedules.list(JULIET)
+    assert (found.definition.zone, found.due.hour, found.due.weekday()) == ("UTC+09:00", 0, 0)
+    assert "09:00 UTC+09:00: sum up my week" in await client.says("", who)
+    named = await client.says("add every day at 9 and 18 Europe/Paris: look", who)
+    assert "every day at 9 and 18, 0 9,18 * * * (Europe/Paris), next" in named
+    assert "09:00 Europe/Paris" in named or "18:00 Europe/Paris" in named
+    assert "I know only" not in named
+
+
+async def test_a_time_that_is_not_understood_whole_adds_no_schedule(storage: Storage) -> None:
+    client = Client(storage)
+    with pytest.raises(CommandError, match="Only 'every day at 9, 12' is understood, and 'and lun"):
+        await client.says("add every day at 9, 12 and lunch: measure")
+    assert await client.says("list") == "There are no schedules."
+
+
+async def test_an_admin_adds_a_time_of_the_person_for_whom_it_is(storage: Storage) -> None:
+    client, zones = Client(storage), Zones("Asia/Tokyo")
+    client.schedules = Schedules(storage, ScheduleLimits(), zones=zones.of)
+    (client.command,) = ScheduleCommands(client.schedules, "assistant").commands()
+    admin = Asking(principal=ROMEO, client=JID.parse(f"{ROMEO}/x"), at=AT, admin=True)
+    texts = {"action": "add", "when": "every day at 9", "goal": "Look.", "for": str(JULIET)}
+    await client.command.run(admin, SCHEDULE.read([*texts.items()]))
+    assert zones.asked == [(JULIET, AT)]

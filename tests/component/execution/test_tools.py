@@ -12,6 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.requests import (
+    MessageStarter,
+    OperatorStarter,
+    RequestStarter,
+    WorkStarter,
+)
 from component.budget.protocol import Payer, TurnBudget
 from component.execution.joint_confirmation import JointConfirmations
 from component.execution.tools import ToolExecutor, tool_name
@@ -232,12 +238,12 @@ async def test_a_result_that_says_more_than_its_skill_declares_is_none() -> None
         ("nosuch", "{}", "no tool called 'nosuch'"),
         ("add", "{", "not a JSON object"),
         ("add", "[1]", "not a JSON object"),
+        ("add", "", "not a JSON object"),
         ("add", '{"a": "x"}', "a"),
         ("add", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "not a JSON object"),
         ("add", '{"a": ' + "[" * 700 + "]" * 700 + "}", "nested at most 64 deep"),
         ("add", '{"a": [' + "1," * 10_000 + "1]}", "at most 10000 values"),
         ("add", '{"a": "\ud800"}', "not a JSON object"),
-        ("add", "", "a"),
         ("add", '{"a": 1, "z": 2}', "z"),
     ],
 )
@@ -610,6 +616,33 @@ async def test_a_person_is_asked_about_what_a_service_returned_where_something_c
 async def mood_of(text: str, context: Context) -> str:
     """Say how somebody feels."""
     return str((await context.llm(text, {"type": "object"}))["mood"])
+
+
+@pytest.mark.parametrize(
+    ("starter", "unrequested"),
+    [
+        (MessageStarter(WHO), False),
+        (OperatorStarter("boss@b.example"), True),
+        (WorkStarter("schedule", "every morning"), True),
+    ],
+)
+async def test_the_tasks_of_a_turn_know_whether_their_principal_has_asked_for_it(
+    starter: RequestStarter, unrequested: bool
+) -> None:
+    desk = Desk(mood_of)
+    asked: list[Call] = []
+
+    async def ask_model(call: Call, _task: str, _question: ModelQuestion) -> str:
+        asked.append(call)
+        return '{"mood": "good"}'
+
+    caller = a_caller()
+    said = msgspec.structs.replace(caller.request, starter=starter)
+    caller = msgspec.structs.replace(caller, request=said)
+    async with desk.world.running():
+        desk.world.service.ask_model = ask_model
+        await desk.call("mood_of", caller=caller, text="Great!")
+    assert asked[0].caller_context.unrequested == unrequested
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from component.handlers.questions import Questions
 from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
-from component.tasks import questions
+from component.tasks import questions, recent
 from component.tasks.confirmation import confirm_for
 from component.tasks.inputs import InWords, Judgement, answer, decide
 from component.tasks.instances import cancel_row
@@ -73,9 +73,13 @@ class World:
         expires: int = NOON + 60_000,
         principal: JID = ALICE,
         operator: str = "",
+        withheld: Sequence[JID] = (),
         **given: Any,
     ) -> str:
-        """Ask whether a report may be made. Then as much time passes as one needs to `read` it."""
+        """Ask whether a report may be made. Then as much time passes as one needs to `read` it.
+
+        Its message is written, except to those from whom it is `withheld`.
+        """
         context = CallerContext("assistant", operator=operator)
         request = asked_for(thread=thread, caller_context=context)
         row = self.ledger.add(task, request=request, principal=principal)
@@ -90,6 +94,7 @@ class World:
             risk="high",
         )
         questions.ask_confirmation(self.ledger, row, put, asked)
+        recent.written(self.ledger, put.id, withheld)
         if read:
             self.ledger.now += READING_MS
         return put.id
@@ -102,6 +107,7 @@ class World:
         questions.ask_input(
             self.ledger, row, "?1", "Which river?", raw, id=f"q-{task}", expires=NOON + 60_000
         )
+        recent.written(self.ledger, f"q-{task}", ())
         if read:
             self.ledger.now += READING_MS
         return f"q-{task}"
@@ -157,6 +163,10 @@ class World:
         self.looked += 1
         return questions.open_questions(self.ledger, who, at)
 
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        self._work()
+        recent.returned(self.ledger, question, who, at)
+
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         self._work()
         return questions.was_asked(self.ledger, who, at, name)
@@ -187,13 +197,20 @@ class World:
         type_: str = "chat",
         from_: str = PHONE,
         to: str = AGENT,
+        id_: str | None = None,
     ) -> str | None:
         """The one answer to a message, None for none."""
         before, replies = len(self.sent), len(self.bench.output.sent)
         content = "" if body is None else element("body", body)
         content += "" if thread is None else element("thread", thread)
         self.bench.receive(
-            element("message", content + more, type=type_, from_=from_, to=to, id=next(self._ids))
+            element(
+                *("message", content + more),
+                type=type_,
+                from_=from_,
+                to=to,
+                id=id_ or next(self._ids),
+            )
         )
         await self.bench.settled()
         said = [one for one in self.sent[before:] if not _is_bodiless(one)]

@@ -4,6 +4,7 @@ from component.messages.delivery import Delivery, nothing_to_send
 from component.messages.inbound import InboundMessage
 from component.messages.outbound import OutboundMessage
 from component.messages.rendering import render
+from xep.jid import JID
 from xep.stanza import Message, Presence
 
 
@@ -24,3 +25,9 @@ class Sent:
 
     def receive(self, message: InboundMessage, /) -> InboundMessage:
         return message
+
+    def is_ours(self, agent: JID, peer: JID, stanza_id: str, /) -> bool:
+        return False
+
+    def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
+        return stanza_id

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.tasks.protocol import Naming
+from component.tasks.protocol import Naming, UncertainError
 from component.tasks.recent import Certainty, is_certain
 from component.tasks.retention import forget
 from tests.component.handlers.chat_world import ALICE, PHONE, World
@@ -243,7 +243,7 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
         id_ = f"c-{number}"
         closed = min(at, at + before + lasted)
         chat.ledger.execute(
-            "INSERT INTO recent_questions VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO recent_questions VALUES (?, ?, ?, ?, ?, ?, ?, 'shown')",
             (
                 str(ALICE),
                 AGENT,
@@ -274,3 +274,57 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
         stood = at - since >= 3_000
         named = thread is None or name == thread
         assert certain == (named and not rivals and (thread is not None or stood))
+
+
+# -- what the person has got ---------------------------------------------------------------------
+
+
+async def test_words_do_not_approve_what_was_withheld_from_the_person(chat: World) -> None:
+    chat.confirm("t2", thread="same", asked=(ALICE, CAROL), withheld=(ALICE,), **DANGEROUS)
+    for thread in (None, "same"):  # it is said to the agent
+        said = await chat.say("yes", thread=thread)
+        assert said is None or said.startswith("I am Assistant.")
+    assert is_open(chat)
+    decision = Decision(id="c-t2", value="approve")
+    with pytest.raises(UncertainError):
+        await chat.decide(ALICE, JID.parse(AGENT), decision, naming=Naming())
+
+
+async def test_what_was_withheld_is_not_in_the_way_of_another_question(chat: World) -> None:
+    chat.confirm("t1", withheld=(ALICE,), **DANGEROUS)
+    chat.confirm("t2", **HARMLESS)
+    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert is_open(chat, "t1")
+
+
+@pytest.mark.parametrize("thread", [None, "same"])
+async def test_words_do_not_approve_a_question_that_came_back(
+    chat: World, thread: str | None
+) -> None:
+    chat.confirm("t2", thread="same", **DANGEROUS)
+    condition = element(
+        "error",
+        element("service-unavailable", xmlns="urn:ietf:params:xml:ns:xmpp-stanzas"),
+        type="cancel",
+    )
+    assert await chat.say(None, type_="error", more=condition, id_="c-t2") is None
+    said = await chat.say("yes", thread=thread) or ""
+    assert said.startswith("I haven't done it")
+    assert "(/approve c-t2 or /deny c-t2)" in said
+    assert is_open(chat)
+    assert (await chat.say("/approve c-t2") or "").startswith("Approved.")
+
+
+async def test_a_text_does_not_answer_an_input_that_came_back(chat: World) -> None:
+    chat.input("t1")
+    await chat.say(None, type_="error", id_="q-t1")
+    said = await chat.say("What is the weather like?")
+    assert said is None or said.startswith("I am Assistant.")  # it is for the agent
+    assert is_open(chat, "t1")
+    assert await chat.say("/answer q-t1 Rhine") == "Thank you, I'll continue."
+
+
+async def test_the_error_of_another_person_changes_nothing(chat: World) -> None:
+    chat.confirm("t2", **DANGEROUS)
+    await chat.say(None, type_="error", from_="carol@c.example/phone", id_="c-t2")
+    assert (await chat.say("yes") or "").startswith("Approved.")

@@ -1,4 +1,4 @@
-"""What people do in eight clients goes through the stages, in the shape in which each sends it."""
+"""What people do in their clients goes through the stages, in the shape in which each sends it."""
 
 import pytest
 
@@ -106,8 +106,8 @@ async def test_a_correction_answers_nothing(asked: World, shape: Shape) -> None:
     assert asked.state(TASK) == "input-required"
 
 
-@of("delayed chat", "room", "correction in a room", "private message")
-async def test_a_message_that_is_late_or_from_a_room_answers_nothing(
+@of("delayed chat", "room", "correction in a room", "private message", "broadcast")
+async def test_a_message_that_is_late_from_a_room_or_for_many_answers_nothing(
     asked: World, shape: Shape
 ) -> None:
     await answers(asked, shape, Good_evening="yes", Good_morning="yes")
@@ -176,6 +176,11 @@ class Talk:
         ("file", f"[Attached: a file, at {URL}]"),
         ("file with a name", f"[Attached: river.jpg (image/jpeg, 4096 bytes), at {URL}]"),
         ("file with words", f"The river:\n[Attached: a file, at {URL}]"),
+        (
+            "file with a name and words",
+            f"The river:\n[Attached: river.jpg (image/jpeg, 4096 bytes), at {URL}]",
+        ),
+        ("broadcast", SAID),
         ("link with a preview", "https://a.example/rivers"),
     ],
 )
@@ -245,6 +250,17 @@ async def test_a_retraction_may_name_the_origin_id_of_a_correction() -> None:
             _chat("Converse", "retraction", m1="c4", m0="c3"),
         )
     assert talk.waiting == {"c1": None}
+
+
+async def test_a_correction_may_have_the_id_of_what_it_corrects() -> None:
+    """As Matterbridge does (issue 1584 of 42wim/matterbridge)."""
+    talk = Talk()
+    async with talk.bench.running():
+        await talk.take(
+            _chat("Psi", "chat", m1="c4sul7qf8todi86lbplg"),
+            _chat("Psi", "correction", m1="c4sul7qf8todi86lbplg", m0="c4sul7qf8todi86lbplg"),
+        )
+    assert talk.waiting == {"c4sul7qf8todi86lbplg": CORRECTED}
 
 
 async def test_nobody_else_can_name_it() -> None:

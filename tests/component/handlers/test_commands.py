@@ -571,3 +571,15 @@ async def test_every_command_that_everybody_has_can_be_run() -> None:
                 answer = result(Command, await bench.asked(go_on(answer, form=form)))
             assert answer.status == "completed", node
             assert [note.type for note in answer.notes] == ["info"], node
+
+
+async def test_a_command_in_a_form_knows_the_client_that_sent_it() -> None:
+    async def from_where(asking: Asking, params: Params) -> CommandResult:
+        return CommandResult(f"from {asking.client}")
+
+    outline = Outline(name="greet", title="Greet", about="greets", params=Params)
+    bench = CommandBench(commands=(outline.done_by(from_where),))
+    form = bench.begin("command/greet")
+    async with bench.bench.running():
+        answer = result(Command, await bench.asked(go_on(form, name="you", times="2")))
+    assert notes(answer) == [("info", f"from {ALICE}")]

@@ -60,6 +60,9 @@ class _Questions:
         self.talk.taken.append(("question", message.text))
         return "Approved."
 
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        raise AssertionError(message_id)
+
 
 class _Dialogue:
     def __init__(self, talk: Talk) -> None:

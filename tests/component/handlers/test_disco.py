@@ -294,6 +294,14 @@ def test_a_page_can_be_asked_for_by_its_place(index: int, size: int | None) -> N
     assert page_of(answer).count == len(_NAMES)
 
 
+def test_a_client_without_paging_gets_every_entry_that_fits() -> None:
+    answer = items(_WORLD)
+    assert names_of(answer) == _NAMES
+    assert page_of(answer) == ResultSet(
+        first=First(key=_NAMES[0], index=0), last=_NAMES[-1], count=len(_NAMES)
+    )
+
+
 def test_a_disco_page_of_size_0_holds_only_the_count() -> None:
     answer = items(_WORLD, page=ResultSet(max=0))
     assert answer.items == ()

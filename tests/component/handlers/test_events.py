@@ -37,6 +37,7 @@ pytestmark = pytest.mark.anyio
 
 START = datetime(2026, 11, 24, 12, tzinfo=UTC)
 RESULT = Result(skill="report", outputs=(Output(name="text", text="Two dry years."),))
+CAROL = JID.parse("carol@c.example")
 CONFIRM = Confirm(id="c-1", task="t-1", principal=ALICE, action=Action(type="report"))
 
 
@@ -295,13 +296,24 @@ async def test_who_was_asked_hears_that_the_question_has_lapsed(
     assert reply.get("id") == "c-1"
 
 
-async def test_who_wants_to_hear_nothing_hears_nothing() -> None:
+@pytest.mark.parametrize("unrequested", [False, True])
+async def test_a_person_who_wants_no_messages_gets_questions_about_their_own_requests_only(
+    unrequested: bool,
+) -> None:
     room = Newsroom()
     room.news.released("t-1")
-    room.stopped = {ALICE}
-    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB, ALICE))
-    assert room.news.changed(told)
-    assert [sent.get("to") for sent in room.sent] == [str(BOB)]
+    room.stopped = {ALICE, CAROL}
+    told = notice(
+        *(1, "input-required"),
+        confirm=CONFIRM,
+        question=put_to(BOB, ALICE, CAROL),
+        unrequested=unrequested,
+    )
+    delivery = room.news.changed(told)
+    assert delivery
+    heard = {str(BOB)} if unrequested else {str(BOB), str(ALICE)}
+    assert {sent.get("to") for sent in room.sent} == heard
+    assert delivery.withheld == ({ALICE, CAROL} if unrequested else {CAROL})
 
 
 async def test_without_a_stream_nothing_counts_as_told() -> None:

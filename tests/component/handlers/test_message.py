@@ -330,13 +330,6 @@ async def test_a_message_that_is_hours_late_is_not_passed_to_the_agent() -> None
     assert await said(world, "hello") != []  # and has not used up the hint
 
 
-@pytest.mark.parametrize("body", ["/ping", "hello"])
-async def test_an_agent_does_not_answer_its_own_address(body: str) -> None:
-    world = World(now=lambda: NOON)
-    assert await said(world, body, from_=f"{AGENT}/other") == []
-    assert await said(world, body, from_=AGENT) == []
-
-
 @pytest.mark.parametrize("type_", ["error", "headline", "groupchat"])
 @pytest.mark.parametrize("body", ["/ping", "hello"])
 async def test_other_types_are_not_answered(type_: str, body: str) -> None:
@@ -388,3 +381,13 @@ async def test_every_answer_has_an_origin_id() -> None:
     assert [each.get("id") for each in sent.findall("{urn:xmpp:sid:0}origin-id")] == [
         sent.get("id")
     ]
+
+
+async def test_a_command_from_the_chat_knows_the_client_that_sent_it() -> None:
+    outline = Outline(name="greet", title="Greet", about="greet", params=Named)
+
+    async def from_where(asking: Asking, _params: Named) -> CommandResult:
+        return CommandResult(f"from {asking.client}")
+
+    world = World(commands=[outline.done_by(from_where)])
+    assert await answered(world, "/greet Bob") == f"from {ALICE}"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.handlers.skills import describe
 from component.policy import Rule
 from component.skills import Skill, skill
 from tests.component.handlers.world import ALICE, BOB, World, all_skills, result
@@ -190,6 +191,33 @@ def test_the_version_tells_apart_who_sees_what_and_nothing_else() -> None:
 )
 def test_the_version_changes_with_a_description(changed: Skill) -> None:
     assert query(World([made("a")])).version != query(World([changed])).version
+
+
+@pytest.mark.parametrize(
+    "options", [{"title": "Other"}, {"read_only": True}, {"tags": ("new",)}, {"version": "2"}]
+)
+@pytest.mark.parametrize("asked", [{}, {"skill": "a"}, {"search": "a"}])
+def test_a_new_version_comes_with_the_description_that_it_was_computed_from(
+    options: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    world = World([])
+    world.registry.offer("mcp.s", [made("a", "Before.")])
+    before = query(world, **asked)
+    changed = made("a", "After.", **options)
+    world.registry.offer("mcp.s", [changed])
+    after = query(world, **asked)
+    assert after.version != before.version
+    shown = msgspec.structs.replace(only(after), schemas=())
+    assert shown == describe(changed)
+
+
+def test_what_a_source_withdraws_and_offers_again_is_described_as_it_is_then() -> None:
+    world = World([])
+    for text in ("first", "second", "first"):
+        world.registry.offer("mcp.s", [made("a", text)])
+        assert only(query(world)).descriptions[0].text == text
+        world.registry.offer("mcp.s", [])
+        assert query(world).skills == ()
 
 
 # -- pages ---------------------------------------------------------------------------------------

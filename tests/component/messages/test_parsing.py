@@ -242,6 +242,51 @@ def test_a_file_is_an_attachment_and_its_url_no_text() -> None:
     assert message(f"<body>Look: {url}</body>{old}").text == f"Look: {url}"
 
 
+def shared_inline(*uris: str) -> str:
+    sources = "".join(
+        f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='{uri}'/>" for uri in uris
+    )
+    return (
+        "<reference xmlns='urn:xmpp:reference:0' type='data'>"
+        "<media-sharing xmlns='urn:xmpp:sims:1'>"
+        "<file xmlns='urn:xmpp:jingle:apps:file-transfer:5'><name>cat.jpg</name></file>"
+        f"<sources>{sources}</sources></media-sharing></reference>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("uris", "used"),
+    [
+        (
+            ("xmpp:romeo@example.org/orchard?jingle-ft", "HTTPS://a.example/c"),
+            "HTTPS://a.example/c",
+        ),
+        (("http://a.example/1", "https://a.example/2"), "http://a.example/1"),
+        (("xmpp:romeo@example.org/orchard?jingle-ft",), "xmpp:romeo@example.org/orchard?jingle-ft"),
+    ],
+)
+def test_of_the_sources_of_a_file_one_on_the_web_is_used(uris: tuple[str, ...], used: str) -> None:
+    found = message(f"<body>a cat {used}</body>{shared_inline(*uris)}")
+    assert found.attachments == (Attachment(url=used, name="cat.jpg"),)
+    assert found.text == "a cat"
+
+
+ABOUT = (
+    "<file xmlns='urn:xmpp:file:metadata:0'><name>cat.jpg</name><size>7</size>"
+    "<media-type>image/jpeg</media-type></file>"
+)
+
+
+def test_a_description_beside_the_only_link_is_that_of_its_file() -> None:
+    link = "<x xmlns='jabber:x:oob'><url>https://a.example/c</url><desc>Tom</desc></x>"
+    (found,) = message(f"{link}{ABOUT}").attachments
+    assert (found.name, found.media_type, found.size) == ("cat.jpg", "image/jpeg", 7)
+    assert found.description == "Tom"
+    other = link.replace("/c<", "/d<")
+    assert [one.name for one in message(f"{link}{other}{ABOUT}").attachments] == [None, None]
+    assert message(f"<body>hi</body>{ABOUT}").attachments == ()
+
+
 def test_me_is_an_action() -> None:
     found = message("<body>/me waves</body>")
     assert (found.text, found.is_action) == ("waves", True)

@@ -196,3 +196,24 @@ def test_the_parser_is_loaded_when_it_is_needed() -> None:
         "assert 'markdown_it' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("**强调\uff1a**内容", "*强调\uff1a*内容"),
+        ("这是**强调**的", "这是 *强调*的"),
+        ("这是**“强调”**的内容", "这是 *“强调”*的内容"),
+        ("请注意\uff0c**「重点」**。", "请注意\uff0c *「重点」*。"),
+        ("\uff08**强调**\uff09", "\uff08*强调*\uff09"),
+        ("これは**「強調」**です。", "これは *「強調」*です。"),
+        ("これは*強調。*次", "これは _強調。_次"),
+        ("강조 **강조(强調)**는", "강조 *강조(强調)*는"),
+        ("**注意\uff1a**see below", "*注意\uff1a*see below"),
+        ("~~删除。~~下", "~删除。~下"),
+        ("数量 3 * 4 * 5 个\uff0c__init__", "数量 3 * 4 * 5 个\uff0c__init__"),
+        ("foo**bar**baz", "foo**bar**baz"),
+    ],
+)
+def test_emphasis_beside_chinese_japanese_and_korean(markdown: str, shown: str) -> None:
+    assert styled(markdown) == shown

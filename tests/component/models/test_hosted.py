@@ -20,6 +20,7 @@ from component.models.protocol import (
     UnusableAnswerError,
     Usage,
 )
+from tests.component.models.answers import Exchange
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
 from tests.component.models.endpoint import (
     DIALECTS,
@@ -543,3 +544,35 @@ async def test_a_server_that_is_silent_after_the_answer(
         group.start_soon(end_when, silent, endings, "token_timeout_s")
         completion = await make().complete(asking(), lambda _: None)
     assert completion.text == "Noon."
+
+
+@pytest.mark.parametrize("split", [False, True])
+async def test_a_byte_order_mark_before_a_stream_or_a_document_hides_nothing(
+    endpoint: Endpoint, make: Make, split: bool
+) -> None:
+    mark = b"\xef\xbb\xbf"
+    piece = {"choices": [{"delta": {"content": "\ufeffIt is "}}]}
+    last = {"choices": [{"delta": {"content": "noon."}, "finish_reason": "stop"}]}
+    stream = b"".join([b"data: %s\n\n" % json.dumps(one).encode() for one in (piece, last)])
+    whole = {"choices": [{"message": {"content": "It is noon."}, "finish_reason": "stop"}]}
+    document = json.dumps(whole).encode()
+    kind = "application/json"
+    if split:
+        endpoint.answers(Slowly(mark, stream), Slowly(mark, document, kind))
+    else:
+        endpoint.answers(Garbage(mark + stream), Garbage(mark + document, kind))
+    for _ in range(2):
+        assert (await make().complete(asking())).text == "It is noon."
+
+
+class Slowly:
+    """An answer whose first bytes come alone."""
+
+    def __init__(self, mark: bytes, data: bytes, kind: str = "text/event-stream") -> None:
+        self._pieces, self._kind = (mark[:1], mark[1:], data), kind
+
+    async def play(self, exchange: Exchange) -> None:
+        await exchange.head(200, self._kind, {})
+        for piece in self._pieces:
+            await exchange.data(piece)
+        await exchange.end()

@@ -43,3 +43,21 @@ def test_the_estimate_is_rather_too_high_for_short_texts() -> None:
     assert 100 <= estimate(prose) <= 200  # 100 with most tokenizers
     assert estimate("3.14159") >= 7
     assert estimate("日本語のテキスト") >= 8
+
+
+@given(NAMES, NAMES)
+def test_names_that_are_not_offered_any_more_stay_distinct_too(
+    offered: list[str], earlier: list[str]
+) -> None:
+    both = ToolNames(offered)
+    names = list(dict.fromkeys((*offered, *earlier)))
+    theirs = [both.theirs(name) for name in names]
+    assert len(set(theirs)) == len(names)
+    assert [both.ours(name) for name in theirs] == names
+
+
+def test_the_name_of_an_earlier_tool_is_not_that_of_another_one() -> None:
+    both = ToolNames(["files_read"])
+    assert both.theirs("files.read") == "files_read_2"
+    assert both.theirs("files:read") == "files_read_3"
+    assert both.ours("files_read_2") == "files.read"

@@ -70,3 +70,10 @@ def test_an_event_in_single_bytes_is_put_together_once() -> None:
     for byte in b"data: " + text + b"\n\n":
         found += events.feed(bytes((byte,)))
     assert found == [text]
+
+
+@given(st.integers(0, 12))
+def test_a_byte_order_mark_hides_no_event(cut: int) -> None:
+    events, stream = Events(), b"\xef\xbb\xbfdata: {}\n\n"
+    assert events.feed(stream[:cut]) + events.feed(stream[cut:]) == [b"{}"]
+    assert events.feed(b"\xef\xbb\xbfdata: x\n\n") == [], "only at the beginning"

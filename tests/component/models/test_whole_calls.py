@@ -172,3 +172,62 @@ def test_a_piece_that_belongs_to_no_call_makes_the_answer_incoherent(
     reader: Any, events: list[dict[str, Any]]
 ) -> None:
     assert read(reader(None), *events).draft.incoherent
+
+
+# -- other encodings -----------------------------------------------------------------------------
+
+WHOLE: dict[str, Any] = {"type": "function_call", "call_id": "c1", "name": "f"}
+DECODED = json.loads(WANTED)
+
+
+@pytest.mark.parametrize(
+    ("reader", "events"),
+    [
+        (Gathering, [chat(id=7, index="0", function={"name": "f", "arguments": WANTED})]),
+        (Gathering, [chat(function={"name": "f", "arguments": DECODED})]),
+        (Gathering, [chat(function={"name": "f", "arguments": json.dumps(WANTED)})]),
+        (Gathering, [{"choices": [{"delta": {"function_call": {"name": "f"}}}]},
+                     {"choices": [{"delta": {"function_call": {"arguments": WANTED}}}]}]),
+        (Gathering, [chat(index=0, id="a", function={"name": "f", "arguments": WANTED}),
+                     chat(index=0, id="a", function={"arguments": WANTED})]),
+        (ResponsesReader, [{"type": "response.output_item.done",
+                            "item": WHOLE | {"arguments": DECODED}}]),
+        (ResponsesReader, [begin(), {"type": "response.function_call_arguments.done",
+                                     "arguments": DECODED}]),
+        (MessagesReader, [{"type": "content_block_start", "index": 0, "content_block":
+                           {"type": "tool_use", "id": "t1", "name": "f", "input": WANTED}},
+                          {"type": "content_block_stop", "index": 0}]),
+    ],
+)  # fmt: skip
+def test_arguments_are_not_lost_however_they_are_encoded(
+    reader: Any, events: list[dict[str, Any]]
+) -> None:
+    ends = {
+        Gathering: chat("tool_calls"),
+        ResponsesReader: responded(),
+        MessagesReader: stopped("tool_use"),
+    }
+    ((name, arguments),) = calls(read(reader(None), *events, ends[reader]))
+    assert (name, json.loads(arguments)) == ("f", DECODED)
+
+
+@pytest.mark.parametrize("arguments", [[], [1], 5, True, "5", '"five"', "nonsense"])
+def test_what_is_no_object_is_not_taken_for_a_call_without_arguments(arguments: Any) -> None:
+    item = {"type": "response.output_item.done", "item": WHOLE | {"arguments": arguments}}
+    (responses,) = calls(read(ResponsesReader(None), item, responded()))
+    function = {"name": "f", "arguments": arguments}
+    (chat_completions,) = calls(read(Gathering(None), chat(function=function), chat("tool_calls")))
+    assert "{}" not in (responses[1], chat_completions[1])
+
+
+def test_two_objects_in_one_call_are_no_arguments() -> None:
+    reader = read(
+        Gathering(None),
+        chat(index=0, id="a", function={"name": "f", "arguments": ""}),
+        chat(index=0, function={"name": "", "arguments": WANTED}),
+        chat(index=0, function={"name": "", "arguments": '{"days": 1}'}),
+        chat("tool_calls"),
+    )
+    ((_, arguments),) = calls(reader)
+    with pytest.raises(ValueError, match="Extra data"):
+        json.loads(arguments)

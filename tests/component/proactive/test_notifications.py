@@ -17,7 +17,7 @@ from component.proactive.notification_plan import MESSAGE_PREFIX, Rules
 from component.proactive.notifications import Notifier
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
-from component.storage.notifications import NotificationStore
+from component.storage.notifications import Notification, NotificationStore
 from tests.component.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
@@ -374,3 +374,21 @@ async def test_more_than_is_held_drops_the_least_urgent(storage: Storage) -> Non
         notifier.connected()
         sent = await stream.sends(3)
     assert "2 older notifications were dropped" in sent[0]
+
+
+async def test_each_notification_that_is_recorded_is_reported_with_its_work(
+    storage: Storage,
+) -> None:
+    stream = Stream()
+    stream.unwilling.add(ROMEO)
+    notifier = stream.notifier(storage)
+    heard: list[tuple[JID, str, str | None]] = []
+
+    async def told(one: Notification, what: Work, _trigger: Trigger) -> None:
+        heard.append((one.person, one.text, what.skill))
+
+    notifier.told = told
+    await notifier.ended(work(tell=(JULIET, ROMEO)), trigger(), "completed", "All is well.")
+    await notifier.ended(work(silent=True), trigger("2"), "completed", "All is well.")
+    await notifier.ended(work(), trigger("3"), "completed", "")
+    assert heard == [(JULIET, "All is well.", "report")]

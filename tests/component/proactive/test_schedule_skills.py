@@ -5,10 +5,19 @@ from typing import Any
 import anyio
 import pytest
 
+from component.agent.protocol import ToolResult, Waiting
+from component.models.messages import ToolCall
 from component.policy.flows import AgentLimits
 from component.proactive.schedule_skills import schedule_skills
-from component.proactive.schedules import ScheduleError, Wish
+from component.proactive.schedules import ScheduleError, ScheduleLimits, Wish
+from component.proactive.schedules import Schedules as SchedulesOfPeople
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
+from component.storage import Storage
+from component.tasks.confirmation import parameters_of
+from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
+from tests.component.router.wire import until
+from xep.fluux_agent.confirm import Confirm
+from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
 
@@ -41,3 +50,69 @@ async def test_a_schedule_of_a_model_has_its_limits_and_its_taints() -> None:
         await call(add, arguments, context, anyio.CapacityLimiter(1))
     (wish,) = schedules.wishes
     assert (wish.work.taints, wish.work.limits) == (("web",), limits)
+
+
+class Zones:
+    """The time zone of everybody."""
+
+    zone = "UTC+09:00"
+
+    async def of(self, _person: JID, _at: JID | None) -> str:
+        return self.zone
+
+
+async def confirmed(desk: Desk) -> dict[str, Any]:
+    """The parameters of the question that is open."""
+    (question,) = await desk.world.service.open_questions(WHO.bare, AT)
+    assert isinstance(question.content, Confirm)
+    return parameters_of(question.content.action)
+
+
+async def test_the_person_confirms_the_time_zone_and_it_is_stored(storage: Storage) -> None:
+    zones = Zones()
+    schedules = SchedulesOfPeople(storage, ScheduleLimits(), zones=zones.of)
+    desk = Desk(*schedule_skills(lambda: schedules))
+    async with desk.world.running():
+        waiting = await desk.call("schedule_add", when="every monday at 9", goal="Sum up.")
+        assert isinstance(waiting, Waiting)
+        assert (await confirmed(desk))["zone"] == "UTC+09:00"
+        zones.zone = "Europe/Paris"  # what was confirmed counts
+        await desk.decide(waiting.task, "approve")
+        await until(lambda: waiting.task in desk.world.tools_ended)
+    (found,) = await schedules.list(WHO.bare)
+    assert (found.definition.zone, found.due.hour) == ("UTC+09:00", 0)
+
+
+async def test_a_time_that_is_not_understood_is_refused_before_the_person_is_asked(
+    storage: Storage,
+) -> None:
+    schedules = SchedulesOfPeople(storage, ScheduleLimits(), zones=Zones().of)
+    desk = Desk(*schedule_skills(lambda: schedules))
+    async with desk.world.running():
+        refused = await desk.call("schedule_add", when="every day at 9, 12 and lunch", goal="x")
+        assert isinstance(refused, ToolResult)
+        assert "Only 'every day at 9, 12' is understood, and 'and lunch' is not" in refused.content
+        assert await desk.world.service.open_questions(WHO.bare, AT) == []
+
+
+async def test_several_calls_that_are_confirmed_together_show_their_zones(
+    storage: Storage,
+) -> None:
+    schedules = SchedulesOfPeople(storage, ScheduleLimits(), zones=Zones().of)
+    desk = Desk(*schedule_skills(lambda: schedules))
+    calls = [
+        ToolCall(f"c{hour}", "schedule_add", f'{{"when": "every day at {hour}", "goal": "Look."}}')
+        for hour in (9, 18)
+    ]
+    async with desk.world.running():
+        found = await desk.tools.confirm_together(a_caller(), calls, again=False)
+        (task,) = {one.task for one in found.values() if isinstance(one, Waiting)}
+        shown = await confirmed(desk)
+        assert [each["zone"] for each in shown.values()] == ["UTC+09:00"] * 2
+        await desk.decide(task, "approve")
+        await until(lambda: task in desk.world.tools_ended)
+        for one in calls:
+            made = await desk.tools.outcome(a_caller(), one, task)
+            assert isinstance(made, ToolResult), "nothing is asked again"
+            assert "(UTC+09:00), next" in made.content
+    assert len(await schedules.list(WHO.bare)) == 2

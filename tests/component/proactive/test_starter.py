@@ -277,6 +277,7 @@ async def test_data_of_strangers_is_judged_as_for_a_model(
     assert request.asker == asker
     assert request.caller_context is not None
     assert request.caller_context.taints == (() if taint is None else (taint,))
+    assert request.caller_context.unrequested
 
 
 @pytest.mark.parametrize("filled", [False, True])

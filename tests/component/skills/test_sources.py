@@ -1,5 +1,6 @@
 """Sources: they change their skills while calls are under way, and one that fails is run again."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from component.skills import Registry, Skill, skill, sources
 from component.skills.errors import SkillLoadError
+from component.skills.schema_inputs import schema_inputs
 from component.skills.sources import Offer, SkillSources
+from component.skills.spec import Annotations
 
 pytestmark = pytest.mark.anyio
 
@@ -139,3 +142,43 @@ def test_a_name_stays_with_the_source_that_had_it_first(
         assert registry.names() == tuple(sorted(owners))
         for each in registry:
             assert registry.get(each.name) is each
+
+
+def described(version: str = "1.2.0", **fields: Any) -> Skill:
+    schema = {"type": "object", "properties": fields.pop("properties", {})}
+    given: dict[str, Any] = {"name": "a", "version": version, "input_schema": schema, **fields}
+    return Skill(
+        inputs=schema_inputs(schema),
+        kind="inline",
+        wants_context=False,
+        invoke=lambda _arguments, _context: "",
+        versioned_by_content=True,
+        **given,
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"description": "Other."},
+        {"title": "Other"},
+        {"properties": {"text": {"type": "string"}}},
+        {"annotations": Annotations(read_only=True, destructive=False)},
+        {"output_schema": {"type": "object"}},
+        {"examples": ("More",)},
+        {"version": "1.3.0"},
+    ],
+)
+def test_a_skill_of_a_source_has_another_version_when_it_changes(changed: dict[str, Any]) -> None:
+    assert described().version.startswith("1.2.0+sha256.")
+    assert described().version == described().version
+    assert described(**changed).version != described().version
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=64))
+def test_a_copy_of_a_skill_has_the_version_of_its_content(version: str) -> None:
+    one = described(version)
+    assert dataclasses.replace(one).version == one.version
+    other = dataclasses.replace(one, description="Other.")
+    assert other.version != one.version
+    assert dataclasses.replace(other, description="").version == one.version

@@ -77,5 +77,7 @@ async def test_nobody_to_ask_and_nobody_who_has_to_be(open_storage: Open, refuse
         if refused:
             assert ended.state == "rejected"
             assert conditions(ended) == (errors.ConfirmationUnavailable(),)
+            assert ended.failure is not None
+            assert ended.failure.repeatable  # nothing has run
         else:
             assert text_of(ended) == "erased"

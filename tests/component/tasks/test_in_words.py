@@ -1,5 +1,7 @@
 """Answers in words, judged by the engine on either database, across restarts."""
 
+import functools
+
 import pytest
 
 from component.audit.protocol import AuditEvent
@@ -9,6 +11,7 @@ from component.tasks.protocol import Confirmation, Naming, UncertainError
 from component.tasks.recent import Certainty
 from component.tasks.recording import record_decision
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
+from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.task import Cancel, Task
 
@@ -34,6 +37,11 @@ async def say_yes(world: World, question: Task, naming: Naming | None) -> None:
     assert question.confirm is not None
     decision = Decision(id=question.confirm.id, value="approve")
     await world.service.decide(ANN.bare, AGENT, decision, naming=naming)
+
+
+async def told(world: World) -> bool:
+    """Whether the disk says that all messages were sent."""
+    return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
 
 
 async def state(world: World, task: Task) -> str:
@@ -94,6 +102,7 @@ async def test_a_question_that_an_older_release_asked_has_to_stand_anew(
 ) -> None:
     async with living(open_storage, erase) as world:
         question = await asked(world)
+        await eventually(functools.partial(told, world))
         await world.storage.write(lambda db: db.execute("DELETE FROM recent_questions"))
     async with living(open_storage, erase) as world:
         with pytest.raises(UncertainError):
@@ -120,3 +129,42 @@ def test_that_a_yes_was_not_taken_is_recorded() -> None:
     (event,) = recorded
     assert (event.kind, event.outcome) == ("confirmation", "refused")
     assert event.detail == "may be meant for another question"
+
+
+@pytest.mark.ports
+async def test_words_count_only_for_a_question_that_was_written_to_the_person(
+    open_storage: Open,
+) -> None:
+    async with living(open_storage, erase, certainty=WITHOUT) as world:
+        world.ear.holds = True
+        question = await asked(world)
+        (delivery,) = world.ear.deliveries[-1:]
+        with pytest.raises(UncertainError):
+            await say_yes(world, question, Naming(thread=question.id))
+        delivery.conclude()
+        await say_yes(world, question, Naming(thread=question.id))
+
+
+@pytest.mark.ports
+@pytest.mark.parametrize("how", ["withheld", "returned"])
+async def test_a_restart_does_not_show_a_question_that_was_not_shown(
+    open_storage: Open, how: str
+) -> None:
+    async with living(open_storage, erase, certainty=WITHOUT) as world:
+        world.ear.holds = how == "withheld"
+        question = await asked(world)
+        assert question.confirm is not None
+        if how == "withheld":
+            (delivery,) = world.ear.deliveries[-1:]
+            delivery.withheld = frozenset((ANN.bare,))
+            delivery.conclude()
+        await eventually(functools.partial(told, world))
+        if how == "returned":
+            await world.service.returned(ANN, AGENT, question.confirm.id)
+    async with living(open_storage, erase, certainty=WITHOUT) as world:
+        (found,) = await world.service.open_questions(ANN, AGENT)
+        assert found.shown == how
+        with pytest.raises(UncertainError):
+            await say_yes(world, question, Naming())
+        await say_yes(world, question, None)  # whoever knows the identifier has seen it
+        assert (await world.ear.ended(question.id)).state == "completed"

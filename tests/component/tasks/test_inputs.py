@@ -160,7 +160,9 @@ def test_asking_is_one_change_with_its_question() -> None:
     assert schemas.check(encode(world.change.event)) == 1
     assert world.change.event.confirm == world.confirm
     (question,) = questions.open_questions(world.ledger, CAROL, AGENT)
-    assert question == questions.question_with(world.ledger, row)
+    put = questions.question_with(world.ledger, row)
+    assert put is not None
+    assert question == msgspec.structs.replace(put, shown="waiting")
     assert question.content == world.confirm
     assert (question.asked, question.thread) == ((ALICE, CAROL), "t-1")
     assert not questions.open_questions(world.ledger, BOB, AGENT)

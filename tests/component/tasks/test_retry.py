@@ -140,6 +140,12 @@ async def test_a_task_that_ends_its_process_is_set_aside(open_storage: Open) -> 
         assert task.state == "running"
         assert task.progress is not None
         assert "an operator has to decide" in task.progress.text
+        said = await world.scalar("SELECT text FROM notifications WHERE person = ?", str(BOB.bare))
+        assert said.startswith("I could not finish this: Poison. The service crashed 3 times")
+        assert f"task {bad}" in said
+        assert not await world.scalar(
+            "SELECT count(*) FROM notifications WHERE person = ?", str(ANN.bare)
+        )
         runs = begun.count("poison")
         await anyio.wait_all_tasks_blocked()
         assert begun.count("poison") == runs == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from component.skills import Skill, prepare
 from component.skills.threads import Threads
 from component.storage import Storage
 from component.tasks.admit import TaskLimits
+from component.tasks.by_reference import Share, nowhere
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
 from component.tasks.request_keys import named_key, unnamed_key
 from component.tasks.service import TaskService
@@ -184,6 +185,8 @@ async def living(
     allowed: Callable[[JID, Skill], bool] | None = None,
     approvers: Callable[[Call], Awaitable[Confirmation | None]] | None = None,
     clock: Callable[[], float] | None = None,
+    late: Callable[[], Sequence[str]] = tuple,
+    share: Share = nowhere,
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -198,7 +201,13 @@ async def living(
         def may_use(principal: JID, skill: Skill) -> bool:
             return world.allowed(principal, skill)
 
-        access = SkillAccess(find=by_name.get, may_use=may_use, names=lambda: tuple(by_name))
+        access = SkillAccess(
+            find=by_name.get,
+            may_use=may_use,
+            names=lambda: tuple(by_name),
+            late=late,
+            share=share,
+        )
         if approvers is not None:
             access = replace(access, approvers=approvers)
         how: dict[str, Any] = {} if clock is None else {"clock": clock}

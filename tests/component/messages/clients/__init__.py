@@ -59,20 +59,22 @@ class Shape(NamedTuple):
 
     @property
     def expected(self) -> InboundMessage:
-        """What is read from it, `unclear` left out."""
+        """What is read from it, `unclear` and `quotation` left out."""
         sender, stanza = self.sender, self.stanza
         room = sender.bare if self.of in _IN_ROOMS else None
         actor: Actor = Account(sender.bare)
         conversation = Conversation(AGENT, sender.bare, thread=self.thread)
         reply_to = ReplyAddress(str(sender), AGENT, "chat", self.thread)
-        if stanza.type == "normal":
+        if stanza.type in ("normal", "headline"):
             reply_to = msgspec.structs.replace(reply_to, type="normal")
         if room is not None:
             in_public = stanza.type == "groupchat"
             actor = Occupant(room, "Alice", "o-alice" if in_public else None)
-            conversation = Conversation(AGENT, room if in_public else sender, in_public)
+            conversation = Conversation(
+                AGENT, room if in_public else sender, in_public, self.thread
+            )
             if in_public:
-                reply_to = ReplyAddress(str(room), AGENT, "groupchat")
+                reply_to = ReplyAddress(str(room), AGENT, "groupchat", self.thread)
         reply_to = msgspec.structs.replace(reply_to, shows_states="state" in self.adds)
         plain = InboundMessage(
             id=stanza.id,
@@ -87,14 +89,14 @@ class Shape(NamedTuple):
             wants_receipt="receipt" in self.adds,
             markable="marker" in self.adds,
         )
-        return msgspec.structs.replace(plain, **_MEANS[self.of])
+        return msgspec.structs.replace(plain, **MEANINGS[self.of])
 
 
 _REPLY = {"text": "yes", "replies_to": Reference(QUESTION_ID, is_ours=True)}
 _REACTION = {"reacted": Reacted(QUESTION_ID, frozenset("👍"))}
 _FILE = {"attachments": (Attachment(url=URL),)}
 _NAMED = Attachment(url=URL, name="river.jpg", media_type="image/jpeg", size=4096)
-_MEANS: dict[str, dict[str, object]] = {
+MEANINGS: dict[str, dict[str, object]] = {
     "chat": {"text": SAID},
     "formatted chat": {"text": SAID},
     "delayed chat": {"text": SAID, "delayed": True, "sent_at": WRITTEN},
@@ -112,6 +114,8 @@ _MEANS: dict[str, dict[str, object]] = {
     "file": _FILE,
     "file with a name": {"attachments": (_NAMED,)},
     "file with words": _FILE | {"text": "The river:"},
+    "file with a name and words": {"attachments": (_NAMED,), "text": "The river:"},
+    "broadcast": {"text": SAID},
     "link with a preview": {"text": "https://a.example/rivers"},
     "OMEMO": {"encryption": "OMEMO"},
     "OpenPGP": {"encryption": "OpenPGP"},

@@ -231,7 +231,8 @@ def called(request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: C901 - a 
                 return text(f"refused: {type(error).__name__} {error}")
             return text("done")
         case "measured":
-            return {"content": [], "structuredContent": {"n": "many"}}
+            said = given.get("text")
+            return {**(text(said) if said else {"content": []}), "structuredContent": {"n": "many"}}
         case "nag":
             while True:
                 ask(
@@ -274,6 +275,8 @@ def answer(request: dict[str, Any]) -> None:
         threading.Thread(target=misbehave, daemon=True).start()
     elif method == "tools/list":
         result = {"tools": tools()}
+        if "stuck" in WORDS:
+            result["nextCursor"] = "the same"
         if "endless" in WORDS:
             result["nextCursor"] = str(state["lists"])
         send({"id": request["id"], "result": result})

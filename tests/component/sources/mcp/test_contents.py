@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_types import CallToolResult
+from mcp_types.methods import validate_server_result
+from pydantic import ValidationError
 
 from component.skills import Output
 from component.skills.outputs import JSON, File, Link
-from component.sources.mcp.contents import part_of, result_of
+from component.sources.mcp.contents import part_of, readable, result_of
+from component.sources.mcp.errors import plain, reason_of
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
@@ -122,3 +126,90 @@ def test_an_error_has_a_text() -> None:
     made = result_of({"content": [], "isError": True})
     assert made.is_error
     assert made.outputs
+
+
+def read_by_the_sdk(result: Any) -> dict[str, Any]:
+    made = readable(result)
+    validate_server_result("tools/call", "2025-11-25", made)
+    dumped: dict[str, Any] = CallToolResult.model_validate(made, by_name=False).model_dump(
+        by_alias=True, mode="json", exclude_none=True
+    )
+    return dumped
+
+
+def test_structured_content_alone_is_a_result() -> None:
+    for content in ({}, {"content": None}):
+        made = result_of(read_by_the_sdk({**content, "structuredContent": {"n": 1}}))
+        assert made.outputs == (Output('{"n":1}', JSON),)
+        assert not made.is_error
+
+
+def test_one_part_that_cannot_be_read_costs_itself_alone() -> None:
+    blocks = [
+        {"type": "text", "text": "one", "annotations": {"priority": "high"}},
+        {"type": "image", "mimeType": "image/png"},
+        {"type": "chart", "data": {}},
+        "loose",
+        {"type": "resource", "resource": {"text": "two"}},
+    ]
+    made = result_of(read_by_the_sdk({"content": blocks, "isError": "no"}))
+    assert [one.text for one in made.outputs if isinstance(one, Output)] == [
+        "one",
+        "A part of an unknown type, image.",
+        "A part of an unknown type, chart.",
+        "A part that cannot be read.",
+        "two",
+    ]
+    assert not made.is_error
+
+
+@given(st.fixed_dictionaries({}, optional={"content": st.lists(BLOCKS | JSON_VALUES, max_size=5)}))
+def test_the_sdk_reads_any_content_of_a_result(result: dict[str, Any]) -> None:
+    read_by_the_sdk(result)
+
+
+PYDANTIC = (
+    "1 validation error for echoArguments\ntext\n  Field required [type=missing, input_value={},"
+    " input_type=dict]\n    For further information visit https://errors.pydantic.dev/2.11/v/missing"
+)
+
+
+def test_links_of_libraries_are_not_passed_on() -> None:
+    made = result_of({"content": [{"type": "text", "text": PYDANTIC}], "isError": True})
+    (only,) = made.outputs
+    assert isinstance(only, Output)
+    assert "Field required" in only.text
+    assert "pydantic.dev" not in only.text
+    kept = result_of({"content": [{"type": "text", "text": PYDANTIC}]})
+    assert kept.outputs == (Output(PYDANTIC),), "a text that is no error is the tool's own"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({}, "it has no content"),
+        ({"content": "x"}, "its content is not what the protocol says"),
+        ({"content": [{"type": "text"}]}, "it has no content.0.text"),
+        (5, "it is not a message of the protocol"),
+    ],
+)
+def test_an_answer_that_is_not_valid_is_named_by_what_is_wrong(value: Any, said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        CallToolResult.model_validate(value, by_name=False)
+    assert reason_of(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"Failed to parse JSON response: {PYDANTIC}", "not a message of JSON-RPC 2.0"),
+        (f"Failed to parse SSE message: {PYDANTIC}", "not a message of JSON-RPC 2.0"),
+        ("Failed to parse JSON response: the response is compressed", "the response is compressed"),
+        ("Unexpected content type: text/html", "content type 'text/html' instead of JSON"),
+        ("SSE stream ended without a response", "it ended the stream of events without an answer"),
+        ("Such a text cannot be used.", "Such a text cannot be used."),
+    ],
+)
+def test_what_the_sdk_says_is_said_plainly(text: str, said: str) -> None:
+    assert said in plain(text)
+    assert "pydantic" not in plain(text)

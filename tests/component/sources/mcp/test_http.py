@@ -192,7 +192,7 @@ async def test_a_redirect_to_another_place_is_not_followed() -> None:
                 await served.text("web.echo")
 
 
-async def test_a_session_that_has_ended_is_replaced() -> None:
+async def test_a_session_that_has_ended_is_replaced_within_the_call() -> None:
     def gone(handler: BaseHTTPRequestHandler, asked: Any) -> None:
         if len([1 for _, each in seen if each["method"] == "tools/call"]) == 1:
             handler.send_error(404)
@@ -201,9 +201,45 @@ async def test_a_session_that_has_ended_is_replaced() -> None:
 
     with endpoint(gone) as (url, seen):
         async with serving(web=McpServer(url=url)) as served:
-            with pytest.raises(SkillUnavailable):
+            assert await served.text("web.echo") == "again"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"jsonrpc": "2.0", "answer": 1}, "not a message of JSON-RPC 2.0"),
+        ({"jsonrpc": "2.0", "id": 0, "result": {"what": 1}}, "it has no content"),
+    ],
+)
+async def test_what_is_wrong_with_an_answer_is_said_without_a_library(
+    body: dict[str, Any], said: str
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        respond(handler, json.dumps({**body, "id": asked["id"]}))
+
+    with endpoint(answer) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable, match=said) as caught:
                 await served.text("web.echo")
-            assert await served.success("web.echo") == "again"
+    assert "pydantic" not in str(caught.value)
+    assert "validation" not in str(caught.value)
+
+
+async def test_structured_content_without_content_is_the_result() -> None:
+    def answer(handler: BaseHTTPRequestHandler, asked: Any) -> None:
+        result = {"structuredContent": {"n": 1}}
+        respond(handler, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+
+    with endpoint(answer) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            assert await served.text("web.echo") == '{"n":1}'
+
+
+async def test_a_status_of_a_server_is_named() -> None:
+    with endpoint(lambda handler, _: handler.send_error(503)) as (url, _):
+        async with serving(web=McpServer(url=url)) as served:
+            with pytest.raises(SkillUnavailable, match="HTTP status 503 Service Unavailable"):
+                await served.text("web.echo")
 
 
 async def test_a_server_that_cannot_be_reached_has_done_nothing() -> None:

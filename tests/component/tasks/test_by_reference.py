@@ -1,0 +1,107 @@
+"""Parts of a result that do not fit into a stanza are given by reference (EXE-012)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.skills import skill
+from component.skills.outputs import File, Link, Output, SkillResult
+from component.tasks.by_reference import CannotShare, fitting
+from component.tasks.files import part_of
+from tests.component.tasks.world import Open, living
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Result
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+DIGEST = bytes(32)
+
+
+class Place:
+    """Keeps files, and gives links to them."""
+
+    def __init__(self) -> None:
+        self.files: list[File] = []
+
+    async def share(self, file: File) -> Link:
+        self.files.append(file)
+        url = f"https://files.example/{len(self.files)}"
+        return Link(url, file.media_type, file.name, len(file.data), DIGEST)
+
+
+@skill(read_only=True)
+def draw(size: int) -> File:
+    """Draw a picture."""
+    return File(b"x" * size, "image/png", "map.png")
+
+
+@skill(read_only=True)
+def tell(size: int) -> str:
+    """Tell a long story."""
+    return "ü" * size
+
+
+async def test_a_file_that_does_not_fit_is_a_reference_with_size_and_digest(
+    open_storage: Open,
+) -> None:
+    place = Place()
+    async with living(open_storage, draw, share=place.share, result_bytes=200_000) as world:
+        small = await world.run("draw", params={"size": "1000"})
+        large = await world.run("draw", params={"size": "250000"})
+    assert isinstance(small, Result)
+    assert isinstance(large, Result)
+    assert place.files == [File(b"x" * 250_000, "image/png", "map.png")]
+    (output,) = large.outputs
+    assert output.file is not None
+    link = Link("https://files.example/1", "image/png", "map.png", 250_000, DIGEST)
+    assert part_of(output.file) == link
+    assert small.outputs[0].file is not None
+    assert isinstance(part_of(small.outputs[0].file), File)
+
+
+async def test_a_text_that_does_not_fit_is_a_reference(open_storage: Open) -> None:
+    place = Place()
+    async with living(open_storage, tell, share=place.share, result_bytes=200_000) as world:
+        made = await world.run("tell", params={"size": "150000"})
+    assert isinstance(made, Result)
+    (file,) = place.files
+    assert (file.media_type, file.name) == ("text/plain; charset=utf-8", "output.txt")
+    assert file.data.decode() == "ü" * 150_000
+    assert made.outputs[0].name == "output"
+
+
+async def test_without_a_place_for_files_a_large_result_is_refused(open_storage: Open) -> None:
+    async with living(open_storage, draw, result_bytes=200_000) as world:
+        with pytest.raises(StanzaError) as caught:
+            await world.run("draw", params={"size": "250000"})
+    assert caught.value.application == (errors.TooBig(limit=200_000),)
+
+
+TEXTS = st.builds(Output, st.text(max_size=3000))
+FILES = st.builds(File, st.binary(max_size=3000), st.just("image/png"))
+
+
+@given(st.lists(TEXTS | FILES, max_size=8), st.integers(8_000, 20_000))
+async def test_only_the_largest_parts_are_given_by_reference(
+    parts: list[Output | File], most: int
+) -> None:
+    place = Place()
+    made = await fitting(SkillResult(tuple(parts)), most, place.share)
+    kept = [one for one in made.outputs if not isinstance(one, Link)]
+    shared = [len(file.data) for file in place.files]
+    assert len(made.outputs) == len(parts)
+    assert all(one in parts for one in kept)
+    sizes = [
+        len(one.data) if isinstance(one, File) else len(one.text.encode(errors="surrogatepass"))
+        for one in kept
+    ]
+    assert sum(sizes) <= most
+    if shared and kept:
+        assert max(sizes) <= 4 / 3 * max(shared) + 1
+
+
+async def test_more_small_parts_than_fit_cannot_be_given_by_reference() -> None:
+    parts = tuple([Output("x" * 100) for _ in range(100)])
+    with pytest.raises(CannotShare, match="too many parts"):
+        await fitting(SkillResult(parts), 20_000, Place().share)
