@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.report import Line, Target
 from component.models.building import Models
 from component.models.messages import ModelMessage, text_message
-from component.models.protocol import Model, ModelRequest, Tool
+from component.models.protocol import Model, ModelRequest, Tool, Void
 from component.settings.llm import LLM
 
 _TURNS = 10
@@ -83,8 +83,8 @@ async def _turn(
     began = perf_counter()
     heard: list[float] = []
 
-    def note(piece: str | None) -> None:
-        if piece and not heard:
+    def note(piece: str | Void) -> None:
+        if isinstance(piece, str) and piece and not heard:
             heard.append(perf_counter() - began)
 
     request = ModelRequest(messages=tuple(messages), tools=tools, max_tokens=_ANSWER_TOKENS)

@@ -21,7 +21,7 @@ from benchmarks.report import Line, Target
 from component.agent.profile import Profile
 from component.agent.protocol import Recalled
 from component.models.building import Models
-from component.models.protocol import Completion, Model, ModelRequest, OnText
+from component.models.protocol import Completion, Model, ModelRequest, OnText, Void
 from component.settings.llm import LLM
 from tests.component.agent.world import World, message
 from tests.component.models.endpoint import Calls, Text, in_thread
@@ -134,7 +134,7 @@ class _Timed:
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         began, first = perf_counter(), list[float]()
 
-        def on_piece(piece: str | None) -> bool | None:
+        def on_piece(piece: str | Void) -> bool | None:
             first.append(perf_counter() - began)
             return None if on_text is None else on_text(piece)
 

@@ -14,8 +14,8 @@ class Markable(Payload, frozen=True, kw_only=True):
 
 
 class Received(Payload, frozen=True, kw_only=True):
-    """Reports that the message with that id has arrived. XEP-0333 has it no more, but clients
-    without XEP-0184 still send it.
+    """Reports that the message with that id has arrived. XEP-0333 no longer has this element, but
+    clients without XEP-0184 still send it.
     """
 
     xml = Name(NAMESPACE, "received")
@@ -24,7 +24,9 @@ class Received(Payload, frozen=True, kw_only=True):
 
 
 class Acknowledged(Payload, frozen=True, kw_only=True):
-    """Reports that somebody has acted on the message with that id. XEP-0333 has it no more."""
+    """Reports that somebody has acted on the message with that id. XEP-0333 no longer has this
+    element.
+    """
 
     xml = Name(NAMESPACE, "acknowledged")
 

@@ -21,6 +21,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
     Usage,
+    Void,
 )
 
 _log = structlog.get_logger("component.agent")
@@ -91,13 +92,13 @@ class ModelCalls:
         pieces: list[str] = []
         broken_off: list[Amount] = []
 
-        def on_text(piece: str | None) -> None:
-            if piece is not None:
+        def on_text(piece: str | Void) -> None:
+            if isinstance(piece, str):
                 pieces.append(piece)
                 return
-            # The answer broke off and the next one begins; both are charged.
-            broken_off.append(amount(model.tokens("".join(pieces))))
-            pieces.clear()
+            if piece is Void.BROKEN_OFF:  # it is charged, and so is the next one
+                broken_off.append(amount(model.tokens("".join(pieces))))
+                pieces.clear()
 
         completion: Completion | None = None
         outcome, began, spent = "dropped", monotonic(), None

@@ -31,10 +31,10 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """The caller of a command: a principal, or the operator of this machine, who has no XMPP
     address.
 
-    `client` is the full JID of the caller, if known, `at` is the address of this service that
-    received the command, `agent` the name of the agent
-    there (empty for the default one), `lang` the language of the request; `admin` says whether the
-    caller may use commands for admins. `Commands.asking` creates it.
+    `client` is the full JID of the caller, if known, `at` the address of this service that received
+    the command, `agent` the name of the agent there (empty for the default one), `lang` the
+    language of the request; `admin` says whether the caller may use commands for admins.
+    `Commands.asking` creates it.
     """
 
     principal: JID | None = None

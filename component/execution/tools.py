@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from cachebox import LRUCache
 
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.requests import MessageStarter
@@ -43,6 +44,7 @@ from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 64
 """The maximum length of a tool's name that most providers accept."""
+_MOST_DESCRIBED: Final = 4096
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OVER: Final = frozenset(("completed", "failed", "rejected", "cancelled"))
 
@@ -77,7 +79,7 @@ class ToolExecutor:
         self._recorder = recorder
         self._confirmations = confirmations
         self._timeout_s = timeout_s
-        self._described: dict[bytes, Tool] = {}
+        self._described: LRUCache[bytes, Tool] = LRUCache(_MOST_DESCRIBED)
         self._others: dict[str, dict[bytes, Skill]] = {}
         """What each agent and its sub-agents were offered since the start and the operator has not
         described, by digest. What is withdrawn stays: the model may have said what it should do.
@@ -337,7 +339,7 @@ class ToolExecutor:
         return skill
 
     def _tool(self, skill: Skill) -> Tool:
-        known = self._described.get(skill.digest)
+        known: Tool | None = self._described.get(skill.digest)
         if known is None:
             known = self._described[skill.digest] = Tool(
                 name=tool_name(skill.name),

@@ -1,12 +1,14 @@
 """Uploads files to the HTTP upload service of the server (XEP-0363), from which others get them."""
 
 import hashlib
+import re
 import ssl
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 import structlog
 
 from component.models.catalog import is_loopback
@@ -37,6 +39,7 @@ _PUT_S: Final = 60.0
 _MOST_BYTES: Final = 50_000_000
 _MOST_ITEMS: Final = 50
 _LONGEST_NAME: Final = 100
+_SIZE: Final = re.compile(r"[0-9]{1,16}")
 
 
 class Query(Protocol):
@@ -46,10 +49,9 @@ class Query(Protocol):
         """Return the result. Raises StanzaError."""
 
 
-class _Service:
-    def __init__(self, address: JID, most_bytes: int) -> None:
-        self.address = address
-        self.most_bytes = most_bytes
+class _Service(msgspec.Struct, frozen=True):
+    address: JID
+    most_bytes: int
 
 
 class Uploads:
@@ -166,7 +168,7 @@ class Uploads:
         most = _MOST_BYTES
         for form in info.forms:
             for field in form.fields:
-                if field.var == MAX_FILE_SIZE and field.values and field.values[0].isdigit():
+                if field.var == MAX_FILE_SIZE and field.values and _SIZE.fullmatch(field.values[0]):
                     most = min(most, int(field.values[0]))
         return _Service(address, most)
 

@@ -71,7 +71,7 @@ class Judges(Protocol):
         """Return the open questions to `who`. Raises StorageError."""
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question came back as an error. Raises StorageError."""
+        """Record that the message of a question was returned as an error. Raises StorageError."""
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question to `who`, identified by its id or thread, is closed. Raises
@@ -112,13 +112,14 @@ class ChatAnswers:
             )
 
     async def returned(self, who: JID, at: JID, message_id: str) -> None:
-        """Record that a message of ours to `who` came back as an error: if it was a question, words
-        of theirs that name nothing do not answer it.
+        """Record that a message from `at` to `who` was returned as an error.
+
+        If the message asks a question, a bare yes or no from `who` no longer answers it.
         """
         try:
             await self._tasks.returned(who, at, message_id)
         except StorageError as error:
-            _log.error("could not record that a message came back", reason=str(error))
+            _log.error("could not record that a message was returned", reason=str(error))
 
     async def _answered(self, message: InboundMessage) -> str | None:
         if message.reacted is not None:
@@ -361,7 +362,7 @@ def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
 def _is_present(question: Question) -> bool:
     """Return whether words may be meant for a question.
 
-    The person does not know one that was withheld from them. One that came back may have reached
+    The person does not know one that was withheld from them. One that was returned may have reached
     another client: then a yes or no is doubtful and is asked about, while any other text is rather
     for the agent.
     """

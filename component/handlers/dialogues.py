@@ -60,7 +60,7 @@ class Dialogues:
         return await self._take(message, text) or await self._questions.answered(message)
 
     async def returned(self, who: JID, at: JID, message_id: str) -> None:
-        """Record that a message of ours to `who` came back as an error."""
+        """Record that a message from `at` to `who` was returned as an error."""
         await self._questions.returned(who, at, message_id)
 
     async def _take(self, message: InboundMessage, text: str) -> str | None:

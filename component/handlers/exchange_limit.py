@@ -49,10 +49,10 @@ class ExchangeLimit:
     """Counts the messages of each sender, a bare JID, in each thread and in all threads.
 
     A program that answers stays in the thread, or has none. Each thread of a sender has `messages`
-    at first, all threads together ten times as many, and both regain theirs within ten minutes.
-    When half of them are used, each message waits for two seconds; when all are used, the sender is
-    stopped until they have written nothing there for a minute, and then begins anew. Threads beyond
-    the last 8,192 are forgotten.
+    available at first, and all threads together have ten times as many. Both limits recover over
+    ten minutes. Once half of a limit is used, each message waits for two seconds. Once all of it is
+    used, messages of the sender are not handled until the sender has been silent for a minute; the
+    full limit is available again after that. Only the 8,192 most recently used threads are counted.
 
     Args:
         messages: the maximum number of messages that are handled in quick succession.

@@ -107,7 +107,7 @@ class Answers(Protocol):
         """Return the outcome of an answer, as a text; None if the message is not an answer."""
 
     async def returned(self, who: JID, at: JID, message_id: str) -> None:
-        """Record that a message of ours from the address `at` to `who` came back as an error."""
+        """Record that a message from `at` to `who` was returned as an error."""
 
 
 class Messages(Protocol):
@@ -123,7 +123,7 @@ class Messages(Protocol):
         """Process a message's reports about our messages; it then refers to our ids."""
 
     def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
-        """Return the id of our message of which a stanza came back as an error."""
+        """Return the id of the message to which a stanza belongs that was returned as an error."""
 
 
 class Listener(Protocol):
@@ -224,7 +224,7 @@ class MessageHandler:
         )
 
     def returned(self, request: Request[None]) -> Awaitable[None] | None:
-        """Take note of a message of ours that came back (RFC 6120 §8.3.1)."""
+        """Record that a message from an agent was returned as an error (RFC 6120 §8.3)."""
         id_ = request.stanza.id
         if id_ is None or self._answers is None:
             return None

@@ -92,9 +92,12 @@ class Messenger:
         return self.sent.has(conversation_with(agent, peer), stanza_id)
 
     def returned(self, agent: JID, peer: JID, stanza_id: str) -> str:
-        """Return the id of the message of which a stanza came back as an error (RFC 6120 §8.3)."""
+        """Return the id of the message to which a returned stanza belongs (RFC 6120 §8.3)."""
         _log.info(
-            "a message came back as an error", agent=str(agent), recipient=str(peer), id=stanza_id
+            "a message was returned as an error",
+            agent=str(agent),
+            recipient=str(peer),
+            id=stanza_id,
         )
         return self.sent.id_of(conversation_with(agent, peer), stanza_id)
 

@@ -102,7 +102,7 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{jabber:x:signed}x",
         "{google:nosave}x",
         "{http://jabber.org/protocol/archive}record",
-        # That the reader shall notice the text (XEP-0224).
+        # A request to draw the attention of the reader (XEP-0224).
         "{urn:xmpp:attention:0}attention",
         # How the text is shown: hidden at first (XEP-0382), in bold (XEP-0394).
         "{urn:xmpp:spoiler:0}spoiler",

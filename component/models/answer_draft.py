@@ -17,7 +17,7 @@ from component.models.answer_limits import (
     TooMuchError,
 )
 from component.models.messages import AnswerPart, OpaquePart, TextPart, ToolCall
-from component.models.protocol import Finish, OnText
+from component.models.protocol import Finish, OnText, Void
 from component.models.storable import storable
 from component.models.tolerant_json import BadJSONError, encode_any
 from component.models.tool_names import ToolNames
@@ -123,7 +123,7 @@ class AnswerDraft:
             return ""
         self._text_characters = 0
         if self.told and self._on_text is not None:
-            self._on_text(None)
+            self._on_text(Void.WITHDRAWN)
             self.told = False
         return "".join([piece for text in texts for piece in text.pieces])
 

@@ -28,7 +28,7 @@ from component.models.messages import (
     answer_parts,
     text_message,
 )
-from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool
+from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool, Void
 from component.models.storable import storable
 from component.models.tolerant_json import NESTED_TOO_DEEPLY
 from component.models.wrapped import Wrapped
@@ -80,11 +80,11 @@ class Constrained(Wrapped):
             return parse(await self._model.complete(constrained), request)
         reader, told = AnswerText(), 0
 
-        def on_piece(piece: str | None) -> bool:
+        def on_piece(piece: str | Void) -> bool:
             nonlocal reader, told
-            if piece is None:
+            if isinstance(piece, Void):
                 reader, told = AnswerText(), 0
-                return bool(on_text(None))
+                return bool(on_text(piece))
             text = reader.feed(piece)
             told += len(text)
             return bool(text and on_text(text))

@@ -13,6 +13,7 @@ from component.models.protocol import (
     ModelRequest,
     ModelUnavailableError,
     OnText,
+    Void,
 )
 from component.models.wrapped import Wrapped
 
@@ -55,10 +56,10 @@ class Fallback(Wrapped):
         """
         told = shown = False
 
-        def on_piece(piece: str | None) -> bool:
+        def on_piece(piece: str | Void) -> bool:
             nonlocal told, shown
             assert on_text is not None
-            told = piece is not None
+            told = piece is not Void.BROKEN_OFF
             shown = bool(on_text(piece)) or shown
             return shown
 
@@ -77,7 +78,7 @@ class Fallback(Wrapped):
             if shown:
                 raise errors[-1]
             if told:
-                on_piece(None)
+                on_piece(Void.BROKEN_OFF)
             _log.warning("a model has not answered", model=model.name, reason=str(errors[-1]))
         raise _of_all(errors)
 

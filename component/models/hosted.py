@@ -37,6 +37,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     OnText,
     UnusableAnswerError,
+    Void,
 )
 from component.models.refused_parts import refused_kind, refused_parts
 from component.models.responses import Responses
@@ -192,7 +193,7 @@ class HostedModel:
                 tried += 1
                 _log.info("asking the model again", reason=str(error), in_s=round(pause, 1))
                 if reader.draft.told and on_text is not None:
-                    on_text(None)
+                    on_text(Void.BROKEN_OFF)
                 await self._sleep(pause)
 
     def tokens(self, text: str) -> int:

@@ -268,7 +268,7 @@ def chosen(tools: Sequence[Tool], most: int, messages: Sequence[ModelMessage]) -
         return (
             tool.name not in called,
             -len(words.intersection(_WORD.findall(text))),
-            (tool.optional),
+            tool.optional,
             at,
         )
 

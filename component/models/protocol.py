@@ -3,6 +3,7 @@
 The names are those of the chat completions interface that most providers serve.
 """
 
+import enum
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias
 
@@ -20,9 +21,19 @@ from component.models.messages import (
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why a model stopped: it was done, had no tokens left, calls tools, or was filtered."""
 
-OnText: TypeAlias = Callable[[str | None], bool | None]
-"""Receives each piece of the text as it arrives, and returns True if a person has seen it. None
-says that the pieces so far are void, because another answer begins. Must neither wait nor raise.
+
+class Void(enum.Enum):
+    """Says that the pieces of a text so far are void."""
+
+    BROKEN_OFF = "broken off"
+    """The answer broke off, and another one begins."""
+    WITHDRAWN = "withdrawn"
+    """They are not text, but reasoning or a call; the answer goes on."""
+
+
+OnText: TypeAlias = Callable[[str | Void], bool | None]
+"""Receives each piece of the text as it arrives, or that the pieces so far are void, and returns
+True if a person has seen it. Must neither wait nor raise.
 """
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]

@@ -90,7 +90,7 @@ def line_of(schedule: Schedule) -> str:
 
 
 def _zone(schedule: Schedule) -> str:
-    """The time zone of a schedule; UTC if this system has it no more."""
+    """The time zone of a schedule; UTC if this system no longer has it."""
     zone = schedule.definition.zone
     return zone if zone_named(zone) is not None else "UTC"
 

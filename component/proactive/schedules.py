@@ -27,7 +27,7 @@ from component.proactive.timing import (
     shortest_interval,
     zone_of,
 )
-from component.proactive.when import read_timing, split_zone
+from component.proactive.when import plain_text, read_timing, split_zone
 from component.proactive.work import Work
 from component.skills import InvalidParam, Skill, View, prepare
 from component.storage.database import Database, Transactions
@@ -177,7 +177,7 @@ class Schedules:
         Raises ScheduleError and StorageError.
         """
         try:
-            named = split_zone(_plain(when), given)[1]
+            named = split_zone(plain_text(when), given)[1]
         except TimingError as error:
             raise ScheduleError(_sentence(error), "when") from None
         if named or self._zones is None:
@@ -366,7 +366,7 @@ def defined(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> 
         )
     return Definition(
         when=wish.when.strip(),
-        zone=split_zone(_plain(wish.when), zone)[1],
+        zone=split_zone(plain_text(wish.when), zone)[1],
         timing=timing,
         work=wish.work,
         missed=wish.missed,
@@ -383,10 +383,6 @@ def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> T
         return read_timing(when, zone, now, declared=declared)
     except TimingError as error:
         raise ScheduleError(_sentence(error), "when") from None
-
-
-def _plain(when: str) -> str:
-    return " ".join(when.split()).rstrip(".")
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:

@@ -76,6 +76,17 @@ class Phrase:
             self.at = found.end()
         return found
 
+    def take_sign(self, signs: str) -> bool:
+        """Read one of these characters; return whether it is there.
+
+        It may be directly before a number, so unlike a word it has no boundary after it.
+        """
+        rest = self.text[self.at :].lstrip()
+        if rest[:1] not in tuple(signs):
+            return False
+        self.at = len(self.text) - len(rest[1:].lstrip())
+        return True
+
     @property
     def understood(self) -> str:
         """What was read."""
@@ -185,7 +196,7 @@ class TimeOfDay(msgspec.Struct, frozen=True):
     unclear: bool = False
 
 
-_HOUR_WORD: Final = "|".join(_SMALL[12:0:-1])
+HOUR_WORD: Final = "|".join(_SMALL[12:0:-1])
 _PAST: Final = (
     rf"(?P<part>half|(?:a )?quarter|{_NUMBER})(?: minutes?)? past"
     rf"|(?P<to>(?:a )?quarter|(?:{_NUMBER}) minutes?|(?!\d)(?:{_NUMBER})) to"
@@ -193,7 +204,7 @@ _PAST: Final = (
 """`9 to 17` is a range, and not 16:51."""
 _HALF: Final = r"(?P<half>[ap])\.?m\.?"
 _CLOCK: Final = (
-    rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d{{2}})|h)?(?:{_HALF})?|(?P<word>{_HOUR_WORD})"
+    rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d{{2}})|h)?(?:{_HALF})?|(?P<word>{HOUR_WORD})"
 )
 
 
@@ -313,7 +324,7 @@ def take_times(
     found = [first]
     while True:
         begin = phrase.at
-        has_comma = _comma(phrase)
+        has_comma = phrase.take_sign(",")
         if phrase.take("and|&") is None and not has_comma:
             break
         another = take_time(phrase, part)
@@ -326,15 +337,6 @@ def take_times(
             f"{phrase.understood!r} says am or pm for some of its times: write each as in 21:30"
         )
     return sorted({(one.hour, one.minute) for one in found})
-
-
-def _comma(phrase: Phrase) -> bool:
-    # A comma directly before a number has no word boundary after it.
-    found = re.compile(r"\s*,\s*").match(phrase.text, phrase.at)
-    if found is None:
-        return False
-    phrase.at = found.end()
-    return True
 
 
 # Days and dates.
@@ -385,9 +387,9 @@ def _named_days(phrase: Phrase) -> DaysOfWeek | None:
         begin = phrase.at
         through = False
         if last is not None:
-            through = phrase.take("to|through|thru") is not None or _dash(phrase)
+            through = phrase.take("to|through|thru") is not None or phrase.take_sign("-\u2013")
             if not through:
-                _comma(phrase)
+                phrase.take_sign(",")
                 phrase.take("and|or|&|/")
         word = phrase.take(r"(?P<day>[a-z]{3,10})\.?")
         number = None if word is None else day_number(word["day"])
@@ -400,14 +402,6 @@ def _named_days(phrase: Phrase) -> DaysOfWeek | None:
         numbers.add(number)
         last = number
     return DaysOfWeek(frozenset(numbers), plural) if numbers else None
-
-
-def _dash(phrase: Phrase) -> bool:
-    found = re.compile(r"\s*[-\u2013]\s*").match(phrase.text, phrase.at)
-    if found is None:
-        return False
-    phrase.at = found.end()
-    return True
 
 
 class SpokenDate(msgspec.Struct, frozen=True):
@@ -433,7 +427,7 @@ def take_date(phrase: Phrase, today: date) -> SpokenDate | None:
         return SpokenDate(today, relative=True, part=part)
     for words, later in ((r"(?:the )?day after tomorrow", 2), ("today", 0), ("tomorrow", 1)):
         if phrase.take(words):
-            spoken = SpokenDate(_later(today, later), relative=True)
+            spoken = SpokenDate(days_later(today, later), relative=True)
             return _with_part(phrase, spoken)
     if found := phrase.take(r"(?:on )?next [a-z]+"):
         raise TimingError(f"{found[0].strip()!r} does not say which day: give the date")
@@ -455,7 +449,7 @@ def take_date(phrase: Phrase, today: date) -> SpokenDate | None:
         phrase.at = begin
         return None
     ahead = (number - today.isoweekday()) % 7
-    return _with_part(phrase, SpokenDate(_later(today, ahead), "week", relative=True))
+    return _with_part(phrase, SpokenDate(days_later(today, ahead), "week", relative=True))
 
 
 def _with_part(phrase: Phrase, spoken: SpokenDate) -> SpokenDate:
@@ -463,7 +457,8 @@ def _with_part(phrase: Phrase, spoken: SpokenDate) -> SpokenDate:
     return spoken if found is None else msgspec.structs.replace(spoken, part=_part(found))
 
 
-def _later(day: date, days: int) -> date:
+def days_later(day: date, days: int) -> date:
+    """The date so many days later. Raises TimingError if it is out of range."""
     try:
         return day + timedelta(days)
     except OverflowError:

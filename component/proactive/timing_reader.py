@@ -16,6 +16,7 @@ from component.proactive.time_phrases import (
     Part,
     Phrase,
     SpokenDate,
+    days_later,
     number_of,
     take_date,
     take_days,
@@ -165,7 +166,7 @@ class TimingReader:
             return None
         self._relative()
         if seconds % DAY_S == 0 and (times := take_times(phrase)):
-            day = SpokenDate(_added(self._today, seconds // DAY_S), relative=True)
+            day = SpokenDate(days_later(self._today, seconds // DAY_S), relative=True)
             return self._once(day, times)
         return Once(self._now + timedelta(seconds=_bounded(seconds)))
 
@@ -223,7 +224,7 @@ class TimingReader:
         today = SpokenDate(self._today, relative=True)
         self._relative()
         if len(times) == 1 and self._instant(self._today, times[0]) <= self._past:
-            today = msgspec.structs.replace(today, day=_added(self._today, 1))
+            today = msgspec.structs.replace(today, day=days_later(self._today, 1))
         return self._once(today, times)
 
     def _check_part(self, part: Part | None) -> None:
@@ -287,7 +288,7 @@ class TimingReader:
         elif spoken.part is not None:
             return False
         else:  # that day is included
-            self._before = self._instant(_added(day, 1), (0, 0))
+            self._before = self._instant(days_later(day, 1), (0, 0))
         if self._before <= self._past:
             raise PassedError(f"{phrase.understood!r} has passed")
         return True
@@ -315,7 +316,7 @@ class TimingReader:
         instant = self._instant(self._today, (hour, minute))
         if instant > self._now:
             return instant
-        return self._instant(_added(self._today, 1), (hour, minute))
+        return self._instant(days_later(self._today, 1), (hour, minute))
 
     def _interval(self, recurrence: _Recurrence) -> Timing:
         if not recurrence.seconds or (self._since and not self._start) or self._without:
@@ -532,17 +533,10 @@ def _bounded(seconds: int) -> int:
     return seconds
 
 
-def _added(day: date, days: int) -> date:
-    try:
-        return day + timedelta(days)
-    except OverflowError:
-        raise TimingError("the date is out of range") from None
-
-
 def _again(spoken: SpokenDate) -> date:
     """The same day of the week, or of the year, the next time."""
     if spoken.again == "week":
-        return _added(spoken.day, 7)
+        return days_later(spoken.day, 7)
     try:
         return spoken.day.replace(year=spoken.day.year + 1)
     except ValueError:

@@ -19,7 +19,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from component.proactive.time_phrases import DAY_S, HOUR_S, MINUTE_S, WEEK_S
+from component.proactive.time_phrases import DAY_S, HOUR_S, HOUR_WORD, MINUTE_S, WEEK_S
 from component.proactive.timing import (
     MACROS,
     Cron,
@@ -65,7 +65,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
 
     Raises TimingError.
     """
-    said = " ".join(text.split()).rstrip(".")
+    said = plain_text(text)
     if len(said) > _LONGEST:
         raise TimingError(f"it has more than {_LONGEST} characters; write for example {EXAMPLES}")
     said, zone = split_zone(said, zone)
@@ -77,6 +77,11 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     if _INSTANT.fullmatch(plain):
         return Once(future(_instant(plain, zone), past))
     return TimingReader(said, zone, now, past, declared=declared).read()
+
+
+def plain_text(text: str) -> str:
+    """A time without surplus spaces and a period at the end."""
+    return " ".join(text.split()).rstrip(".")
 
 
 def split_zone(text: str, zone: str) -> tuple[str, str]:
@@ -152,7 +157,7 @@ def split_timing(text: str) -> tuple[str, str]:
     return _parts(when, what)
 
 
-_NUMBERS: Final = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter"
+_NUMBERS: Final = rf"{HOUR_WORD}|half|quarter"
 _DAY_NAMES: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|weekdays?|weekends?"
     r"|days?|weeks?|months?|years?"

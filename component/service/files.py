@@ -31,21 +31,15 @@ class FileSubsystem:
             # Imported with the first file: the service starts faster without.
             from component.files.upload import Uploads  # noqa: PLC0415
 
+            server = self._settings.server.parent_domain
             named = self._settings.uploads.address
             self._uploads = Uploads(
                 self._stream.get,
-                self._server(),
+                JID.parse(server) if server else None,
                 None if named is None else JID.parse(named),
                 self._tls,
             )
         return await self._uploads.share(file)
-
-    def _server(self) -> JID | None:
-        """Return the domain of the server: that of the account, or the one above ours."""
-        address = self._settings.server.address
-        apart = "@" if self._settings.server.mode == "client" else "."
-        domain = address.partition(apart)[2]
-        return JID.parse(domain) if domain else None
 
     def _tls(self) -> ssl.SSLContext | None:
         ca = self._settings.server.tls_ca

@@ -31,10 +31,11 @@ class RequestLimits(Section):
     messages_per_sender: Count = Field(
         default=30,
         description="Maximum number of chat messages that one sender may send in quick succession"
-        " in one thread, and within ten minutes after that; ten times as many in all threads. From"
-        " half of them on, each answer waits for two seconds; then the sender is told once that the"
-        " agent stops answering, until they have written nothing for a minute. This ends exchanges"
-        " with programs that answer every message.",
+        " in one thread. The limit for all threads together is ten times as high. Both limits"
+        " recover over ten minutes. After half of the messages, the agent waits two seconds before"
+        " each answer. When the limit is reached, the agent says so once and stops answering until"
+        " the sender has been silent for a minute. This ends exchanges with programs that answer"
+        " every message.",
     )
     retry_after_s: Count = Field(
         default=2,

@@ -206,10 +206,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _own_domain(self) -> Self:
         if self.agent.allowed_domains is None:
-            if self.server.mode == "client":
-                parent = self.server.address.partition("@")[2]
-            else:
-                parent = self.server.address.partition(".")[2]
+            parent = self.server.parent_domain
             if not parent:
                 raise refusal(
                     "is needed, because component_domain has only one label: name the domains "

@@ -203,6 +203,11 @@ class Server(Section):
         return found
 
     @property
+    def parent_domain(self) -> str:
+        """The domain of the account, or the one above the component's; empty if there is none."""
+        return self.address.partition("@" if self.mode == "client" else ".")[2]
+
+    @property
     def secret(self) -> SecretStr:
         """The component's secret, or the account's password."""
         return self.component_secret if self.mode == "component" else self.password

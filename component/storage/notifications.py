@@ -163,7 +163,8 @@ class NotificationStore:
 
         def op(database: Database) -> None:
             for one in notifications:
-                record(database, one, most_held)
+                _insert(database, one, most_held)
+            database.notify(CHANNEL)
 
         await self._storage.write(op)
 
@@ -376,6 +377,11 @@ class NotificationStore:
 
 def record(database: Database, one: Notification, most_held: int) -> None:
     """Record a notification, once, as `NotificationStore.add` does."""
+    _insert(database, one, most_held)
+    database.notify(CHANNEL)
+
+
+def _insert(database: Database, one: Notification, most_held: int) -> None:
     key = _key(one.agent, one.person)
     made = database.execute(
         "INSERT INTO notifications"
@@ -395,7 +401,6 @@ def record(database: Database, one: Notification, most_held: int) -> None:
     if made.rowcount:
         _wake(database, *key)
         _drop_surplus(database, *key, most_held)
-    database.notify(CHANNEL)
 
 
 def _key(agent: JID, person: JID) -> tuple[str, str]:

@@ -164,7 +164,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 Shown = Literal["waiting", "shown", "withheld", "returned"]
 """Whether a person has got the message of a question: it was not written yet; it was written; it
-was withheld, because the person wants no such messages; or it came back as an error.
+was withheld, because the person wants no such messages; or it was returned as an error.
 """
 
 
@@ -331,7 +331,7 @@ class Tasks(Protocol):
         """Return the open questions that this address has asked the bare JID `who`."""
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question to `who` came back as an error. Raises
+        """Record that the message of a question to `who` was returned as an error. Raises
         StorageError.
         """
 

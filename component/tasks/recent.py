@@ -11,8 +11,8 @@ clock, so a clock that jumps makes no question look older than it is.
 
 A row also says whether the person has got the question, because words that name nothing cannot be
 meant for a question that was never shown: `waiting` until its message was written, then `shown`;
-`withheld` from a person who wants no such messages; `returned` if the message came back as an
-error.
+`withheld` from a person who wants no such messages; `returned` if the message was returned as
+an error.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -80,9 +80,7 @@ def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
 
 
 def returned(database: Database, id_: str, who: JID, at: JID) -> None:
-    """Record that the message of a question from the address `at` to `who` came back as an
-    error.
-    """
+    """Record that the message of a question from `at` to `who` was returned as an error."""
     database.execute(
         "UPDATE recent_questions SET shown = 'returned' WHERE input = ? AND jid = ? AND agent = ?",
         (id_, str(who.bare), str(at.bare)),
@@ -149,17 +147,17 @@ def is_certain(
         f" AND (shown <> 'withheld' OR input = ?){also}",
         [database.steady, *values[:3], id_, *values[3:]],
     ).fetchall()
-    times = {question: asked for question, asked, _, _ in found}
+    times = {question: asked_at for question, asked_at, _, _ in found}
+    shown = {question: shown for question, _, _, shown in found}
     if id_ not in times:
         return False
-    shown = next(shown for question, _, _, shown in found if question == id_)
-    is_shown = shown == "shown" or (shown == "waiting" and id_ in sent)
+    is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in sent)
     if not (is_shown or naming.beginning):
         return False
     asked_at = times.pop(id_)
     if times:
         is_newest = not also and all(asked_at > other for other in times.values())
-        if not (is_newest and all(is_open for _, _, is_open, _ in found)):
+        if not (is_newest and all(unclosed for _, _, unclosed, _ in found)):
             return False
         if not _all_from(database, who, [id_, *times]):
             return False

@@ -60,7 +60,7 @@ class Resumed(msgspec.Struct, frozen=True):
     unfit: bool = False
     """This instance cannot run the task; it is left to the others."""
     notice: Notification | None = None
-    """What the principal is told, since the task was set aside."""
+    """The notification to the principal, if the task was set aside."""
 
 
 def verdict_of(
@@ -180,8 +180,10 @@ def resume(
 
 
 def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Notification | None:
-    """Prevent further executions until an operator decides. The caller sees the reason, and the
-    person for whom the task runs is told, whatever has started it.
+    """Prevent further executions until an operator decides.
+
+    The status of the task gives the reason. Returns the notification to the principal, which is
+    sent no matter what started the task; None if the principal is a service.
     """
     why = (
         f"Set aside after {row.attempts} executions during which the process crashed: an operator"

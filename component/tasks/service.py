@@ -66,8 +66,8 @@ class TaskService:
 
     Attributes:
         ask_model: asks a model for a skill; the root connects it.
-        noticed: is called with what a person was told about a task that was set aside; likewise.
-            Raises StorageError.
+        noticed: is called with what a person was told about a task that was set aside; the root
+            connects it, too. Raises StorageError.
     """
 
     def __init__(
@@ -457,8 +457,8 @@ class TaskService:
         return await self._store.read(lambda db: questions.open_questions(db, who, at))
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question came back as an error."""
-        # Most messages that come back are no questions, and a read costs less than a commit.
+        """Record that the message of a question was returned as an error."""
+        # Most returned messages are no questions, and a read costs less than a commit.
         if await self._store.read(lambda db: recent.is_open(db, question, who, at)):
             await self._store.commit(lambda tx: recent.returned(tx, question, who, at))
 

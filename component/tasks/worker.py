@@ -27,7 +27,7 @@ from component.tasks.claims import (
 )
 from component.tasks.execution import Execution
 from component.tasks.host import ContextHost, ExecutionServices
-from component.tasks.protocol import AskModel, Call, SkillAccess, no_model
+from component.tasks.protocol import AskModel, Call, SkillAccess
 from component.tasks.replay_cache import Flight
 from component.tasks.request_keys import NO_KEY
 from component.tasks.resume import Verdict, resume, verdict_of
@@ -75,16 +75,16 @@ class Worker:
         threads: Threads,
         instance: Callable[[], str],
         skills: SkillAccess,
-        ask_model: AskModel = no_model,
-        noticed: Callable[[Notification], Awaitable[None]] | None = None,
+        ask_model: AskModel,
+        noticed: Callable[[Notification], Awaitable[None]],
     ) -> None:
-        self._noticed = noticed
         self.slots = Slots(limits.running_total, limits.running_per_principal, self._released)
         self.draining = False
         self._store = store
         self._limits = limits
         self._instance = instance
         self._skills = skills
+        self._noticed = noticed
         self._engine = ExecutionServices(
             store,
             limits,
@@ -118,7 +118,7 @@ class Worker:
         late sources, or without.
         """
         self._told: set[str] = set()
-        """Tasks of which was said that they wait for late sources."""
+        """Tasks whose callers were told that they wait for sources that are late now."""
         self._unfit: FIFOCache[str, None] = FIFOCache(_MOST_UNFIT)
         """Tasks that this instance cannot run and another one may."""
 
@@ -366,6 +366,8 @@ class Worker:
         )
 
         late = self._skills.late()
+        if not late:
+            self._told.clear()
 
         def op(tx: Transaction) -> tuple[Claimed, list[str], Sequence[str]]:
             claimed = claim(tx, claimant, after=after)
@@ -434,7 +436,7 @@ class Worker:
         if resumed.unfit:
             self._unfit[row.id] = None
             self.wake(row.principal)
-        if resumed.notice is not None and self._noticed is not None:
+        if resumed.notice is not None:
             await self._noticed(resumed.notice)
         if resumed.row.state != "running" or verdict.call is None or resumed.row.set_aside:
             return None

@@ -295,8 +295,8 @@ class Connection:
             await anyio.sleep(_LISTEN_AGAIN_S)
 
     async def _close_when_lost(self) -> None:
-        """Close the connection when the session is lost. Other calls may be refused meanwhile, in
-        which case it is known that they have not begun.
+        """Close the connection when the session is lost. Before that, other calls have time to be
+        refused, which shows that they have not begun.
         """
         await self.lost.wait()
         if self._calls:

@@ -87,7 +87,8 @@ class Pool:
     def ended(self, reason: str) -> None:
         """Note that the connection that lists the tools has ended, or could not be made.
 
-        A call begins it anew if it has worked. If it has not, calls fail until it is tried again.
+        If it had worked before, the next call opens a new one. Otherwise calls fail until the next
+        attempt.
         """
         self._begins_anew = self.common is not None
         self.common, self._reason = None, reason
@@ -99,7 +100,7 @@ class Pool:
         self._changed = anyio.Event()
 
     async def get(self, principal: str) -> Connection:
-        """Return the connection for a person's calls. One that has ended begins anew.
+        """Return the connection for a person's calls. If it was closed, open a new one.
 
         Raises SkillUnavailable, if the server does not answer, or too many people use it.
         """

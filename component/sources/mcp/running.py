@@ -83,7 +83,7 @@ class Runner:
             )
         result = move.result
         if (why := misfit(tool.output_schema, result)) is not None:
-            # What is meant for a model can be read all the same.
+            # The content, which is meant for a model, can still be used.
             result = {name: value for name, value in result.items() if name != "structuredContent"}
             if not result.get("content"):
                 raise SkillUnavailable(

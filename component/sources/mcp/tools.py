@@ -7,7 +7,6 @@ counts as destructive and open to the world until the settings say something els
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -54,14 +53,12 @@ def skills_of(
     names = distinct_names(
         name if entry.prefix is None else entry.prefix, {tool.name for tool in tools}
     )
-    made: dict[str, Skill] = {}
+    made: list[Skill] = []
     for tool in tools:
         if not wanted.fullmatch(tool.name):
             continue
         try:
-            one = skill_of(name, entry, tool, invoke_of)
-            if one.name != names[tool.name]:
-                one = dataclasses.replace(one, name=names[tool.name])
+            made.append(skill_of(name, entry, tool, names[tool.name], invoke_of))
         except (DeclarationError, ValueError, RecursionError) as error:
             _log.warning(
                 "a tool of an MCP server is left out",
@@ -69,9 +66,7 @@ def skills_of(
                 tool=line(tool.name, _LONGEST_TITLE),
                 reason=reason_of(error),
             )
-        else:
-            made.setdefault(one.name, one)  # a tool may be listed twice
-    return list(made.values())
+    return made
 
 
 def distinct_names(prefix: str, tools: Collection[str]) -> Mapping[str, str]:
@@ -96,9 +91,12 @@ def skill_of(
     name: str,
     entry: McpServer,
     tool: ToolDescription,
+    skill: str,
     invoke_of: Callable[[ToolDescription, Annotations], Invoke],
 ) -> Skill:
-    """Return the skill of a tool. Raises DeclarationError, ValueError and RecursionError."""
+    """Return the skill of a tool, with this name. Raises DeclarationError, ValueError and
+    RecursionError.
+    """
     annotations = annotations_of(name, entry, tool)
     schema = clean_schema(tool.input_schema, _LONGEST_IN_SCHEMA)
     capabilities: tuple[str, ...] = (f"mcp:{name}",)
@@ -107,7 +105,7 @@ def skill_of(
         capabilities += (LLM,)
         seconds += _SAMPLING_S
     return Skill(
-        name=skill_name(name if entry.prefix is None else entry.prefix, tool.name),
+        name=skill,
         title=line(tool.title, _LONGEST_TITLE),
         description=clean(tool.description, _LONGEST_DESCRIPTION),
         tags=("mcp",),

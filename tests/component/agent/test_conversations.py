@@ -1,13 +1,14 @@
 """Messages and their answers."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
 from component.memory.lines import Called, Resulted, Said
-from component.models.protocol import Completion, ModelRequest, OnText, Usage
+from component.models.protocol import Completion, ModelRequest, OnText, Usage, Void
 from tests.component.agent.world import JULIET, World, answered, message, says, shopping
 
 pytestmark = pytest.mark.anyio
@@ -49,23 +50,39 @@ async def test_cached_and_reasoning_tokens_are_stored_and_recorded(tmp_path: Pat
         assert (spent.cached, spent.reasoning) == (1000, 250)
 
 
-async def test_an_answer_that_broke_off_is_charged(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    complete = world.brain.complete
+async def test_a_text_that_broke_off_is_charged_and_one_that_is_withdrawn_is_not(
+    tmp_path: Path,
+) -> None:
+    """The usage of the answer has the tokens of what became reasoning."""
+    said, spent = "This is what was said", []
+    for void in (None, Void.WITHDRAWN, Void.BROKEN_OFF):
+        (tmp_path / str(void)).mkdir()
+        world = World(tmp_path / str(void))
+        complete = world.brain.complete
 
-    async def broken_first(request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        assert on_text is not None
-        on_text("This is what was said")
-        on_text(None)
-        return await complete(request, on_text)
+        async def voided(
+            request: ModelRequest,
+            on_text: OnText | None = None,
+            *,
+            complete: Any = complete,
+            void: Void | None = void,
+        ) -> Completion:
+            assert on_text is not None
+            if void is not None:
+                on_text(said)
+                on_text(void)
+            answer: Completion = await complete(request, on_text)
+            return answer
 
-    world.brain.complete = broken_first  # type: ignore[method-assign]
-    async with world.life() as conversations:
-        await conversations.received(message("m1", "hello"))
-        await world.ear.hears(1)
-        assert world.ear.bodies == ["re: hello"]
-        (spent,) = world.purse.spent
-        assert spent.tokens > world.brain.tokens("This is what was said")
+        world.brain.complete = voided  # type: ignore[method-assign]
+        async with world.life() as conversations:
+            await conversations.received(message("m1", "hello"))
+            await world.ear.hears(1)
+            assert world.ear.bodies == ["re: hello"]
+            spent.append(world.purse.spent[0].tokens)
+    plain, withdrawn, broken_off = spent
+    assert withdrawn == plain
+    assert broken_off > plain + world.brain.tokens(said)
 
 
 async def test_tools_are_called_and_their_results_are_shown(tmp_path: Path) -> None:

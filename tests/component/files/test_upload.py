@@ -104,6 +104,15 @@ async def test_a_service_that_is_named_is_not_searched_for() -> None:
     assert [to for to, _ in xmpp.asked] == ["upload.a.example"] * 2
 
 
+@pytest.mark.parametrize("most", ["²", "", "-1", "9" * 5000])
+async def test_a_maximum_size_that_is_no_number_is_ignored(most: str) -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        xmpp.most = most
+        link = await Uploads(xmpp, SERVER).share(PICTURE)
+    assert link.size == 64
+
+
 def without_service(xmpp: Xmpp) -> None:
     xmpp.items = ["rooms.a.example"]
 

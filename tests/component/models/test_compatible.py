@@ -28,6 +28,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    Void,
 )
 from tests.component.models.answers import sse
 from tests.component.models.asking import Make, Slept, asking, tool
@@ -73,11 +74,11 @@ class Told:
     def __init__(self) -> None:
         self.pieces: list[str] = []
 
-    def __call__(self, piece: str | None) -> None:
-        if piece is None:
-            self.pieces.clear()
-        else:
+    def __call__(self, piece: str | Void) -> None:
+        if isinstance(piece, str):
             self.pieces.append(piece)
+        else:
+            self.pieces.clear()
 
     @property
     def text(self) -> str:
@@ -260,8 +261,8 @@ async def test_once_it_is_known_no_text_is_shown_before_reasoning_has_ended(
     endpoint: Endpoint, model: HostedModel
 ) -> None:
     endpoint.answers(said("Hm.", "</think>Noon."), said("Hm.", "</think>", "One."), said("Two."))
-    told: list[str | None] = []
-    for expected in (["Hm.", None, "Noon."], ["One."], ["Two."]):
+    told: list[str | Void] = []
+    for expected in (["Hm.", Void.WITHDRAWN, "Noon."], ["One."], ["Two."]):
         told.clear()
         await model.complete(asking(), told.append)
         assert told == expected
@@ -271,7 +272,7 @@ async def test_the_name_of_a_model_is_not_sufficient_evidence(
     endpoint: Endpoint, make: Make
 ) -> None:
     endpoint.answers(said("Hm.", "</think>", "One."))
-    told: list[str | None] = []
+    told: list[str | Void] = []
     await make(model="deepseek-r1:14b").complete(asking(), told.append)
     assert told == ["One."]
 

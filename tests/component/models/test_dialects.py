@@ -27,6 +27,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    Void,
 )
 from tests.component.models.asking import KEY, SCHEMA, Make, Slept, asking, tool
 from tests.component.models.endpoint import (
@@ -77,11 +78,11 @@ async def test_each_dialect_streams_a_text_and_counts_its_tokens(
     endpoint: Endpoint, model: HostedModel
 ) -> None:
     endpoint.answers(Text("It is noon.", pieces=4, usage=(100, 20)))
-    told: list[str | None] = []
+    told: list[str | Void] = []
     completion = await model.complete(asking(), told.append)
     assert completion.text == "It is noon."
     assert len(told) == 4
-    assert "".join(filter(None, told)) == completion.text
+    assert "".join(one for one in told if isinstance(one, str)) == completion.text
     assert (completion.finish, completion.model) == ("stop", "m")
     usage = completion.usage
     assert (usage.tokens_in, usage.tokens_out, usage.estimated) == (100, 20, False)
@@ -125,10 +126,10 @@ async def test_each_dialect_reads_an_answer_sent_as_one_document(
 ) -> None:
     # The gateway passes over `stream`.
     endpoint.answers(lambda request: request.body.pop("stream") and answer, answer)
-    told: list[str | None] = []
+    told: list[str | Void] = []
     whole = await make(dialect=dialect).complete(asking(), told.append)
     streamed = await make(dialect=dialect).complete(asking())
-    assert "".join(filter(None, told)) == whole.text == streamed.text
+    assert "".join(one for one in told if isinstance(one, str)) == whole.text == streamed.text
     assert [(c.name, json.loads(c.arguments)) for c in whole.tool_calls] == [
         (c.name, json.loads(c.arguments)) for c in streamed.tool_calls
     ]
@@ -373,12 +374,12 @@ async def test_responses_and_messages_retry_a_temporary_failure(
     endpoint: Endpoint, model: HostedModel, slept: Slept, trouble: Answer
 ) -> None:
     endpoint.answers(trouble, Text("Noon."))
-    told: list[str | None] = []
+    told: list[str | Void] = []
     assert (await model.complete(asking(), told.append)).text == "Noon."
     assert len(slept.pauses) == 1
-    if None in told:
-        told = told[told.index(None) + 1 :]
-    assert "".join(filter(None, told)) == "Noon."
+    if Void.BROKEN_OFF in told:
+        told = told[told.index(Void.BROKEN_OFF) + 1 :]
+    assert "".join(one for one in told if isinstance(one, str)) == "Noon."
 
 
 async def test_each_dialect_stops_waiting_for_a_silent_server(

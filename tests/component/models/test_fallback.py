@@ -13,6 +13,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
     ModelUnavailableError,
+    Void,
 )
 from tests.component.models.scripted import Scripted
 
@@ -85,9 +86,9 @@ async def test_once_a_person_has_seen_a_piece_no_other_model_is_asked() -> None:
 
 
 async def test_pieces_that_nobody_has_seen_are_void_when_the_next_model_answers() -> None:
-    told: list[str | None] = []
+    told: list[str | Void] = []
     assert await Fallback([Broken(), Scripted(HI)]).complete(REQUEST, told.append) == HI
-    assert told == ["It is", None, HI.text]
+    assert told == ["It is", Void.BROKEN_OFF, HI.text]
     assert await Fallback([Broken(), Scripted(HI)]).complete(REQUEST) == HI
 
 

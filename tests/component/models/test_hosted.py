@@ -19,6 +19,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
     Usage,
+    Void,
 )
 from tests.component.models.answers import Exchange
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
@@ -413,10 +414,10 @@ async def test_nothing_is_retried_after_a_person_has_seen_a_piece(
 
 async def test_an_unseen_answer_is_retried(endpoint: Endpoint, model: HostedModel) -> None:
     endpoint.answers(Break(after=3), Break(after=1), Text("Noon.", pieces=1))
-    told: list[str | None] = []
+    told: list[str | Void] = []
     assert (await model.complete(asking(), told.append)).text == "Noon."
-    assert told[-2:] == [None, "Noon."]
-    assert told.count(None) == 1, "nothing of the second answer was told"
+    assert told[-2:] == [Void.BROKEN_OFF, "Noon."]
+    assert told.count(Void.BROKEN_OFF) == 1, "nothing of the second answer was told"
 
 
 async def test_a_call_without_a_streamed_piece_is_retried(

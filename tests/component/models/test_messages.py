@@ -18,7 +18,7 @@ from component.models.messages import (
     text_message,
 )
 from component.models.messages_reader import MessagesReader
-from component.models.protocol import ModelRequest, ModelUnavailableError
+from component.models.protocol import ModelRequest, ModelUnavailableError, Void
 from tests.component.models.asking import Make, asking, tool
 from tests.component.models.disorder import parts, read_disordered
 from tests.component.models.endpoint import Endpoint, Events, Text
@@ -193,10 +193,10 @@ async def test_a_turn_that_is_paused_is_continued(endpoint: Endpoint, model: Hos
         Events(message_events(Spoken(["I search.", search], finish="pause_turn"))),
         Text("It is noon.", usage=(100, 20)),
     )
-    told: list[str | None] = []
+    told: list[str | Void] = []
     completion = await model.complete(asking(), told.append)
     assert completion.text == "I search.It is noon."
-    assert "".join(filter(None, told)) == completion.text
+    assert "".join(one for one in told if isinstance(one, str)) == completion.text
     assert completion.usage.tokens_in == 111
     last = endpoint.requests[1].body["messages"][-1]
     assert last["role"] == "assistant"

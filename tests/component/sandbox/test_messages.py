@@ -39,7 +39,13 @@ REQUESTS = st.builds(
 PARTS = st.one_of(
     st.builds(Output, text=TEXT, name=st.none() | TEXT),
     st.builds(File, data=st.binary(max_size=20), media_type=TEXT, name=st.none() | TEXT),
-    st.builds(Link, url=TEXT, media_type=st.none() | TEXT),
+    st.builds(
+        Link,
+        url=TEXT,
+        media_type=st.none() | TEXT,
+        size=st.none() | st.integers(0, 2**40),
+        sha256=st.none() | st.binary(min_size=32, max_size=32),
+    ),
 )
 RESULTS = st.builds(
     SkillResult,

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 def new_worker() -> Worker:
     unused: Any = None  # nothing of it is looked at
     none = SkillAccess(find=lambda _name: None, may_use=lambda _who, _skill: False)
-    return Worker(unused, TaskLimits(), Threads(1, 1), lambda: "here", none)
+    return Worker(unused, TaskLimits(), Threads(1, 1), lambda: "here", none, unused, unused)
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,6 +21,7 @@ from component.skills import Registry, SkillUnavailable
 from component.skills.sources import SkillSources
 from component.sources.mcp.source import McpSource
 from tests.component.sources.mcp.serving import serving
+from tests.component.sources.mcp.web import Quiet, respond, web_server
 from tests.waiting import eventually
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE
 
@@ -47,11 +47,11 @@ def endpoint(
     """
     seen: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             if not issuer or "oauth-protected-resource" not in self.path:
                 return self.send_error(405)
-            resource = f"http://127.0.0.1:{server.server_port}/mcp"
+            resource = f"{base}/mcp"
             more = {"authorization_servers": [issuer], "scopes_supported": ["read"]}
             respond(self, json.dumps({"resource": resource, **more}))
             return None
@@ -83,30 +83,8 @@ def endpoint(
             body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
             respond(self, body, **headers)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/mcp", seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def respond(handler: BaseHTTPRequestHandler, body: str | bytes, **headers: str) -> None:
-    data = body.encode() if isinstance(body, str) else body
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", str(len(data)))
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(data)
+    with web_server(Handler) as base:
+        yield f"{base}/mcp", seen
 
 
 def echo(asked: Any, text: str) -> str:
@@ -259,7 +237,7 @@ async def test_a_server_that_cannot_be_reached_has_done_nothing() -> None:
 def authorization_server(scopes: list[str]) -> Iterator[str]:
     """An authorization server that gives the client `agent` the token `fresh`, and notes scopes."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             if not self.path.startswith("/.well-known/oauth-authorization-server"):
                 return self.send_error(404)
@@ -278,19 +256,8 @@ def authorization_server(scopes: list[str]) -> Iterator[str]:
             respond(self, json.dumps(token))
             return None
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    base = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with web_server(Handler) as base:
         yield base
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 async def test_the_service_is_authorized_by_its_own_credentials() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from component.skills import SkillUnavailable
 from component.sources.mcp import serving as serving_module
 from component.sources.mcp.sessions import SESSION_LOST, Sent, is_loss, loss_in, sent_in
 from tests.component.sources.mcp.serving import scripted, serving
-from tests.component.sources.mcp.test_http import respond
+from tests.component.sources.mcp.web import Quiet, respond, web_server
 
 pytestmark = [
     # The HTTP client of the SDK leaves generators unfinished on trio when it is cancelled.
@@ -114,7 +113,7 @@ def restartable(refusal: str = "python") -> Iterator[Web]:
     """A server without a stream of events, so that nothing but requests can notice a restart."""
     web = Web(REFUSALS[refusal])
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             self.send_error(405)
 
@@ -125,20 +124,9 @@ def restartable(refusal: str = "python") -> Iterator[Web]:
             web.proxied.append(self.path)
             web.answer(self, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    web.url = f"http://127.0.0.1:{server.server_port}/mcp"
-    try:
+    with web_server(Handler) as url:
+        web.url = f"{url}/mcp"
         yield web
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.anyio
