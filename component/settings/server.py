@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from component.settings.kinds import Account, Count, Domain, Port, Seconds, Section, refusal
+from component.settings.kinds import Count, Domain, OwnAccount, Port, Seconds, Section, refusal
 
 _COMPONENT: Final = ("component_domain", "component_secret")
 _CLIENT: Final = ("jid", "password")
@@ -51,7 +51,7 @@ class Server(Section):
         "read from the environment, or from the file of the same name that ends in .env. A "
         "component needs it.",
     )
-    jid: Account | None = Field(
+    jid: OwnAccount | None = Field(
         default=None,
         examples=["helper@example.com"],
         description="The address of the account. A client needs it.",
