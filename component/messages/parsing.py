@@ -259,11 +259,9 @@ def _is_invisible(character: str) -> bool:
 
 def _sent_at(stanza: Incoming) -> datetime | None:
     """Return when a delayed message was first sent; None if it was not, or nobody knows."""
-    stamps = [late.stamp for late in stanza.payloads(delay.Delay)]
-    if not stamps:
-        old = [late.time for late in stanza.payloads(delay.LegacyDelay)]
-        stamps = [time for time in old if time is not None]
-    return min(stamps, default=None)
+    times = [late.time for late in stanza.payloads(delay.ReceivedDelay)]
+    times += [late.time for late in stanza.payloads(delay.LegacyDelay)]
+    return min((time for time in times if time is not None), default=None)
 
 
 def _is_recent(sent_at: datetime | None, now: datetime) -> bool:
@@ -335,7 +333,7 @@ def _quotation(body: str, marked: fallback.Fallback) -> Sequence[fallback.Fallba
         with contextlib.suppress(ValueError):
             data = body.encode(encoding, "surrogatepass")
             ranges = [_in_code_points(data, one, encoding, unit) for one in marked.bodies]
-            if ranges and all(_is_quoted(body[one.start : one.end]) for one in ranges):
+            if ranges and all(_is_quotation(body, one) for one in ranges):
                 return ranges
     return None
 
@@ -349,6 +347,13 @@ def _in_code_points(
         raise ValueError(f"the body has no range from {start} to {end}")
     before, part = data[:start].decode(encoding), data[start:end].decode(encoding)
     return fallback.FallbackBody(start=len(before), end=len(before) + len(part))
+
+
+def _is_quotation(body: str, one: fallback.FallbackBody) -> bool:
+    """Return whether a range in code points is one of whole lines that are quoted."""
+    start, end = one.start or 0, len(body) if one.end is None else one.end
+    ends_line = "\n" in body[max(end - 1, 0) : end + 1] or end in (start, len(body))
+    return ends_line and _is_quoted(body[start:end])
 
 
 def _is_quoted(text: str) -> bool:
