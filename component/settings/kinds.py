@@ -34,6 +34,11 @@ def http_address(value: str, example: str) -> str:
     return value
 
 
+def without_brackets(host: str) -> str:
+    """Return a host; an IPv6 address has brackets in a URL only."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 def _not_bool(value: object) -> object:
     # Pydantic would read `port = true` as 1.
     if isinstance(value, bool):
