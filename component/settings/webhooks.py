@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from component.settings.expressions import Expression
-from component.settings.kinds import Count, Port, Seconds, Section, refusal
+from component.settings.kinds import Count, Port, Seconds, Section, refusal, without_brackets
 from component.settings.work import WorkEntry
 
 WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -39,7 +39,7 @@ def standard_key(secret: str) -> bytes | None:
 
 def _host(value: str) -> str:
     try:
-        return str(ipaddress.ip_address(value))
+        return str(ipaddress.ip_address(without_brackets(value)))
     except ValueError:
         raise refusal("must be an IP address, such as 127.0.0.1, ::1 or 0.0.0.0") from None
 
