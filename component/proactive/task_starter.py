@@ -1,6 +1,6 @@
 """Starts triggered work as tasks: implements `component.proactive.starter.Starter`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -27,7 +27,9 @@ _log = structlog.get_logger("component.proactive")
 
 _NOT_ADMITTED: Final = "{principal} may not use this service any more."
 _NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
+_LATE: Final = "There is no skill called {skill} yet. Sources are not ready: {sources}."
 _NO_MODEL: Final = "A goal needs a language model, and none is set up: add [llm] to the settings."
+_MOST_NAMED: Final = 5
 _REFUSED: Final = "{skill} must not be used with data that strangers wrote."
 
 
@@ -61,6 +63,8 @@ class TaskStarter:
 
     Attributes:
         recorded: is called when work was recorded or refused.
+        late_sources: returns the names of sources of skills that are not ready. Work whose skill
+            they may have waits.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class TaskStarter:
         self._flows = flows
         self._address_of = address_of
         self.recorded: Callable[[], None] = lambda: None
+        self.late_sources: Callable[[], Sequence[str]] = tuple
 
     async def start(self, trigger: Trigger, work: Work) -> str | None:
         """Record the work as a task once; see `component.proactive.starter.Starter`."""
@@ -126,6 +131,9 @@ class TaskStarter:
 
     async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
         skill = self._rights.view(work.principal).get(name)
+        if skill is None and (late := self.late_sources()):
+            text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
+            raise StanzaError("resource-constraint", text)
         if skill is None:
             text = _NO_SKILL.format(skill=name, principal=work.principal)
             raise StanzaError("item-not-found", text)

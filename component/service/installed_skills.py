@@ -75,6 +75,10 @@ class InstalledSkillSubsystem:
         """Return what an admin has to decide, in sentences."""
         return () if self.descriptions is None else self.descriptions.warnings()
 
+    def held_sources(self) -> Sequence[str]:
+        """Return the names of the sources of which descriptions wait for an approval."""
+        return () if self.descriptions is None else self.descriptions.held_sources()
+
     def follow(self, changes: SharedChanges) -> None:
         """Follow what admins approve and revoke on other instances."""
         if self.directories is not None:

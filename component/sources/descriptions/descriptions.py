@@ -89,6 +89,10 @@ class Descriptions:
         """Return a sentence for each source whose descriptions wait for an approval."""
         return waiting_in([row for rows in self._waiting.values() for row in rows])
 
+    def held_sources(self) -> Sequence[str]:
+        """Return the names of the sources of which descriptions wait for an approval."""
+        return [source for source, held in self._waiting.items() if held]
+
     async def admit(self, source: str, skills: Sequence[Skill]) -> Sequence[Skill]:
         """Return what may be offered of the skills that a source has now. Raises StorageError."""
         # In a thread: a server may list hundreds of tools with large schemas.

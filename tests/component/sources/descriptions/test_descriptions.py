@@ -71,9 +71,11 @@ async def test_a_skill_that_does_something_else_is_withdrawn_until_it_is_approve
         await world.until("Return the time.", "Wait.")
         source.offer([changed, described("other", "Wait.")])  # type: ignore[list-item]  # a Skill
         await world.until("Wait.")
+        assert world.descriptions.held_sources() == [source.name], "tasks wait for it"
         await world.descriptions.approve("now", ADMIN, digest=await world.digest("now"))
         await world.until("Return the time.", "Wait.")
         assert world.registry.get("now") is changed
+        assert world.descriptions.held_sources() == []
 
 
 async def test_a_new_skill_waits_and_is_forgotten_with_its_end(storage: Storage) -> None:
