@@ -237,6 +237,8 @@ def test_a_goal_has_the_label_of_what_its_author_had_read(
     trigger = Trigger(source="schedule", name="s", key="1", taint=of_trigger)
     work = Work(agent="assistant", principal=ROMEO, goal="Sum it up.", taints=of_work)
     assert goal_of(trigger, work).taint == found
+    labels = {*of_work} | ({of_trigger} if of_trigger else set())
+    assert set(goal_of(trigger, work).taints) == labels
 
 
 def test_each_trigger_has_a_turn_of_its_own() -> None:
