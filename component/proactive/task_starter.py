@@ -10,11 +10,10 @@ import structlog
 from component.execution.executor import SkillExecutor
 from component.execution.request import SkillRequest
 from component.policy.flows import Flows
-from component.policy.taint import Taint
 from component.proactive import started
 from component.proactive.goals import Goal, goal_of
 from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
+from component.proactive.work import Trigger, Work, taints_of
 from component.skills import Skill, View
 from component.storage.database import Transactions
 from component.tasks.protocol import Asker, Call, CallerContext, Tasks
@@ -178,7 +177,7 @@ class TaskStarter:
             caller_context=CallerContext(
                 work.agent,
                 asker,
-                _taints(trigger, work),
+                taints_of(trigger, work),
                 trace=f"{trigger.source} {trigger.name}",
                 limits=work.limits,
                 unrequested=True,
@@ -201,7 +200,7 @@ class TaskStarter:
         # What a model has asked for after reading strangers may be theirs, parameters included.
         strangers = work.filled or bool(work.taints) or not notes.read_only
         decision = self._flows.decide(
-            _taints(trigger, work),
+            taints_of(trigger, work),
             skill.capabilities,
             read_only=notes.read_only,
             open_world=notes.open_world,
@@ -210,11 +209,6 @@ class TaskStarter:
         if decision.verdict == "refuse":
             raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
         return "misled model" if decision.verdict == "confirm" else "caller"
-
-
-def _taints(trigger: Trigger, work: Work) -> tuple[Taint, ...]:
-    found = set(work.taints) | ({trigger.taint} if trigger.taint is not None else set())
-    return tuple(sorted(found))
 
 
 def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.proactive import watch_rows
 from component.proactive.conditions import Condition, Filter, FilterError
@@ -38,6 +39,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         json_filter: a JMESPath expression on JSON payloads.
         rate: as in the settings, such as `10/min`.
         taints: the sources of the texts that the model had read which asked for the watch.
+        limits: those of the agent whose model asked for it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     json_filter: str = ""
     rate: str = "10/min"
     taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()
 
 
 class WatchDesk:
@@ -120,6 +123,7 @@ class WatchDesk:
             goal=wish.goal.strip(),
             rate=Rate(events, seconds),
             taints=wish.taints,
+            limits=wish.limits,
         )
 
     async def pause(self, id_: str) -> bool:

@@ -128,10 +128,12 @@ def skill_descriptions(
         return None
     from component.sources.descriptions.descriptions import Descriptions  # noqa: PLC0415
     from component.sources.descriptions.rows import DescriptionRows  # noqa: PLC0415
+    from component.sources.descriptions.seen import SeenSources  # noqa: PLC0415
 
     return Descriptions(
         DescriptionRows(storage),
         settings.described_sources,
+        SeenSources(settings.storage.path),
         recorder,
         tell_admins,
         hold_first=settings.skills.hold_first_descriptions,

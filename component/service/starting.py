@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from component.memory.lines import SessionKey
-from component.policy.taint import Taint, worst
+from component.policy.taint import Taint
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results
 from component.proactive.task_starter import TaskStarter
@@ -113,9 +113,9 @@ class WorkSubsystem:
             return
         skill = self._find(work.skill)
         author: Taint | None = "web" if skill is None else skill.taint
-        found = worst((author, trigger.taint if work.filled else None, *work.taints))
+        found = {author, trigger.taint if work.filled else None, *work.taints}
         about = f"A {trigger.source} has run the skill {work.skill}."
-        await self._add_told(notification, about, () if found is None else (found,))
+        await self._add_told(notification, about, [one for one in found if one is not None])
 
     async def _noticed(self, notice: Notification) -> None:
         """Add what a person was told about a task that was set aside."""

@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
+from component.policy.flows import AgentLimits
 from component.proactive.watch import Watch
 from component.proactive.watch_desk import WatchDesk
 from component.proactive.watch_skills import WatchSkillPorts, watch_skills
@@ -25,7 +26,7 @@ class Watcher:
         return True
 
 
-async def test_a_watch_that_a_model_makes_has_the_labels_of_what_it_has_read() -> None:
+async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_read() -> None:
     watcher: Any = Watcher()
     nothing: Any = None
     desk = WatchDesk(DirectDatabase(0), watcher, (), 10)
@@ -35,10 +36,12 @@ async def test_a_watch_that_a_model_makes_has_the_labels_of_what_it_has_read() -
         principal="juliet@example.com",
         sender="juliet@example.com/x",
         skill=create.name,
-        agent="assistant",
+        agent="assistant/helper-1",
         taints=("web",),
+        limits=AgentLimits(("watch_*",)),
     )
     arguments = prepare(create, (), b'{"name": "mood", "goal": "Fetch it.", "node": "urn:mood"}')
     await call(create, arguments, context, anyio.CapacityLimiter(1))
     (watch,) = watcher.watches
     assert (watch.goal, watch.taints) == ("Fetch it.", ("web",))
+    assert (watch.agent, watch.limits) == ("assistant", AgentLimits(("watch_*",)))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.proactive import started, watch_events, watch_rows, watch_starts
 from component.proactive.goals import turn_of
@@ -252,6 +253,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
             priority="high",
             template="$text",
             taints=("web",),
+            limits=AgentLimits(("look_*",)),
         ),
     )
     await world.define()
@@ -268,7 +270,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         "high",
         "$text",
     )
-    assert work.taints == ("web",)
+    assert (work.taints, work.limits) == (("web",), AgentLimits(("look_*",)))
     for trace in ("watch a", turn_of(trigger)):
         chain = await storage.read(lambda db, trace=trace: noted_chain(db, trace))
         assert chain == ("other@agent.example",)
