@@ -30,9 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parent.parent
 EACH: Final = 10
 """Mutants of a module."""
-BESIDE_S: Final = 300.0
-GATE_S: Final = 2400.0
-"""Seconds after which tests count as hanging, which is a mutant noticed."""
+LONGEST_S: Final = 2400.0
+"""Seconds after which tests count as hanging, which is a mutant noticed. More than they ever take:
+one test that hangs ends its process long before (`tests.hanging`).
+"""
+TEST_S: Final = 300
 _SET_UP: Final = ".venv"
 """What the set-up has fetched for the tests, which belongs to no commit."""
 
@@ -225,11 +227,12 @@ class Tree:
         if (source / _SET_UP).exists():
             (self.path / _SET_UP).symlink_to(source / _SET_UP)
 
-    def notices(self, found: Sequence[Mutant], options: Sequence[str], limit_s: float) -> str:
+    def notices(self, found: Sequence[Mutant], options: Sequence[str]) -> str:
         """Run the tests on the faults. Return the first test that fails; nothing if none does."""
         for mutant in found:
             mutant.make(self.path)
         environment = {**os.environ, "PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment["TEST_LIMIT_S"] = str(TEST_S)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         process = subprocess.Popen(
             command,
@@ -242,7 +245,7 @@ class Tree:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=limit_s)
+            output, _ = process.communicate(timeout=LONGEST_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.communicate()
@@ -257,7 +260,7 @@ class Tree:
 
     def check(self, options: Sequence[str]) -> None:
         """Run the tests on no fault. Tests that fail then would seem to notice every fault."""
-        if who := self.notices([], options, GATE_S):
+        if who := self.notices([], options):
             self.close()
             raise SystemExit(f"These tests fail without a fault: {who}")
 
@@ -286,7 +289,7 @@ def beside(found: Sequence[Mutant], source: Path, jobs: int) -> dict[Mutant, str
             folders = _folders(mutant.module)
             first = [str(p) for f in folders for p in sorted(tree.path.glob(f"{f}/test_{name}.py"))]
             options = [*first, *folders, "-x"]
-            return tree.notices([mutant], options, BESIDE_S)
+            return tree.notices([mutant], options)
         finally:
             trees.put(tree)
 
@@ -317,7 +320,7 @@ def together(missed: Sequence[Mutant], source: Path, gate: Sequence[str]) -> dic
         tree.check(gate)
     while groups:
         group = groups.pop()
-        who = tree.notices(group, gate, GATE_S)
+        who = tree.notices(group, gate)
         print(f"{len(group)} together: {who[:300] or 'missed'}", flush=True)
         if not who or len(group) == 1:
             noticed |= dict.fromkeys(group, who)

@@ -319,6 +319,13 @@ def test_what_can_be_read_is_asked(values: dict[str, Any]) -> None:
     assert asked(anything, values).hash is not None
 
 
+def test_100_lines_are_asked_and_101_are_not() -> None:
+    """A number is a line."""
+    assert asked(erase, {"folder": "x\n" * 99, "days": 1}).hash is not None
+    with pytest.raises(StanzaError, match="101 lines, of at most"):
+        asked(erase, {"folder": "x\n" * 100, "days": 1})
+
+
 def test_what_was_approved_under_another_limit_stays_approved() -> None:
     arguments = prepare(anything, json=json.dumps({"text": "x" * MOST_BYTES}))
     action = action_of(anything, arguments)
