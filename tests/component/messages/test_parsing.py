@@ -161,6 +161,20 @@ def test_a_range_that_marks_no_quotation_is_ignored(body: str, marked: str) -> N
     assert found.unclear == "it is unclear which part of its text is quoted"
 
 
+@pytest.mark.parametrize(
+    "element",
+    [
+        f"<reply xmlns='urn:xmpp:reply:0' id='q1' to='{AGENT}'/>" * 2,
+        "<reply xmlns='urn:xmpp:reply:0'/>",
+        "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='x'/></fallback>",
+    ],
+)
+def test_a_message_whose_reply_or_fallback_cannot_be_read_is_unclear(element: str) -> None:
+    found = message(f"<body>yes</body>{element}")
+    assert found.text == "yes"
+    assert found.unclear == "a part of its text is only for other clients"
+
+
 def test_a_correction_names_the_message_that_it_replaces() -> None:
     found = message("<body>no</body><replace xmlns='urn:xmpp:message-correct:0' id='m0'/>")
     assert found.replaces == "m0"
