@@ -30,9 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parent.parent
 EACH: Final = 10
 """Mutants of a module."""
-BESIDE_S: Final = 300.0
-GATE_S: Final = 2400.0
-"""Seconds after which tests count as hanging, which is a mutant noticed."""
+LONGEST_S: Final = 2400.0
+"""Seconds after which tests count as hanging, which is a mutant noticed. More than they ever take:
+one test that hangs ends its process long before (`tests.hanging`).
+"""
+TEST_S: Final = 300
+_SET_UP: Final = ".venv"
+"""What the set-up has fetched for the tests, which belongs to no commit."""
 
 MODULES: Final[dict[str, str]] = {
     "component/agent/guard.py": "tests/component/agent",
@@ -54,7 +58,7 @@ MODULES: Final[dict[str, str]] = {
     "component/policy/flows.py": "tests/component/policy tests/component/execution",
     "component/policy/policy.py": "tests/component/policy tests/component/execution",
     "component/proactive/notification_plan.py": "tests/component/proactive",
-    "component/features/schedules/rows.py": "tests/component/proactive",
+    "component/features/schedules/rows.py": "tests/component/features/schedules",
     "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
     "component/router/fair_queue.py": "tests/component/router",
     "component/sandbox/http_gate.py": "tests/component/sandbox tests/component/builtins",
@@ -63,7 +67,7 @@ MODULES: Final[dict[str, str]] = {
     "component/storage/writes.py": "tests/component/storage",
     "component/tasks/confirmation.py": "tests/component/tasks",
     "component/tasks/idempotency.py": "tests/component/tasks",
-    "component/features/webhooks/signatures.py": "tests/component/webhooks",
+    "component/features/webhooks/signatures.py": "tests/component/features/webhooks",
     "xep/jid.py": "tests/xep",
 }
 """Modules of all packages, most of them about rights, money, repetition and loss, and the tests
@@ -220,12 +224,15 @@ class Tree:
         for name in filter(None, names.stdout.split("\0")):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / name, self.path / name)
+        if (source / _SET_UP).exists():
+            (self.path / _SET_UP).symlink_to(source / _SET_UP)
 
-    def notices(self, found: Sequence[Mutant], options: Sequence[str], limit_s: float) -> str:
+    def notices(self, found: Sequence[Mutant], options: Sequence[str]) -> str:
         """Run the tests on the faults. Return the first test that fails; nothing if none does."""
         for mutant in found:
             mutant.make(self.path)
         environment = {**os.environ, "PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment["TEST_LIMIT_S"] = str(TEST_S)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         process = subprocess.Popen(
             command,
@@ -238,7 +245,7 @@ class Tree:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=limit_s)
+            output, _ = process.communicate(timeout=LONGEST_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.communicate()
@@ -251,15 +258,27 @@ class Tree:
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return "; ".join(failed) or output[-2000:]
 
+    def check(self, options: Sequence[str]) -> None:
+        """Run the tests on no fault. Tests that fail then would seem to notice every fault."""
+        if who := self.notices([], options):
+            self.close()
+            raise SystemExit(f"These tests fail without a fault: {who}")
+
     def close(self) -> None:
         """Delete the copy."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def _folders(module: str) -> list[str]:
+    return MODULES.get(module, "tests").split()
+
+
 def beside(found: Sequence[Mutant], source: Path, jobs: int) -> dict[Mutant, str]:
     """Run the tests beside each module on each of its mutants: who noticed it, or nothing."""
     trees: SimpleQueue[Tree] = SimpleQueue()
-    made = [Tree(source) for _ in range(jobs)]
+    made = [Tree(source)]
+    made[0].check(sorted({f for m in found for f in _folders(m.module)}))
+    made += [Tree(source) for _ in range(jobs - 1)]
     for tree in made:
         trees.put(tree)
 
@@ -267,10 +286,10 @@ def beside(found: Sequence[Mutant], source: Path, jobs: int) -> dict[Mutant, str
         tree = trees.get()
         try:
             name = Path(mutant.module).stem
-            folders = MODULES.get(mutant.module, "tests").split()
+            folders = _folders(mutant.module)
             first = [str(p) for f in folders for p in sorted(tree.path.glob(f"{f}/test_{name}.py"))]
             options = [*first, *folders, "-x"]
-            return tree.notices([mutant], options, BESIDE_S)
+            return tree.notices([mutant], options)
         finally:
             trees.put(tree)
 
@@ -297,9 +316,11 @@ def together(missed: Sequence[Mutant], source: Path, gate: Sequence[str]) -> dic
     ]
     noticed: dict[Mutant, str] = {}
     tree = Tree(source)
+    if groups:
+        tree.check(gate)
     while groups:
         group = groups.pop()
-        who = tree.notices(group, gate, GATE_S)
+        who = tree.notices(group, gate)
         print(f"{len(group)} together: {who[:300] or 'missed'}", flush=True)
         if not who or len(group) == 1:
             noticed |= dict.fromkeys(group, who)

@@ -288,9 +288,9 @@ class ClientStream:
         self._count()
         # RFC 6120 §8.1.2.1, §8.1.1.1: a stanza without addresses is between the account and us.
         if stanza.sender is None:
-            stanza.sender = str(self._account)
+            stanza.sender = self._account.on_wire()
         if stanza.to is None:
-            stanza.to = str(self._account)
+            stanza.to = self._account.on_wire()
         self._give(event, events)
 
     def _give(self, event: ClientStreamEvent, events: list[ClientStreamEvent]) -> None:
@@ -501,10 +501,9 @@ class ClientStream:
 
     def _header(self) -> bytes:
         # The account is named under TLS only (RFC 6120 §4.7.1).
-        from_ = str(self._account) if self._secure else None
-        return encode_header(
-            NAMESPACE, to=self._account.domain, from_=from_, version="1.0", lang="en"
-        )
+        from_ = self._account.on_wire() if self._secure else None
+        to = self._account.domain_jid.on_wire()
+        return encode_header(NAMESPACE, to=to, from_=from_, version="1.0", lang="en")
 
     def _give_up(self, failed: LoginFailed, events: list[ClientStreamEvent]) -> None:
         self._step(Step.GIVE_UP)

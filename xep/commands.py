@@ -10,11 +10,14 @@ NAMESPACE: Final = "http://jabber.org/protocol/commands"
 
 
 class Actions(Payload, frozen=True, kw_only=True):
-    """The allowed next actions; ``execute`` names the default one (XEP-0050 §3.4)."""
+    """The allowed next actions; ``execute`` names the default one (XEP-0050 §3.4).
+
+    It is any text: some clients send back an empty one.
+    """
 
     xml = Name(NAMESPACE, "actions")
 
-    execute: Annotated[Literal["prev", "next", "complete"] | None, Attr()] = None
+    execute: Annotated[str | None, Attr()] = None
     prev: Annotated[bool, Flag()] = False
     next: Annotated[bool, Flag()] = False
     complete: Annotated[bool, Flag()] = False

@@ -128,9 +128,11 @@ class Form(Payload, frozen=True, kw_only=True):
 
     @property
     def form_type(self) -> str | None:
-        """The type of the form (XEP-0068 §3); None if it has none."""
-        field = self.field(FORM_TYPE)
-        return field.values[0] if field is not None and field.values else None
+        """The type of the form (XEP-0068 §3); None if it has none, or an empty one."""
+        types = [
+            text.strip() for each in self.fields if each.var == FORM_TYPE for text in each.values
+        ]
+        return next(filter(None, types), None)
 
     def read(self, var: str, kind: ValueType[V]) -> V | None:
         """Return the value of the field ``var`` as ``kind``; None when there is none.

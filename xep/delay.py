@@ -23,6 +23,19 @@ class Delay(Payload, frozen=True, kw_only=True):
     reason: Annotated[str, Text()] = ""
 
 
+class ReceivedDelay(Payload, frozen=True, kw_only=True):
+    """A delay with the stamp as it is written: some gateways use other formats than XEP-0082."""
+
+    xml = Name(NAMESPACE, "delay")
+
+    stamp: Annotated[str | None, Attr()] = None
+
+    @property
+    def time(self) -> datetime | None:
+        """When the stanza was first sent; None if that cannot be read."""
+        return _time(self.stamp)
+
+
 class LegacyDelay(Payload, frozen=True, kw_only=True):
     """The same before XEP-0203, which some servers and gateways still send (XEP-0091)."""
 
@@ -33,6 +46,12 @@ class LegacyDelay(Payload, frozen=True, kw_only=True):
     @property
     def time(self) -> datetime | None:
         """When the stanza was first sent; None if that cannot be read."""
-        with contextlib.suppress(ValueError):
-            return datetime.strptime(self.stamp or "", "%Y%m%dT%H:%M:%S").replace(tzinfo=UTC)
-        return None
+        return _time(self.stamp)
+
+
+def _time(stamp: str | None) -> datetime | None:
+    """Read a stamp in any format of ISO 8601, in UTC if it has no zone."""
+    with contextlib.suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat((stamp or "").strip().upper())
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return None

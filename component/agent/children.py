@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from component.agent.engine import Answered, Engine
+from component.agent.history import in_order
 from component.agent.profile import Profile
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.requests import MessageStarter
@@ -24,8 +25,9 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.memory.lines import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Tool
+from component.policy.flows import TRUSTED
 from component.policy.narrower import within
-from component.policy.taint import Taint
+from component.policy.taint import worst
 from component.settings.agents import Loop
 from component.settings.llm import Tier
 
@@ -33,7 +35,6 @@ _log = structlog.get_logger("component.agent")
 
 NAME: Final = "spawn_agent"
 _LABEL_CHARACTERS: Final = 24
-_WORST: Final[tuple[Taint, ...]] = ("web", "peer", "file", "person")
 
 
 class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,7 +168,8 @@ class Children:
             starter=MessageStarter(caller.request.requester),
             text=spawn.task,
             # An agent that has read texts of strangers may pass on their instructions.
-            taint=next((one for one in _WORST if one in caller.taints), "person"),
+            taint=worst(caller.taints) or "person",
+            taints=in_order(caller.taints),
         )
         return Ask(
             id=turn,
@@ -201,8 +203,13 @@ class Children:
             return Waiting(outcome.tasks[0], question=outcome.question)
         ended = "failed" if outcome.excused else "ended"
         self._record(caller, ask.profile.agent, ended, "")
-        taint = next((one for one in _WORST[:-1] if one in outcome.taints), None)
-        return ToolResult(outcome.text or "It has nothing to say.", outcome.excused, taint)
+        taints = frozenset(outcome.taints) - TRUSTED
+        return ToolResult(
+            outcome.text or "It has nothing to say.",
+            outcome.excused,
+            worst(taints),
+            taints=in_order(taints),
+        )
 
     def _record(self, caller: Caller, agent: str, outcome: str, detail: str) -> None:
         self._recorder.record(

@@ -256,7 +256,7 @@ class Conversation:
         return Ask(
             id=turn.id,
             key=self.key,
-            profile=profile,
+            profile=profile.limited(turn.request.limits),
             messages=turn.requests,
             starter=turn.starter,
             resumed=turn.resumption is not None,

@@ -196,8 +196,8 @@ def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: Vi
     messages = [ModelMessage("assistant", tuple(answered))]
     for call, result in zip(calls, results, strict=True):
         shown = (TextPart(NO_RESULT),) if result is None else _result(result, view)
-        if result is not None and result.taint is not None:
-            taints.add(result.taint)
+        if result is not None:
+            taints |= taints_of((result,))
         is_error = result is not None and result.is_error
         messages.append(ModelMessage("tool", (ToolResultPart(call.id, shown, is_error),)))
     own = calls[0].turn in view.turns
@@ -275,7 +275,7 @@ def taints_of(lines: Collection[Line]) -> set[Taint]:
     """Return the taints of everything in these lines."""
     found: set[Taint] = set()
     for line in lines:
-        if isinstance(line, Said | Summary):
+        if isinstance(line, Said | Resulted | Summary):
             found.update(line.taints)
         if isinstance(line, Said | Resulted) and line.taint is not None:
             found.add(line.taint)

@@ -288,6 +288,7 @@ def resulted(
         content=result.content,
         is_error=result.is_error,
         taint=result.taint,
+        taints=result.taints,
         parts=result.parts,
         shown=shown,
         finding=finding,

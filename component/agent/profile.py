@@ -6,6 +6,8 @@ from typing import TypeAlias
 import msgspec
 
 from component.memory.lines import SessionKey
+from component.policy.flows import AgentLimits
+from component.policy.narrower import common
 from component.settings.llm import Tier
 
 
@@ -40,6 +42,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     spawn: bool = True
     above: tuple[str, ...] = ()
+
+    def limited(self, limits: AgentLimits) -> "Profile":
+        """Return the profile with at most the rights of another agent, which has asked for its
+        work.
+        """
+        if limits == AgentLimits():
+            return self
+        return msgspec.structs.replace(
+            self,
+            capabilities=common(self.capabilities, limits.capabilities),
+            skills=common(self.skills, limits.skills),
+        )
 
 
 class Away(msgspec.Struct, frozen=True):

@@ -68,12 +68,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The result of a call: a text for the model, and images or files."""
+    """The result of a call: a text for the model, and images or files.
+
+    `taints` are those of everything that a sub-agent had read before it wrote the text.
+    """
 
     content: str
     is_error: bool = False
     taint: Taint | None = None
     parts: tuple[ImagePart | FilePart, ...] = ()
+    taints: tuple[Taint, ...] = ()
 
 
 class Waiting(msgspec.Struct, frozen=True):

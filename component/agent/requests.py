@@ -12,6 +12,7 @@ import msgspec
 from component.budget.protocol import Payer
 from component.memory.lines import SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from xep.jid import JID
 
@@ -71,6 +72,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         text: the message or instruction for the agent.
         taint: who could have written the text; None while that is unknown, and for texts of
             operators.
+        taints: those of everything that a model had read before it wrote the text, if one did.
+        limits: those of the agent whose model has asked for this, if one did.
         language: the BCP 47 tag of the recipient's language.
         payer: the budget that pays; None for those of the principal and the agent.
         budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
@@ -83,6 +86,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     reply_to: ReplyAddress | None = None
     text: str
     taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()
     language: str | None = None
     payer: Payer | None = None
     budget_usd: float | None = None

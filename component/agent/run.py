@@ -91,6 +91,7 @@ class Run:
             request.budget_usd,
         )
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
+        self.taints.update(*(one.taints for one in ask.messages))
         self.closing = False
         self.retried = False
         self.unread = False
@@ -145,7 +146,7 @@ class Run:
         if changed:
             shown.append(prompt.notes(profile, fence))
         self.memories.update(((one.key, one.digest), one) for one, _ in recalled)
-        taints = {one.taint for one, _ in recalled if one.taint is not None}
+        taints = {one.taint for one, _ in recalled if one.taint is not None} | {*request.taints}
         self.taints |= taints
         return Said(
             role="user",

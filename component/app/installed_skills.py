@@ -76,6 +76,10 @@ class InstalledSkillSubsystem:
         """Return what an admin has to decide, in sentences."""
         return () if self.descriptions is None else self.descriptions.warnings()
 
+    def held_sources(self) -> Sequence[str]:
+        """Return the names of the sources of which descriptions wait for an approval."""
+        return () if self.descriptions is None else self.descriptions.held_sources()
+
     def follow(self, changes: SharedChanges) -> None:
         """Follow what admins approve and revoke on other instances."""
         if self.directories is not None:
@@ -125,10 +129,12 @@ def skill_descriptions(
         return None
     from component.sources.descriptions.descriptions import Descriptions  # noqa: PLC0415
     from component.sources.descriptions.rows import DescriptionRows  # noqa: PLC0415
+    from component.sources.descriptions.seen import SeenSources  # noqa: PLC0415
 
     return Descriptions(
         DescriptionRows(storage),
         settings.described_sources,
+        SeenSources(settings.storage.path),
         recorder,
         tell_admins,
         hold_first=settings.skills.hold_first_descriptions,

@@ -133,6 +133,7 @@ class Service:
                 for found in (own_sources, outside_sources)
             )
             tasks.late_sources = lambda: (*own.late(), *outside.late())
+            tasks.held_sources = subsystems.installed.held_sources
             group.start_soon(outside.run)
             await group.start(own.run)
             await group.start(stream.router.run)

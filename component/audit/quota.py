@@ -13,6 +13,13 @@ _LIMITED: Final[frozenset[EventKind]] = frozenset(
     ("execute", "tool-call", "memory", "model", "budget", "taint", "injection")
 )
 """What somebody can cause at any rate. Decisions of people and admins always have lines."""
+_LIMITED_OUTCOMES: Final[frozenset[tuple[EventKind, str]]] = frozenset(
+    (
+        *(("capability", "allowed"), ("capability", "refused")),
+        *(("agent", "spawned"), ("agent", "ended"), ("agent", "failed"), ("agent", "refused")),
+    )
+)
+"""The same, of kinds that decisions have as well: comparisons before calls, and sub-agents."""
 
 _Key: TypeAlias = tuple[EventKind, str, str]
 
@@ -53,7 +60,8 @@ class Quota:
 
     def admits(self, event: AuditEvent) -> bool:
         """Return whether the event has a line of its own; otherwise it is counted."""
-        if not self._lines or not event.principal or event.kind not in _LIMITED:
+        is_limited = event.kind in _LIMITED or (event.kind, event.outcome) in _LIMITED_OUTCOMES
+        if not self._lines or not event.principal or not is_limited:
             return True
         if not self._principals:
             self._until = self._clock() + _WINDOW_S

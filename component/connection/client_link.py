@@ -13,7 +13,7 @@ from component.connection.session import Opened, StreamEvent
 from component.connection.transport import Transport
 from xep.client_states import State
 from xep.client_stream import ClientStream
-from xep.jid import JID
+from xep.jid import JID, learn_spelling
 from xep.stream_management import StanzaSplitter, StreamManagement
 
 _WINDOW_BYTES: Final = 1 << 20
@@ -30,6 +30,7 @@ class ClientLink:
 
     def __init__(self, options: ConnectionOptions) -> None:
         self._options = options
+        learn_spelling(options.address)
         self._account = JID.parse(options.address)
         self._address: JID | None = None
         self._management: StreamManagement | None = None
@@ -52,7 +53,7 @@ class ClientLink:
         return Opened(
             ClientSession(transport, stream, self._change),
             [*events],
-            str(bound.address),
+            bound.address.on_wire(),
             bound.resumed,
             bound.lost,
             bound.lost_for_certain,

@@ -259,12 +259,12 @@ class ChatAnswers:
         """Process a command that identifies the question by the beginning of its identifier; return
         the reply.
         """
-        naming: Naming | None = Naming(beginning=identifier)
+        id_ = _plain(identifier)
+        naming: Naming | None = Naming(beginning=id_)
         found = [
             each
             for each in questions
-            if each.id == identifier
-            or (len(identifier) >= SHORTEST and each.id.startswith(identifier))
+            if each.id == id_ or (len(id_) >= SHORTEST and each.id.startswith(id_))
         ]
         if name == "/answer" and not found and identifier and not _IDENTIFIER.fullmatch(identifier):
             thread = message.conversation.thread
@@ -275,7 +275,7 @@ class ChatAnswers:
         if len(found) != 1:
             return which(self._words, questions)
         (question,) = found
-        if question.id == identifier:
+        if question.id == id_:
             naming = None
         if isinstance(question.content, Input):
             if name == "/answer" and words:
@@ -338,6 +338,12 @@ def _command(body: str) -> tuple[str, str, str] | None:
         return None
     identifier, *words = "".join(rest).split(maxsplit=1) or [""]
     return name.casefold(), identifier, "".join(words).strip()
+
+
+def _plain(identifier: str) -> str:
+    """Return an identifier without what phones add: capitals, quotation marks, a full stop."""
+    ends = [at for at, character in enumerate(identifier) if character.isalnum()]
+    return identifier[ends[0] : ends[-1] + 1].casefold() if ends else ""
 
 
 def _meant(

@@ -72,7 +72,7 @@ class CommandsHandler:
         action = asked.action or "execute"
         if action not in _ACTIONS:
             raise refused(MalformedAction(), f"There is no action {printable(action, _LONGEST)}.")
-        if asked.sessionid is None:
+        if not asked.sessionid:
             if action != "execute":
                 raise refused(BadAction(), f"Start a command with execute, not with {action}.")
             return self._begin(request)

@@ -64,10 +64,16 @@ class ExchangeLimit:
         self._in_all = _Counts(_THREADS * messages)
         self._clock = clock
 
-    def next(self, who: JID, thread: str | None = None) -> Admitted | Stopped:
-        """Count a message of a sender, and return what happens to it."""
+    def next(
+        self, who: JID, thread: str | None = None, *, delayed: bool = False
+    ) -> Admitted | Stopped:
+        """Count a message of a sender, and return what happens to it.
+
+        Delayed messages arrive all at once, and were not written so; but a program may also mark
+        its answers as delayed. They count for all threads together only.
+        """
         now = self._clock()
-        found = self._in_thread.next((who, thread), now)
+        found = Admitted() if delayed else self._in_thread.next((who, thread), now)
         if isinstance(found, Stopped):
             return found
         of_all = self._in_all.next((who, None), now)

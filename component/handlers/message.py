@@ -306,13 +306,11 @@ class MessageHandler:
         return None if self._duplicates.add(message) else Handled()
 
     async def _end_exchange(self, message: InboundMessage) -> Handled | None:
-        """Let a message wait for the pause that its sender gets; or drop it, and say so once.
-
-        Delayed ones come all at once, and were not written so.
-        """
-        if self._limit is None or message.delayed:
+        """Let a message wait for the pause that its sender gets; or drop it, and say so once."""
+        if self._limit is None:
             return None
-        verdict = self._limit.next(message.principal, message.conversation.thread)
+        thread = message.conversation.thread
+        verdict = self._limit.next(message.principal, thread, delayed=message.delayed)
         if isinstance(verdict, Admitted):
             await anyio.sleep(verdict.pause_s)
             return None

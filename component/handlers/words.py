@@ -1,7 +1,6 @@
 """Recognises yes and no in words, as people write them (specification, "In Words")."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -52,9 +51,9 @@ def said_in(body: str) -> SpokenYesNo | None:
     """Return the answer in a body; None if there is none.
 
     A yes stands alone, with no more than `_END` after it: a question mark, an ellipsis, a quotation
-    mark or an invisible character can change its meaning. A no may have any punctuation around it,
-    and the text after it is the reason, unchanged (CNF-023): to read a no too often does no harm.
-    Case does not matter.
+    mark or an invisible character can change its meaning. A no may have anything around it but
+    letters, digits and the mark of a quotation, and the text after it is the reason, unchanged
+    (CNF-023): to read a no too often does no harm. Case does not matter.
     """
     start, end = 0, len(body)
     while start < end and _is_around(body[start]):
@@ -98,4 +97,4 @@ def _is_end(rest: str) -> bool:
 
 
 def _is_around(character: str) -> bool:
-    return character.isspace() or unicodedata.category(character).startswith("P")
+    return not character.isalnum() and character != ">"

@@ -73,6 +73,8 @@ class TaskSubsystem:
             a model or a trigger; the root connects it.
         late_sources: returns the names of sources of skills that are not ready; the root connects
             it.
+        held_sources: returns the names of sources of which descriptions wait for an approval; the
+            root connects it.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class TaskSubsystem:
         self.limits = task_limits(settings)
         self.tool_ended: Callable[[str], None] = lambda _task: None
         self.late_sources: Callable[[], Sequence[str]] = tuple
+        self.held_sources: Callable[[], Sequence[str]] = tuple
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -111,7 +114,7 @@ class TaskSubsystem:
                 find=self._find_skill,
                 may_use=self._may_use,
                 names=lambda: (*catalog.registry.names(), *self.internal),
-                late=lambda: self.late_sources(),  # noqa: PLW0108 - it is connected later
+                late=lambda: (*self.late_sources(), *self.held_sources()),
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,

@@ -14,7 +14,7 @@ from component.kernel.options import make_flows
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.memory.lines import SessionKey
-from component.policy.taint import Taint, worst
+from component.policy.taint import Taint
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results
 from component.proactive.task_starter import TaskStarter
@@ -88,6 +88,7 @@ class WorkSubsystem:
             make_flows(environment.settings),
             address_of,
         )
+        self.starter.late_sources = lambda: tasks.late_sources()  # noqa: PLW0108 - connected later
         self.results = Results(
             environment.storage,
             tasks.service,
@@ -112,9 +113,9 @@ class WorkSubsystem:
             return
         skill = self._find(work.skill)
         author: Taint | None = "web" if skill is None else skill.taint
-        found = worst((author, trigger.taint if work.filled else None, *work.taints))
+        found = {author, trigger.taint if work.filled else None, *work.taints}
         about = f"A {trigger.source} has run the skill {work.skill}."
-        await self._add_told(notification, about, () if found is None else (found,))
+        await self._add_told(notification, about, [one for one in found if one is not None])
 
     async def _noticed(self, notice: Notification) -> None:
         """Add what a person was told about a task that was set aside."""

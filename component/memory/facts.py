@@ -23,6 +23,7 @@ from component.memory.knowledge import Knowledge, KnowledgeError, Memo
 from component.memory.lines import Said, SessionKey
 from component.memory.locks import KeyLocks
 from component.memory.paths import Layout
+from component.policy.flows import TRUSTED
 
 USER: Final = "user.md"
 OLDER_USER: Final = "context.md"
@@ -118,13 +119,19 @@ class Facts:
         return await anyio.to_thread.run_sync(self._messages, key)
 
     async def known(self, key: SessionKey) -> list[KnownFact]:
-        """Return all learned facts, and the lines of `user.md`. Raises StorageError."""
+        """Return all learned facts, and the lines of `user.md`. Raises StorageError.
+
+        A memory with the tag of a fact is none if a stranger may have written it: what is learned
+        has no label.
+        """
         records, text = await anyio.to_thread.run_sync(self._load, key)
         written = {_plain(kept.text): kept.key for kept in records.values()}
         found = [KnownFact(written.get(_plain(line), ""), line) for line in _bullets(text)]
         memories = await self._knowledge.own(key.agent, key.who)
         found += [
-            KnownFact(one.item.key, one.item.body) for one in memories if TAG in one.item.tags
+            KnownFact(one.item.key, one.item.body)
+            for one in memories
+            if TAG in one.item.tags and one.taint in (None, *TRUSTED)
         ]
         return found
 

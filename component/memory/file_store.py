@@ -10,11 +10,12 @@ from component.memory.index import Index, all_of, owners_of
 from component.memory.index_search import Hit, Search
 from component.memory.knowledge_lines import (
     Entry,
+    FilePast,
     Item,
     encode,
     fit,
-    forgotten_in,
     now,
+    past_of,
     shortened,
     succeeding,
     versions_of,
@@ -64,9 +65,9 @@ class FileStore:
         """All memories in the order of their last change; call `refresh` before."""
         return await self.fresh.read(self._list, place)
 
-    async def forgotten(self, place: Place) -> frozenset[str]:
-        """The keys of which the file says that they were forgotten."""
-        return await self.fresh.read(_forgotten, place)
+    async def past(self, place: Place) -> FilePast:
+        """What the file says of memories that it does not have."""
+        return await self.fresh.read(_past, place)
 
     async def versions(self, place: Place, key: str) -> list[Item]:
         """All versions of a memory that are kept, the oldest first."""
@@ -233,9 +234,9 @@ class PrivateFiles:
         await self._store.refresh((place,))
         return await self._store.items(place)
 
-    async def forgotten(self, whose: Whose) -> frozenset[str]:
-        """The keys of which the file says that they were forgotten."""
-        return await self._store.forgotten(self.place(whose))
+    async def past(self, whose: Whose) -> FilePast:
+        """What the file says of memories that it does not have."""
+        return await self._store.past(self.place(whose))
 
     async def search(self, whose: Whose, search: Search) -> Sequence[Item]:
         """The memories that fit best."""
@@ -280,8 +281,8 @@ class PrivateFiles:
             watcher(whose, keys)
 
 
-def _forgotten(place: Place) -> frozenset[str]:
-    return forgotten_in(_whole(place))
+def _past(place: Place) -> FilePast:
+    return past_of(_whole(place))
 
 
 def _whole(place: Place) -> bytes:

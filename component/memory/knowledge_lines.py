@@ -176,14 +176,32 @@ def parse(data: bytes) -> Parsed:
     return Parsed(items, damaged)
 
 
-def forgotten_in(data: bytes) -> frozenset[str]:
-    """The keys whose last line says that they are forgotten."""
+class FilePast(NamedTuple):
+    """What a file says of memories that it does not have.
+
+    Attributes:
+        forgotten: the keys whose last line says that they are forgotten.
+        is_damaged: whether a line cannot be read: it may have been the last one of any key.
+    """
+
+    forgotten: frozenset[str]
+    is_damaged: bool
+
+
+def past_of(data: bytes) -> FilePast:
+    """Read what a file says of memories that it does not have."""
     last: dict[str, bool] = {}
+    is_damaged = False
     for line in data.removeprefix(_BOM).split(b"\n"):
-        entry = decode(line) if line.strip() else None
-        if entry is not None:
+        if not line.strip():
+            continue
+        entry = decode(line)
+        if entry is None:
+            is_damaged = True
+        else:
             last[entry.key] = entry.forgotten
-    return frozenset(key for key, forgotten in last.items() if forgotten)
+    forgotten = frozenset(key for key, is_forgotten in last.items() if is_forgotten)
+    return FilePast(forgotten, is_damaged)
 
 
 def succeeding(former: Item | None, entry: Entry) -> Item:

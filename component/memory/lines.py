@@ -77,7 +77,7 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
         final: marks the answer that ends a turn. Tokens and US dollars are those of its model call.
         taint: the taint of a message.
         taints: for an answer, those of everything that the model had read; for a message, those of
-            its `context`.
+            its `context`, and of everything that a model had read that wrote it.
         operator: the operator who sent it: the bare JID of an admin, or `operator`.
         parts: the parts of an answer with more than text, in order; `content` has its texts.
         context: the context of a message in the prompt: the time, notes.
@@ -154,6 +154,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     """The result of a call. A later line of the same call replaces an earlier one.
 
     Attributes:
+        taints: those of everything that a sub-agent had read that wrote it.
         task: the task that the call waits for, while `content` is not a result yet.
         parts: images and files of the result.
         shown: the number of characters of `content` in the prompt, if not all.
@@ -167,6 +168,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     content: str
     is_error: bool = False
     taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
     task: str | None = None
     ts: str | None = None
     parts: tuple[ImagePart | FilePart, ...] = ()

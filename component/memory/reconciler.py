@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 import structlog
 
-from component.memory.knowledge_lines import Entry, Item, now, seconds_of
+from component.memory.knowledge_lines import Entry, FilePast, Item, now, seconds_of
 from component.memory.merge import Synced, conflict_key, decide, digest
 from component.memory.store import (
     KnowledgeError,
@@ -54,8 +54,8 @@ class RemoteStore(MemoryStore, Protocol):
 class LocalStore(MemoryStore, Protocol):
     """The files. All methods raise StorageError."""
 
-    async def forgotten(self, whose: Whose) -> frozenset[str]:
-        """Return the keys of memories that were deleted by the agent, and not by hand."""
+    async def past(self, whose: Whose) -> FilePast:
+        """Return which memories were deleted by the agent, and not by hand."""
 
 
 class Reconciled(msgspec.Struct):
@@ -120,7 +120,7 @@ class Reconciliation:
         self._copies: list[str] = []
         self._past = Past(None, {})
         self._wrote_remote = False
-        self._forgotten: frozenset[str] = frozenset()
+        self._files = FilePast(frozenset(), is_damaged=False)
         self._held: frozenset[str] = frozenset()
         self._lost: frozenset[str] = frozenset()
 
@@ -181,7 +181,19 @@ class Reconciliation:
             return False
         if local is not None:
             return bool(synced.remote) and not self._is_deleted(key, local)
-        return bool(synced.local) and key not in self._forgotten
+        return bool(synced.local) and key not in self._files.forgotten
+
+    def _is_cut(self, key: str, local: Item | None, remote: Item | None) -> bool:
+        """Whether a damaged line may have been the last one of a memory, so that the file has an
+        older text, which nobody has written there.
+        """
+        return (
+            self._files.is_damaged
+            and local is not None
+            and remote is not None
+            and local.version < remote.version
+            and digest(remote) == self._state.of(key).remote
+        )
 
     def _judge(self, pairs: Sequence[tuple[str, Item | None, Item | None]]) -> None:
         """Decide about memories that are missing without a reason.
@@ -194,10 +206,11 @@ class Reconciliation:
         if not lost:
             return
         here = [key for key, local, _ in lost if local is None]
+        by_hand = self._options.edits_of_files and not self._files.is_damaged
         there = [key for key, local, _ in lost if local is not None]
         left_here = sum(local is not None and key in self._state.synced for key, local, _ in pairs)
         left_there = sum(found is not None and key in self._state.synced for key, _, found in pairs)
-        if here and not (len(here) <= _FEW and left_here and self._options.edits_of_files):
+        if here and not (len(here) <= _FEW and left_here and by_hand):
             self._lost |= set(here)
             self._report("memories are missing in the files and are restored", here)
         if not there:
@@ -234,8 +247,8 @@ class Reconciliation:
         pairs = await self._read_pairs(keys)
         # Read later than the memories: a deletion in between is known here.
         self._past = await self._remote.past(self._whose)
-        if any(local is None and remote is not None for _, local, remote in pairs):
-            self._forgotten = await self._local.forgotten(self._whose)
+        if any(_is_behind(local, remote) for _, local, remote in pairs):
+            self._files = await self._local.past(self._whose)
         return pairs
 
     async def _read_pairs(
@@ -288,6 +301,8 @@ class Reconciliation:
         synced = self._state.of(key)
         local, remote = await self._without_expired(local, remote, synced)
         own = None if self._options.edits_of_files else key in self._state.pending
+        if self._is_cut(key, local, remote):
+            own = False
         synced, own = self._assumed(key, local, remote, synced, own)
         decision = decide(local, remote, synced, own_change=own)
         whose = self._whose
@@ -334,7 +349,7 @@ class Reconciliation:
             return Synced(), True
         if not self._state.is_filling:
             return synced, own
-        if remote is None or (local is None and key not in self._forgotten):
+        if remote is None or (local is None and key not in self._files.forgotten):
             return synced, own
         if local is None or synced.local:
             # An older state has what was forgotten since, or an older text.
@@ -410,6 +425,10 @@ class Reconciliation:
     def _say(self, sentence: str) -> None:
         _log.info("a memory was changed on both sides", agent=self._whose.agent, result=sentence)
         self._options.tell(self._whose, sentence)
+
+
+def _is_behind(local: Item | None, remote: Item | None) -> bool:
+    return remote is not None and (local is None or local.version < remote.version)
 
 
 def _entry(item: Item) -> Entry:

@@ -104,6 +104,12 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{http://jabber.org/protocol/archive}record",
         # A request to draw the attention of the reader (XEP-0224).
         "{urn:xmpp:attention:0}attention",
+        # Rules for its delivery (XEP-0079, XEP-0023), when it disappears (XEP-0466), and the author
+        # as an occupant (XEP-0421).
+        "{http://jabber.org/protocol/amp}amp",
+        "{jabber:x:expire}x",
+        "{urn:xmpp:ephemeral:0}ephemeral",
+        occupant_ids.OccupantId.xml.tag,
         # How the text is shown: hidden at first (XEP-0382), in bold (XEP-0394).
         "{urn:xmpp:spoiler:0}spoiler",
         "{urn:xmpp:markup:0}markup",
@@ -147,6 +153,8 @@ _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
 _LATE: Final = timedelta(minutes=1)
 _DELAYS: Final = (delay.Delay.xml.tag, delay.LegacyDelay.xml.tag)
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u2800\u3164\ufe0e\ufe0f\uffa0")
+"""Fillers and variation selectors, which are letters, marks and symbols to Unicode."""
 _UNITS: Final = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 """Encodings whose units clients count, and the bytes of a unit."""
 
@@ -166,7 +174,11 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
     body = stanza.text_of("body", stanza.lang)
     # Some web clients send the formatted text alone.
     body = stanza.inner_text(_XHTML) if body is None else body
-    text, quotation, unclear = _authored_text(stanza, names, body, reply)
+    sent_at = _sent_at(stanza)
+    delayed = not own.isdisjoint(_DELAYS) and not _is_recent(sent_at, now)
+    # A delay that does not count changes nothing.
+    said = names if delayed else [name for name in names if name not in _DELAYS]
+    text, quotation, unclear = _authored_text(stanza, said, body, reply)
     encryption = _encryption(stanza, names, body)
     retracts = _retracts(stanza)
     text = _without_urls(text, attachments)
@@ -174,7 +186,6 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
         text = ""  # the text is for clients that lack the feature
     text = _visible_command(text)
     is_action = text.startswith(_ME)
-    sent_at = _sent_at(stanza)
     room = actor.room if isinstance(actor, Occupant) else None
     return InboundMessage(
         id=stanza.id,
@@ -204,7 +215,7 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
         selected=_id_of(stanza, quick_responses.ActionSelected),
         attachments=attachments,
         encryption=encryption,
-        delayed=not own.isdisjoint(_DELAYS) and not _is_recent(sent_at, now),
+        delayed=delayed,
         sent_at=sent_at,
         copy=next((copy for name, copy in _COPIES if name in own), None),
         from_agent=any(name.startswith(_OF_AGENTS) for name in names),
@@ -229,15 +240,17 @@ def _without_urls(text: str, attachments: Sequence[Attachment]) -> str:
 
 
 def _visible_command(text: str) -> str:
-    """Remove invisible characters around a command, such as a byte order mark."""
+    """Remove invisible characters around a command and in its name, such as a byte order mark."""
     start, end = 0, len(text)
-    while start < end and _is_invisible(text[start]):
+    while start < end and (_is_invisible(text[start]) or text[start] in _BLANK):
         start += 1
     if text[start : start + 1] != "/":
         return text
     while _is_invisible(text[end - 1]):
         end -= 1
-    return text[start:end]
+    name, *_ = text[start:end].split(maxsplit=1)
+    visible = "".join(one for one in name if not _is_invisible(one) and one not in _BLANK)
+    return visible + text[start + len(name) : end]
 
 
 def _is_invisible(character: str) -> bool:
@@ -246,11 +259,9 @@ def _is_invisible(character: str) -> bool:
 
 def _sent_at(stanza: Incoming) -> datetime | None:
     """Return when a delayed message was first sent; None if it was not, or nobody knows."""
-    stamps = [late.stamp for late in stanza.payloads(delay.Delay)]
-    if not stamps:
-        old = [late.time for late in stanza.payloads(delay.LegacyDelay)]
-        stamps = [time for time in old if time is not None]
-    return min(stamps, default=None)
+    times = [late.time for late in stanza.payloads(delay.ReceivedDelay)]
+    times += [late.time for late in stanza.payloads(delay.LegacyDelay)]
+    return min((time for time in times if time is not None), default=None)
 
 
 def _is_recent(sent_at: datetime | None, now: datetime) -> bool:
@@ -322,7 +333,7 @@ def _quotation(body: str, marked: fallback.Fallback) -> Sequence[fallback.Fallba
         with contextlib.suppress(ValueError):
             data = body.encode(encoding, "surrogatepass")
             ranges = [_in_code_points(data, one, encoding, unit) for one in marked.bodies]
-            if ranges and all(_is_quoted(body[one.start : one.end]) for one in ranges):
+            if ranges and all(_is_quotation(body, one) for one in ranges):
                 return ranges
     return None
 
@@ -336,6 +347,13 @@ def _in_code_points(
         raise ValueError(f"the body has no range from {start} to {end}")
     before, part = data[:start].decode(encoding), data[start:end].decode(encoding)
     return fallback.FallbackBody(start=len(before), end=len(before) + len(part))
+
+
+def _is_quotation(body: str, one: fallback.FallbackBody) -> bool:
+    """Return whether a range in code points is one of whole lines that are quoted."""
+    start, end = one.start or 0, len(body) if one.end is None else one.end
+    ends_line = "\n" in body[max(end - 1, 0) : end + 1] or end in (start, len(body))
+    return ends_line and _is_quoted(body[start:end])
 
 
 def _is_quoted(text: str) -> bool:

@@ -19,12 +19,12 @@ def usage_of(
 
     `prices` is called if the provider does not report the cost; it may block.
     """
+    # Some servers report zeros, which no question and no text has.
     tokens_in, tokens_out = reported.tokens_in, reported.tokens_out
-    estimated = tokens_in is None or tokens_out is None
-    if tokens_in is None:
-        tokens_in = _tokens_of(request)
-    if tokens_out is None:
-        tokens_out = _tokens_of_answer(parts)
+    own_in = 0 if tokens_in else _tokens_of(request)
+    own_out = 0 if tokens_out else _tokens_of_answer(parts)
+    estimated = tokens_in is None or tokens_out is None or own_in + own_out > 0
+    tokens_in, tokens_out = tokens_in or own_in, tokens_out or own_out
     cost = reported.usd
     if cost is None:
         cost = prices().cost(tokens_in, tokens_out, reported.cache_read, reported.cache_write)

@@ -24,19 +24,33 @@ from component.models.tool_names import ToolNames
 
 
 class DraftCall:
-    """A tool call that may still be incomplete. `fields` are what the provider wants back."""
+    """A tool call that may still be incomplete.
+
+    Attributes:
+        pieces: the pieces of its arguments.
+        begun_with: the arguments that came with its beginning. They count if no piece follows.
+        cut: whether the provider says that it is not complete.
+        fields: what the provider wants back.
+    """
 
     def __init__(self, id_: str, name: str) -> None:
         self.id = id_
         self.name = name
         self.pieces: list[str] = []
+        self.begun_with = ""
+        self.cut = False
         self.fields: dict[str, Any] = {}
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return "".join(self.pieces) or self.begun_with
 
     @property
     def complete(self) -> bool:
         """Whether the arguments are a JSON object."""
         try:
-            msgspec.json.decode("".join(self.pieces), type=dict[str, msgspec.Raw])
+            msgspec.json.decode(self.arguments, type=dict[str, msgspec.Raw])
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return False
         return True
@@ -81,6 +95,7 @@ class AnswerDraft:
         self._before_cut = before_cut
         self._parts: list[_DraftText | DraftCall | msgspec.Raw] = []
         self._finish: Finish | None = None
+        self._calls_whole = False
         self._events = 0
         self._text_characters = 0
         self._arguments_characters = 0
@@ -138,12 +153,20 @@ class AnswerDraft:
 
     def add_arguments(self, call: DraftCall, piece: str) -> None:
         """Add a piece of the arguments of a call."""
+        self._count_arguments(piece)
+        call.pieces.append(piece)
+
+    def begin_arguments(self, call: DraftCall, arguments: str) -> None:
+        """Add the arguments that a call begins with."""
+        self._count_arguments(arguments)
+        call.begun_with = arguments
+
+    def _count_arguments(self, piece: str) -> None:
         self._arguments_characters += len(piece)
         if self._arguments_characters > ARGUMENTS_CHARACTERS:
             raise TooMuchError(
                 f"tool calls with more than {ARGUMENTS_CHARACTERS:,} characters of arguments"
             )
-        call.pieces.append(piece)
 
     def add_fields(self, call: DraftCall, fields: Mapping[str, Any]) -> None:
         """Add what the provider sends beside a call, or a piece of it."""
@@ -169,10 +192,13 @@ class AnswerDraft:
         if self._opaque_bytes > OPAQUE_BYTES:
             raise TooMuchError(f"reasoning of more than {OPAQUE_BYTES:,} bytes")
 
-    def finish(self, finish: Finish | None) -> None:
-        """Record why the model stopped; None if it was done or calls tools."""
+    def finish(self, finish: Finish | None, *, calls_whole: bool) -> None:
+        """Record why the model stopped; None if it was done or calls tools. `calls_whole` says
+        whether the calls are whole then.
+        """
         self.finished = True
         self._finish = finish
+        self._calls_whole = calls_whole
 
     # -- the answer ------------------------------------------------------------------------------
 
@@ -194,7 +220,7 @@ class AnswerDraft:
     @property
     def incoherent(self) -> bool:
         """Whether a piece of a call is left of which nobody knows what is to be called."""
-        return self.lost or any(call.pieces and not call.name for call in self.calls_begun)
+        return self.lost or any(call.arguments and not call.name for call in self.calls_begun)
 
     @property
     def finish_reason(self) -> Finish:
@@ -209,17 +235,17 @@ class AnswerDraft:
         self._parts = [
             part for part in self._parts if not isinstance(part, DraftCall) or part.complete
         ]
-        self.finish("length")
+        self.finish("length", calls_whole=False)
 
     def parts(self, names: ToolNames, origin: str, used: set[str]) -> tuple[AnswerPart, ...]:
         """The parts, with ids of calls that are not in `used`. Calls without a name are left out.
 
         A call whose arguments are not there has none, `{}`, if the provider says that the answer is
-        complete. Otherwise they may be missing, and are an empty text, which is not JSON.
+        complete. Otherwise they may be missing, and are an empty text, which is not JSON. So is
+        `{}` in an answer that was cut off, because some servers send it before the arguments.
 
         `origin` names adapter and model in opaque parts.
         """
-        missing = "{}" if self.finished and self._finish is None else ""
         ids = iter(
             call_ids.distinct(
                 [
@@ -235,7 +261,9 @@ class AnswerDraft:
             if isinstance(part, DraftCall):
                 if part.name:
                     name = names.ours(storable(part.name[:NAME_CHARACTERS]))
-                    arguments = _encoded_once(storable("".join(part.pieces))) or missing
+                    arguments = _encoded_once(storable(part.arguments))
+                    if not arguments or (arguments == "{}" and self._finish == "length"):
+                        arguments = "{}" if self._calls_whole and not part.cut else ""
                     arguments = names.our_arguments(name, arguments)
                     id_ = next(ids).id
                     if fields := _fields(part, id_):

@@ -11,11 +11,12 @@
 | `<|tool_call_begin|>name<|tool_sep|>{…}<|tool_call_end|>` | DeepSeek (U+FF5C as bar) |
 | `<|DSML|invoke name="…"><|DSML|parameter name="…" string="true">…` | DeepSeek (U+FF5C as bar) |
 | `<minimax:tool_call><invoke name="…"><parameter name="…">…</parameter></invoke>` | MiniMax |
-| `<|tool_call|>[{"name": …, "arguments": {…}}]` | Granite, Phi |
+| `<|tool_call|>[{"name": …, "arguments": {…}}]`, `<function_call>{…}` | Granite, Phi |
+| `<|tool_call_start|>[name(key="value")]<|tool_call_end|>` | LFM2 |
 | `<|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>` | Cohere |
 | a block of `tool_code` with `name(key="value")` | Gemma |
 | the first two forms without their opening tag, which servers take for a special token | Qwen |
-| an answer that is such a JSON object and nothing else, fenced or not | small models |
+| an answer that is such JSON and nothing else, fenced or not | xLAM, small models |
 
 `call_markup` removes what is left of them in an answer. All of them are read in time proportional
 to the text, whatever it contains.
@@ -40,12 +41,14 @@ _NAME: Final = re.compile(
 )
 _FUNCTION: Final = re.compile(r"\s*<function=([^<>\s]+)>(.*?)</function>\s*", re.DOTALL)
 _PARAMETER: Final = re.compile(r"\s*<parameter=([^<>\s]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
-_ENDS: Final = re.compile(r"\s*+(?:(?:<\|(?:eom_id|eot_id|im_end)\|>|;)\s*+)*+")
+_ENDS: Final = re.compile(
+    r"\s*+(?:(?:<\|(?:eom_id|eot_id|im_end|role_end|end_of_text)\|>|</s>|;)\s*+)*+"
+)
 _KEYS: Final = frozenset(
     {"name", "arguments", "parameters", "type", "id", "function", "tool_name", "tool_call_id"}
 )
 _PREFIX: Final = r"(?:[|\uff5c]DSML[|\uff5c]|[a-z]+:)?"
-_WRAPPER: Final = r"(?:tool_calls?|toolcall|function_calls)"
+_WRAPPER: Final = r"(?:tool_calls?|toolcall|function_calls?)"
 BETWEEN: Final = re.compile(
     r"(?:\s|;|<[|\uff5c]/?[\w\u2581 .]++[|\uff5c]>"
     rf"|</?{_PREFIX}{_WRAPPER}>|\[/?TOOL_CALLS\]"
@@ -152,7 +155,7 @@ def _tagged(held: str) -> Iterator[tuple[str, Any]]:
             call, end = _glm(held, start)
             stop = _GLM_STOP
         yield held[start:end], call
-        at = _after(stop, held, end)
+        at = _after(_ENDS, held, _after(stop, held, end))
 
 
 def _coder(call: str) -> Any:
@@ -168,10 +171,19 @@ def _coder(call: str) -> Any:
     values: dict[str, str] = {}
     while match := _PARAMETER.match(body, at):
         at = match.end()
-        values[match[1]] = match[2]
+        values[match[1]] = _alone(match[2], "<parameter=")
     if body[at:].strip():
         raise NoCallError
     return Parameters(function[1], values)
+
+
+def _alone(value: str, mark: str) -> str:
+    """The value of one parameter. Raises NoCallError if the mark of another one is in it, because
+    its end is missing then.
+    """
+    if mark in value:
+        raise NoCallError
+    return value
 
 
 # -- forms with marks of their own ---------------------------------------------------------------
@@ -180,7 +192,7 @@ _DEEPSEEK: Final = ("tool\u2581calls\u2581begin", "tool\u2581call\u2581begin")
 _OTHER_DEEPSEEK: Final = ("tool_calls_begin", "tool_call_begin")
 OPENINGS: Final = (
     *[f"<{bar}{name}{bar}>" for name in (*_DEEPSEEK, *_OTHER_DEEPSEEK) for bar in "|\uff5c"],
-    "<|tool_calls_section_begin|>",
+    *("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>", "<|tool_call_start|>"),
     *[
         f"<{bar}dsml{bar}{tag}"
         for tag in ("function_calls>", "tool_calls>", "invoke ")
@@ -188,6 +200,7 @@ OPENINGS: Final = (
     ],
     *[f"<{space}{tag}" for tag in ("function_calls>", "invoke name=") for space in ("", "antml:")],
     *("<minimax:tool_call>", "<seed:tool_call>", "<tool_calls>", "<toolcall>", "<function="),
+    "<function_call>",
     *("<|tool_call|>", "<|start_action|>", "<|action_start|>", "<|python_start|>"),
     *("```tool_code", "```tool_call"),
 )
@@ -242,7 +255,7 @@ def _invoked(text: str, invoke: re.Match[str]) -> tuple[Sequence[Any], int]:
     texts = set[str]()
     while match := _ATTRIBUTED.match(text, at):
         at = match.end()
-        values[match[1]] = match[3]
+        values[match[1]] = _alone(match[3], "parameter name=")
         if match[2] == "true":
             texts.add(match[1])
     return (Parameters(invoke[1], values, frozenset(texts)),), _after(_INVOKED, text, at)
@@ -330,7 +343,7 @@ def _glm(held: str, start: int) -> tuple[Parameters, int]:
     values: dict[str, str] = {}
     while match := _GLM_ARGUMENT.match(held, at):
         at = match.end()
-        values[match[1].strip()] = match[2]
+        values[match[1].strip()] = _alone(match[2], "<arg_key>")
     return Parameters(name[1], values), at
 
 

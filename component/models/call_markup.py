@@ -20,16 +20,20 @@ _HARMONY: Final = (
 _MARKED: Final = re.compile(
     r"(?P<code>```(?!tool_c(?:ode|all)\b).*?(?:```|\Z)|`[^`\n]++`)"
     rf"|(?P<harmony>{_HARMONY})"
-    rf"|(?P<call>{_BEGINNINGS}|<start_function_call>|<\|tool_call>)"
+    rf"|(?P<call>{_BEGINNINGS}|<start_function_call>|<\|tool_call>|<longcat_tool_call>"
+    r"|<\|tools_prefix\|>|<\|tool_call:begin\|>|<xai:function_call |<function\("
+    r"|<[|\uff5c]tool[_\u2581]outputs?[_\u2581]begin[|\uff5c]>)"
     r"|(?P<bare>\bfunctools(?=\[\{))"
     # Ends of calls without a beginning, and of an answer.
-    r"|(?P<end></(?:\w++:)?(?:tool_calls?|function_calls)>|<[|\uff5c](?:tool[\w\u2581 ]*+end|im_end"
-    r"|eot_id|eom_id|end_of_text|endoftext|end\u2581of\u2581sentence)[|\uff5c]>)",
+    r"|(?P<end></(?:\w++:)?(?:tool_calls?|function_calls?)>|<[|\uff5c](?:tool[\w\u2581 :]*+end"
+    r"|im_end|eot_id|eom_id|end_of_text|endoftext|role_end|(?:start|end)_response"
+    r"|end\u2581of\u2581sentence)[|\uff5c]>|<start_function_response>|</s>\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 _CLOSING: Final = re.compile(
-    r"</(?:[|\uff5c]DSML[|\uff5c]|\w++:)?(?:tool_calls?|toolcall|function_calls|invoke|function)>"
-    r"|<[|\uff5c](?:tool[\w\u2581 ]*+end|/tool_call|end_action|action_end|python_end)[|\uff5c]>"
+    r"</(?:[|\uff5c]DSML[|\uff5c]|\w++:|longcat_)?(?:tool_calls?|toolcall|function_calls?|invoke"
+    r"|function)>|<[|\uff5c](?:tool[\w\u2581 :]*+end|/tool_call|end_action|action_end|python_end"
+    r"|tools_suffix)[|\uff5c]>"
     r"|<end_function_call>|<tool_call\|>|\n```(?![a-z])",
     re.IGNORECASE,
 )

@@ -45,7 +45,7 @@ _CODES: Final = _by_code(
             " too_many_requests requests_limit_exceeded tokens_limit_exceeded resource_exhausted"
             " limit_requests limit_burst_rate throttling throttling.ratequota"
             " throttling.burstrate throttling.allocationquota throttlingexception"
-            " service_tier_capacity_exceeded 1302 1305"  # Zhipu
+            " service_tier_capacity_exceeded capacity_exceeded 1302 1305"  # Zhipu
         ),
         "unpaid": (
             "insufficient_quota insufficient_balance insufficient_credits insufficient_funds"
@@ -96,7 +96,7 @@ _STATUSES: Final[Mapping[int, Kind]] = {
     401: "key",
     402: "unpaid",
 }
-_PASSING: Final = (408, 409, 425)
+_PASSING: Final = (408, 409, 424, 425, 499)  # 424: Bedrock, 499: a gateway that was left
 
 _ABOVE_LENGTH: Final = ("string_above_max_length", "array_above_max_length")
 _INVALID_PATH: Final = re.compile(r"\bInvalid (?:parameter:? ?)?'([A-Za-z_]+[\w.\[\]]*)':")
@@ -163,12 +163,18 @@ _TEMPLATE: Final = re.compile(
     r"|image input is not supported",
     re.IGNORECASE,
 )
+# OpenAI, Groq: one request is larger than what they take in a minute, so no waiting helps.
+_LARGER: Final = re.compile(
+    r"\brequest too large\b.{0,200}\blimit:? (\d{1,12}), requested:? (\d{1,12})\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
 _UNPAID: Final = re.compile(
     r"credit balance is too low|insufficient (account )?(balance|credits?|funds|quota)\b"
     r"|exceeded your current quota|balance is (insufficient|not enough)|余额不足|payment required"
     r"|billing hard limit|check your billing details|used all available credits"
-    r"|monthly spending limit|account is in good standing"
+    r"|monthly spending limit|account is in good standing|doesn't have any credits"
+    r"|reached your specified (API )?usage limits"
     r"|suspended.{0,120}(billing|balance|invoice|recharge)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -184,6 +190,7 @@ _NO_MODEL: Final = re.compile(
     r"|model identifier is invalid|no models? loaded|模型不存在",
     re.IGNORECASE,
 )
+_FORBIDDEN: Final = re.compile(r"user location is not supported", re.IGNORECASE)
 _BAD_CALL: Final = re.compile(
     r"failed to call a function\. please adjust|see 'failed_generation'", re.IGNORECASE
 )
@@ -191,6 +198,7 @@ _BAD_CALL: Final = re.compile(
 _UNABLE: Final = re.compile(r"no endpoints found that support|^item with id ", re.IGNORECASE)
 _TEXTS: Final[Sequence[tuple[Kind, re.Pattern[str]]]] = (
     ("bad_call", _BAD_CALL),
+    ("forbidden", _FORBIDDEN),
     ("unpaid", _UNPAID),
     ("filtered", _FILTERED),
     ("key", _KEY),
@@ -218,8 +226,8 @@ def classify(
         # Gateways take a long id in the conversation for a long conversation.
         or (_TOO_LONG.search(message) is not None and _CONVERSATION.fullmatch(field) is None)
     )
-    if status == 413:
-        # Groq calls a request that is larger than what it takes in a minute a rate limit.
+    if status == 413 or _is_beyond_rate(message):
+        # Its code is that of a rate limit.
         return "rejected" if elsewhere else "overflow"
     if elsewhere and any(code.lower() in _ABOVE_LENGTH for code in codes):
         return "rejected"  # whatever status a gateway gives it
@@ -268,6 +276,11 @@ def _of_text(status: int, message: str, waits: bool) -> Kind | None:
         if pattern.search(message) and not (kind == "unpaid" and _is_passing(message, waits)):
             return kind
     return None
+
+
+def _is_beyond_rate(message: str) -> bool:
+    larger = _LARGER.search(message)
+    return larger is not None and int(larger[2]) > int(larger[1])
 
 
 def _is_passing(message: str, waits: bool) -> bool:

@@ -8,6 +8,8 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from html import unescape
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -183,26 +185,49 @@ def _text(value: Any) -> str:
     return without_forbidden(value[:ERROR_CHARACTERS])
 
 
-def without_key(word: str, key: str) -> str:
-    """Return a word of a provider's message, or "…" if a part of the API key is in it.
+def without_key(text: str, key: str) -> str:
+    """Return a provider's message with one space between words, and "…" for each word with a part
+    of the API key.
 
-    Providers repeat the key masked, cut off, in other letters or encodings. Any eight characters of
-    it in a row count, of a shorter key all; so do three at the beginning of a masked word.
+    Providers repeat the key masked, cut off, in other letters or encodings, and with other
+    characters between its own. Any eight letters and digits of it in a row count, of a shorter key
+    all; so do three characters at the beginning of a masked word.
     """
     if not key:
-        return word
-    if key in word:
-        return word.replace(key, "…")
+        return " ".join(text.split())
+    words = ["…" if _is_masked(word, key) else word for word in text.replace(key, "…").split()]
+    letters: list[tuple[str, int]] = []  # each with the number of its word
+    for number, word in enumerate(words):
+        plain = unquote(unquote(unescape(word))).casefold()
+        letters += [(letter, number) for letter in plain if letter.isalnum()]
+    said = "".join(letter for letter, _ in letters)
+    hidden: set[int] = set()
+    for form in _forms(key):
+        size = min(_PART_OF_KEY, len(form))
+        for at in range(len(form) - size + 1):
+            found = said.find(form[at : at + size])
+            while found >= 0:
+                hidden.update(number for _, number in letters[found : found + size])
+                found = said.find(form[at : at + size], found + 1)
+    return " ".join("…" if number in hidden else word for number, word in enumerate(words))
+
+
+def _is_masked(word: str, key: str) -> bool:
     plain = unquote(word).casefold()
     masked = _MASK.search(plain)
-    if masked is not None and key.casefold()[:3] in plain[: masked.start()]:
-        return "…"
-    forms = (key.casefold(), base64.b64encode(key.encode()).decode().rstrip("=").casefold())
-    for form in forms:
-        size = min(_PART_OF_KEY, len(form))
-        if any(form[at : at + size] in plain for at in range(len(form) - size + 1)):
-            return "…"
-    return word
+    return masked is not None and key.casefold()[:3] in plain[: masked.start()]
+
+
+@lru_cache(maxsize=64)
+def _forms(key: str) -> tuple[str, ...]:
+    """Return the key as it may be repeated: letters and digits, in lower case."""
+    data = key.encode()
+    # What is encoded before the key decides where the groups of three bytes begin.
+    encoded = [base64.b64encode(bytes(before) + data).decode() for before in range(3)]
+    whole = [encoded[0].rstrip("="), encoded[1][2:].rstrip("="), encoded[2][3:].rstrip("=")]
+    forms = [key, key[::-1], data.hex(), *whole]
+    plain = ["".join(filter(str.isalnum, form.casefold())) for form in forms]
+    return tuple(form for form in plain if form)
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -283,5 +308,5 @@ class Where(msgspec.Struct, frozen=True):
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
     def _quoted(self, message: str) -> str:
-        message = " ".join(without_key(word, self.key) for word in message.split())
+        message = without_key(message, self.key)
         return f"; it says: {message[:300]}" if message else ""

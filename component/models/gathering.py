@@ -1,29 +1,18 @@
 """Builds an answer from the chunks of chat completions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from component.models import chat_wire
+from component.models import chat_wire, finish_reasons
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.chat_text import AnswerText, TextReader
 from component.models.chat_wire import Call, Choice, Chunk, Part, Said
 from component.models.faults import read_fault
-from component.models.protocol import Finish, OnText
+from component.models.protocol import OnText
 from component.models.reasoning import Reasoning
 from component.models.tolerant_json import BadJSONError, arguments_in
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
-
-_FINISH: Mapping[str, Finish] = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content_filter",
-    "refusal": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",  # Zhipu
-    "model_context_window_exceeded": "length",  # Zhipu
-}
 
 
 class Gathering:
@@ -128,9 +117,7 @@ class Gathering:
             self._grow(Call(function=said.function_call))
         if reason := choice.finish_reason:
             self.end()
-            self.draft.finish(_FINISH.get(reason.lower()))
-            # OpenRouter reports faults of its providers like this.
-            self.draft.failed = reason == "error"
+            finish_reasons.end(self.draft, reason)
 
     def _parts(self, content: Sequence[Part]) -> None:
         for part in content:
@@ -170,6 +157,9 @@ class Gathering:
         """
         of_index = (c for c in reversed(self._calls) if piece.index in (None, c.index))
         last = next(of_index, None)
+        if piece.index is None and piece.named:
+            of_id = (c for c in self._calls if (c.call.id, c.call.name) == (piece.named, name))
+            last = next(of_id, last)
         if last is None or (last.call.name and last.call.name != name):
             return None
         repeated = bool(piece.named) and piece.named == last.call.id

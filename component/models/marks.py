@@ -52,7 +52,11 @@ class Marks:
             yield text, ""
             return
         begin = at = 0
+        held = len(text)
         while match := self._pattern.search(text, at):
+            if match[1] is None and not (last or self._fenced) and self._may_go_on(text, match):
+                held = match.start()
+                break
             at = match.end()
             in_code = self._in_code and (self._fenced or match.start() < match.start(1))
             if match[1] is None or (in_code and match[1].startswith(_FENCE)):
@@ -60,7 +64,7 @@ class Marks:
             elif not in_code:
                 yield text[begin : match.start(1)], match[1]
                 begin = at
-        end = len(text) if last else len(text) - self._unfinished(text, at)
+        end = held if last or held < len(text) else held - self._unfinished(text, at)
         self._rest = text[end:]
         if end > begin:
             yield text[begin:end], ""
@@ -69,6 +73,11 @@ class Marks:
         """Return and clear the text that is held back."""
         text, self._rest = self._rest, ""
         return text
+
+    def _may_go_on(self, text: str, fence: re.Match[str]) -> bool:
+        """Whether a fence may be the beginning of a mark, such as that of `tool_code`."""
+        rest = text[fence.start() : fence.start() + self._longest + 1]
+        return rest.lower() in self._beginnings
 
     def _unfinished(self, text: str, at: int) -> int:
         """The length of the end of the text that may be the beginning of a mark."""

@@ -2,15 +2,15 @@
 (https://platform.claude.com/docs/en/build-with-claude/streaming).
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from component.models import finish_reasons
 from component.models.adapter import ProviderFaultError
 from component.models.answer_draft import AnswerDraft, DraftCall
 from component.models.faults import read_fault
-from component.models.protocol import Finish, OnText
+from component.models.protocol import OnText
 from component.models.tolerant_json import (
     BadJSONError,
     arguments_in,
@@ -21,11 +21,6 @@ from component.models.tolerant_json import (
 from component.models.usage import Figures, Reported, later_usage
 
 _CALL: Final = ("type", "id", "name", "input", "cache_control")
-_FINISH: Mapping[str, Finish] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
 
 
 class Delta(msgspec.Struct):
@@ -155,6 +150,8 @@ class MessagesReader:
             self._say(block.get("text"))
         elif kind == "tool_use":
             call = self.draft.call(_text(block.get("id")), _text(block.get("name")))
+            if given := block.get("input"):
+                self.draft.begin_arguments(call, arguments_in(given))
             self._blocks[index] = _Block(block, call)
         else:
             self._blocks[index] = _Block(block, None)
@@ -191,8 +188,6 @@ class MessagesReader:
             more = {k: v for k, v in data.items() if k not in _CALL and v is not None}
             if more:
                 self.draft.add_fields(block.call, more)
-            if not text and data.get("input"):
-                self.draft.add_arguments(block.call, arguments_in(data["input"]))
             return
         if data.get("type") == "thinking":
             data["thinking"] = _text(data.get("thinking")) + text
@@ -216,7 +211,7 @@ class MessagesReader:
 
     def _end(self, reason: str) -> None:
         self.draft.paused = reason == "pause_turn"
-        self.draft.finish(_FINISH.get(reason))
+        finish_reasons.end(self.draft, reason)
 
 
 def _text(value: Any) -> str:

@@ -199,7 +199,7 @@ class OfferedTools:
 
     def _reason(self, fault: Fault) -> str:
         key = self._target.where.key
-        return " ".join(without_key(word, key) for word in fault.message.split())[:_LONGEST_REASON]
+        return without_key(fault.message, key)[:_LONGEST_REASON]
 
     def _fewer(self, fault: Fault, about: str, count: int) -> int | None:
         """The number of tools that the model takes, if the refusal is about that."""

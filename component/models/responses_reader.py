@@ -2,7 +2,7 @@
 (https://platform.openai.com/docs/api-reference/responses-streaming).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -64,9 +64,15 @@ class _Item:
     """An item of the output: what has been read of it by deltas."""
 
     def __init__(self) -> None:
+        self.kind = ""
         self.call: DraftCall | None = None
         self.characters = 0
         self.done = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of it is known."""
+        return bool(self.kind or self.characters or self.done)
 
 
 class ResponsesReader:
@@ -74,7 +80,9 @@ class ResponsesReader:
 
     def __init__(self, on_text: OnText | None) -> None:
         self.draft = AnswerDraft(on_text)
-        self._items: dict[int | str | None, _Item] = {}
+        self._items: list[_Item] = []  # in the order in which they began
+        self._by_index: dict[int, _Item] = {}
+        self._by_id: dict[str, _Item] = {}
 
     def event(self, data: bytes) -> bool:
         """Read one event; see AnswerReader.event."""
@@ -86,7 +94,7 @@ class ResponsesReader:
         self.draft.count()
         match event.type:
             case "response.output_item.added" if event.item is not None:
-                self._add(self._of(event), event.item)
+                self._begin(self._of(event), event.item)
             case "response.output_text.delta" | "response.refusal.delta":
                 self._say(self._of(event), event.delta)
             case "response.function_call_arguments.delta" | "response.function_call_arguments.done":
@@ -135,26 +143,52 @@ class ResponsesReader:
     # -- items -----------------------------------------------------------------------------------
 
     def _of(self, event: Event) -> _Item:
-        """The item that an event belongs to: that with its index, its id, or the one that is
-        being written. Some gateways give each event another id.
+        """The item that an event belongs to: that with its id, its index, or the one that is
+        being written. Some gateways give each event another id, or each item the same index.
         """
-        key = event.output_index if event.output_index is not None else event.item_id
-        found = self._items.get(key)
+        data = event.item or {}
+        ids = _ids({"item_id": event.item_id} | data)
+        found = self._known(ids)
+        if found is not None and event.type == _ADDED and _is_other_call(found, data):
+            found = None
+        elif found is None:
+            found = self._by_index.get(-1 if event.output_index is None else event.output_index)
+            if found is not None and (
+                found.done if event.type == "response.output_item.done" else event.type == _ADDED
+            ):
+                found = None if found.begun else found
         if found is None and event.output_index is None and event.type != _ADDED:
-            found = next((one for one in reversed(self._items.values()) if not one.done), None)
+            found = next((one for one in reversed(self._items) if not one.done), None)
         if found is None:
-            found = self._items[key] = _Item()
+            found = _Item()
+            self._items.append(found)
+        if event.output_index is not None:
+            self._by_index[event.output_index] = found
+        for id_ in ids:
+            self._by_id[id_] = found
         return found
 
+    def _known(self, ids: Iterable[str]) -> _Item | None:
+        return next((self._by_id[id_] for id_ in ids if id_ in self._by_id), None)
+
+    def _begin(self, item: _Item, data: dict[str, Any]) -> None:
+        self._add(item, data)
+        if item.call is not None and not item.call.arguments and (given := data.get("arguments")):
+            self.draft.begin_arguments(item.call, arguments_in(given))
+
     def _add(self, item: _Item, data: dict[str, Any]) -> None:
+        item.kind = item.kind or _text(data.get("type"))
         if data.get("type") == "function_call":
             if item.call is None:
                 item.call = self.draft.call(_text(data.get("call_id")), _text(data.get("name")))
+            item.call.name = item.call.name or _text(data.get("name"))
+            item.call.cut = data.get("status") == "incomplete"
         elif data.get("type") != "message":
             self.draft.reasoning("")
 
     def _say(self, item: _Item, delta: Any) -> None:
         if isinstance(delta, str) and delta:
+            item.kind = item.kind or "message"
             item.characters += len(delta)
             self.draft.say(delta)
 
@@ -173,6 +207,7 @@ class ResponsesReader:
             return
         item.done = True
         kind = data.get("type")
+        item.kind = item.kind or _text(kind)
         if kind == "message":
             text = _message_text(data)
             self._say(item, text[item.characters :])
@@ -194,15 +229,41 @@ class ResponsesReader:
         if response.status == "failed" or response.error:
             raise ProviderFaultError(read_fault(0, encode_any({"error": response.error or {}})))
         # Some gateways have all of the output in here, and had none of it before.
-        for index, item in enumerate(response.output or ()):
-            if index not in self._items:
-                self._items[index] = _Item()
-            self._whole(self._items[index], item)
+        self._rest(response.output or ())
         reason = _text((response.incomplete_details or {}).get("reason"))
         if response.status == "incomplete":
-            self.draft.finish(_FINISH.get(reason, "length"))
+            self.draft.finish(_FINISH.get(reason, "length"), calls_whole=False)
         elif response.status in ("completed", None):
-            self.draft.finish(None)
+            self.draft.finish(None, calls_whole=True)
+
+    def _rest(self, output: Sequence[dict[str, Any]]) -> None:
+        """Read the items of the whole output, as far as the events before have not brought them."""
+        known = [self._known(_ids(data)) for data in output]
+        taken = set(known)
+        waiting = dict[str, Iterator[_Item]]()
+        for index, (data, found) in enumerate(zip(output, known, strict=True)):
+            item = found
+            if item is None:
+                kind = _text(data.get("type"))
+                item = self._by_index.get(index)
+                if item is None or item.kind != kind or item in taken:
+                    same = waiting.setdefault(
+                        kind, iter([i for i in self._items if i.kind == kind])
+                    )
+                    item = next((one for one in same if one not in taken), None) or _Item()
+                taken.add(item)
+            self._whole(item, data)
+
+
+def _ids(data: Mapping[str, Any]) -> list[str]:
+    """The ids of an item, or of an event about it."""
+    return [id_ for key in ("item_id", "id", "call_id") if (id_ := _text(data.get(key)))]
+
+
+def _is_other_call(item: _Item, data: Mapping[str, Any]) -> bool:
+    """Whether an item that begins is another call than one with the same id."""
+    known, id_ = item.call, _text(data.get("call_id"))
+    return known is not None and bool(known.id and id_) and known.id != id_
 
 
 def _message_text(message: dict[str, Any]) -> str:

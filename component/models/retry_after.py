@@ -14,16 +14,23 @@ _AMOUNT: Final = (
     r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])"
 )
 _AMOUNTS: Final = re.compile(_AMOUNT, re.IGNORECASE)
-# OpenAI, Groq: "try again in 6m23.04s"; Azure: "retry after 20 seconds"; Gemini: "retry in 38.2s".
+_DURATION: Final = re.compile(rf"(?:{_AMOUNT} ?){{1,4}}", re.IGNORECASE)
+# OpenAI, Groq: "try again in 6m23.04s"; Azure: "retry after 20 seconds"; Gemini: "retry in 38.2s",
+# "quota will reset after 5h12m3s".
 _WAIT: Final = re.compile(
-    rf"\b(?:try again|retry) (?:again )?(?:in|after) ((?:{_AMOUNT} ?){{1,4}})", re.IGNORECASE
+    rf"\b(?:(?:try again|retry|resets?|available again) (?:again )?(?:in|after)|please wait)"
+    rf" ((?:{_AMOUNT}(?: and |, | )?){{1,4}})",
+    re.IGNORECASE,
 )
+_TIMESTAMP: Final = 1_000_000_000.0
+"""A delay this long is a time in seconds since 1970."""
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Give the seconds that a response asks to wait, or None if it does not say.
 
-    Reads `retry-after-ms`, which OpenAI sends, and `retry-after` in seconds or as a date. What
+    Reads `retry-after-ms`, which OpenAI sends, and `retry-after` in seconds or as a date, and as
+    some gateways write it: as a duration such as `1m30s`, a timestamp, or a date of ISO 8601. What
     cannot be read does not count; more than a day is a day. `headers` has lower-case names; `now`
     has a time zone.
     """
@@ -33,14 +40,23 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     said = headers.get("retry-after")
     seconds = _number(said)
     if seconds is None and said is not None:
-        try:
-            when = parsedate_to_datetime(said)
-        except (ValueError, OverflowError):
-            return None
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=UTC)
-        seconds = max(0.0, (when - now).total_seconds())
+        if _DURATION.fullmatch(said.strip()):
+            return _duration_s(said)
+        when = _date(said)
+        seconds = None if when is None else max(0.0, (when - now).total_seconds())
+    elif seconds is not None and seconds > _TIMESTAMP:
+        seconds = max(0.0, seconds - now.timestamp())
     return None if seconds is None else min(seconds, _DAY_S)
+
+
+def _date(said: str) -> datetime | None:
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            when = read(said.strip())
+        except (ValueError, OverflowError):
+            continue
+        return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return None
 
 
 def _number(said: str | None) -> float | None:
@@ -68,7 +84,8 @@ def body_wait_s(error: Mapping[str, Any]) -> float | None:
         return _duration_s(delay)
     if isinstance(delay, Mapping):  # a google.protobuf.Duration as an object
         delay = delay.get("seconds")
-    for value in (delay, error.get("retry_after"), error.get("retry_after_seconds")):
+    delays = [error.get(key) for key in ("retry_after", "retryAfter", "retry_after_seconds")]
+    for value in (delay, *delays):
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             seconds = _number(str(value)[:40])
             if seconds is not None:

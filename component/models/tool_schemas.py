@@ -251,7 +251,7 @@ class _Adaptation:
             case "properties":
                 out[key] = self._properties(_mapping(value), names, depth)
             case "required" if isinstance(value, list):
-                out[key] = [names.name(name) for name in _strings(value)]
+                out[key] = list(dict.fromkeys(map(names.name, _strings(value))))
             case "items" | "prefixItems":
                 if key == "items" or "items" not in out:
                     out["items"] = self._items(value, names, depth)
@@ -360,6 +360,7 @@ def _plain(out: dict[str, Any]) -> None:
                 out.setdefault(key, value)
     if "oneOf" in out:
         out.setdefault("anyOf", out.pop("oneOf"))
+    _plain_alternatives(out)
     for limit in ("Minimum", "Maximum"):
         if f"exclusive{limit}" in out:
             _move(out, f"exclusive{limit}")
@@ -384,6 +385,20 @@ def _plain_type(out: dict[str, Any]) -> None:
     elif "anyOf" not in out:
         out["anyOf"] = [{"type": k, "items": {}} if k == "array" else {"type": k} for k in others]
         out.pop("items", None)
+
+
+def _plain_alternatives(out: dict[str, Any]) -> None:
+    """Write the alternative of null as `nullable`."""
+    some = out.get("anyOf", ())
+    others = [one for one in some if one.get("type") != "null"]
+    if len(others) == len(some):
+        return
+    out["nullable"] = True
+    del out["anyOf"]
+    if len(others) == 1:
+        out.update({key: value for key, value in others[0].items() if key not in out})
+    elif others:
+        out["anyOf"] = others
 
 
 def _move(out: dict[str, Any], key: str) -> None:

@@ -169,6 +169,8 @@ def _begins_as_json(head: str) -> bool | None:
     if not bare or "```".startswith(bare):
         return None
     if not bare.startswith("```"):
+        if bare[0] == "[":
+            return bare[1:].lstrip()[:1] == "{" if bare[1:].strip() else None
         return bare[0] == "{" or _begins(bare, "functools[")
     language, newline, rest = bare[3:].partition("\n")
     language = language.strip()

@@ -5,8 +5,22 @@ from typing import Final, Literal, TypeAlias
 
 from component.models.marks import Marks
 
-_OPENING: Final = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[think]")
-_CLOSING: Final = ("</think>", "</thinking>", "</thought>", "</seed:think>", "[/think]")
+_OPENING: Final = (
+    "<think>",
+    "<thinking>",
+    "<thought>",
+    "<seed:think>",
+    "[think]",
+    "<|start_thinking|>",
+)
+_CLOSING: Final = (
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</seed:think>",
+    "[/think]",
+    "<|end_thinking|>",
+)
 
 Piece: TypeAlias = tuple[Literal["said", "thought", "unsaid"], str]
 """A piece of what is said, or of reasoning. `unsaid`: all that was said so far is reasoning."""

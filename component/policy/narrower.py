@@ -24,3 +24,10 @@ def narrowed(asked: Sequence[str], had: Sequence[str], names: Iterable[str]) -> 
     beyond = pattern(one for one in asked if one not in both)
     both += [name for name in names if beyond.fullmatch(name) and mine.fullmatch(name)]
     return tuple(both)
+
+
+def common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns of both lists that are within the other one, each once."""
+    mine = [each for each in one if within((each,), other) is None]
+    its = [each for each in other if within((each,), one) is None]
+    return tuple(dict.fromkeys((*mine, *its)))

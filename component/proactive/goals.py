@@ -8,8 +8,9 @@ import msgspec
 
 from component.budget.protocol import Payer
 from component.messages.inbound import Conversation
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint, worst
-from component.proactive.work import Trigger, Work, title_of
+from component.proactive.work import Trigger, Work, taints_of, title_of
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
@@ -47,6 +48,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str
     name: str
     taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()
     payer: Payer | None = None
     budget_usd: float | None = None
 
@@ -69,6 +72,8 @@ def goal_of(trigger: Trigger, work: Work) -> Goal:
         source=trigger.source,
         name=trigger.name,
         taint=worst((trigger.taint, *work.taints)),
+        taints=taints_of(trigger, work),
+        limits=work.limits,
         payer=work.payer,
         budget_usd=None if work.budget_usd is None else float(work.budget_usd),
     )
@@ -105,6 +110,8 @@ def goal_skill(
             principal=person,
             text=goal.text,
             taint=goal.taint,
+            taints=goal.taints,
+            limits=goal.limits,
             payer=goal.payer,
             budget_usd=goal.budget_usd,
         )

@@ -1,6 +1,6 @@
 """Starts triggered work as tasks: implements `component.proactive.starter.Starter`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -10,11 +10,10 @@ import structlog
 from component.execution.executor import SkillExecutor
 from component.execution.request import SkillRequest
 from component.policy.flows import Flows
-from component.policy.taint import Taint
 from component.proactive import started
 from component.proactive.goals import Goal, goal_of
 from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
+from component.proactive.work import Trigger, Work, taints_of
 from component.skills import Skill, View
 from component.storage.database import Transactions
 from component.tasks.protocol import Asker, Call, CallerContext, Tasks
@@ -27,7 +26,9 @@ _log = structlog.get_logger("component.proactive")
 
 _NOT_ADMITTED: Final = "{principal} may not use this service any more."
 _NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
+_LATE: Final = "There is no skill called {skill} yet. Sources are not ready: {sources}."
 _NO_MODEL: Final = "A goal needs a language model, and none is set up: add [llm] to the settings."
+_MOST_NAMED: Final = 5
 _REFUSED: Final = "{skill} must not be used with data that strangers wrote."
 
 
@@ -61,6 +62,8 @@ class TaskStarter:
 
     Attributes:
         recorded: is called when work was recorded or refused.
+        late_sources: returns the names of sources of skills that are not ready. Work whose skill
+            they may have waits.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class TaskStarter:
         self._flows = flows
         self._address_of = address_of
         self.recorded: Callable[[], None] = lambda: None
+        self.late_sources: Callable[[], Sequence[str]] = tuple
 
     async def start(self, trigger: Trigger, work: Work) -> str | None:
         """Record the work as a task once; see `component.proactive.starter.Starter`."""
@@ -126,6 +130,9 @@ class TaskStarter:
 
     async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
         skill = self._rights.view(work.principal).get(name)
+        if skill is None and (late := self.late_sources()):
+            text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
+            raise StanzaError("resource-constraint", text)
         if skill is None:
             text = _NO_SKILL.format(skill=name, principal=work.principal)
             raise StanzaError("item-not-found", text)
@@ -170,7 +177,7 @@ class TaskStarter:
             caller_context=CallerContext(
                 work.agent,
                 asker,
-                _taints(trigger, work),
+                taints_of(trigger, work),
                 trace=f"{trigger.source} {trigger.name}",
                 limits=work.limits,
                 unrequested=True,
@@ -193,7 +200,7 @@ class TaskStarter:
         # What a model has asked for after reading strangers may be theirs, parameters included.
         strangers = work.filled or bool(work.taints) or not notes.read_only
         decision = self._flows.decide(
-            _taints(trigger, work),
+            taints_of(trigger, work),
             skill.capabilities,
             read_only=notes.read_only,
             open_world=notes.open_world,
@@ -202,11 +209,6 @@ class TaskStarter:
         if decision.verdict == "refuse":
             raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
         return "misled model" if decision.verdict == "confirm" else "caller"
-
-
-def _taints(trigger: Trigger, work: Work) -> tuple[Taint, ...]:
-    found = set(work.taints) | ({trigger.taint} if trigger.taint is not None else set())
-    return tuple(sorted(found))
 
 
 def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:

@@ -94,3 +94,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deliver: Literal["now", "online", "on-time"] = "now"
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = AgentLimits()
+
+
+def taints_of(trigger: Trigger, work: Work) -> tuple[Taint, ...]:
+    """Return the taints of the event, and of what a model had read that asked for the work."""
+    found = {*work.taints} if trigger.taint is None else {*work.taints, trigger.taint}
+    return tuple(sorted(found))

@@ -2,8 +2,9 @@
 
 Each is a MessagePack value after its length in four bytes, most significant first (MessagePack
 1.0). A child takes one call at a time. What it writes is not trusted, so each message of a child
-has a type for every value, and a maximum number of everything that can be repeated: the length of a
-message then bounds what decoding it costs. JSON inside is decoded with bounds where it is used.
+has a type for every value, a maximum number of everything that can be repeated, and no unknown
+fields: the length of a message then bounds what decoding it costs. JSON inside is decoded with
+bounds where it is used.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     key: str
 
 
-class Described(msgspec.Struct, frozen=True, tag="described"):
+class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="described"):
     """The descriptions of the child's skills, as JSON (`component.skills.description`)."""
 
     skills: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SKILLS)]
 
 
-class TextPart(msgspec.Struct, frozen=True, tag="text"):
+class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="text"):
     """A part of a result: an `Output`."""
 
     text: str
@@ -97,7 +98,7 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
     name: str | None = None
 
 
-class FilePart(msgspec.Struct, frozen=True, tag="file"):
+class FilePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="file"):
     """A part of a result: a `File`."""
 
     data: bytes
@@ -105,7 +106,7 @@ class FilePart(msgspec.Struct, frozen=True, tag="file"):
     name: str | None = None
 
 
-class LinkPart(msgspec.Struct, frozen=True, tag="link"):
+class LinkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="link"):
     """A part of a result: a `Link`."""
 
     url: str
@@ -115,7 +116,7 @@ class LinkPart(msgspec.Struct, frozen=True, tag="link"):
     sha256: Annotated[bytes, Meta(min_length=32, max_length=32)] | None = None
 
 
-class Result(msgspec.Struct, frozen=True, tag="result"):
+class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="result"):
     """A completed call."""
 
     parts: Annotated[tuple[TextPart | FilePart | LinkPart, ...], Meta(max_length=MOST_PARTS)]
@@ -143,7 +144,7 @@ FailureKind: TypeAlias = Literal[
 ]
 
 
-class Failure(msgspec.Struct, frozen=True, tag="failure"):
+class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="failure"):
     """A call, or the loading of the skills, that failed.
 
     `name` and `path` are those of a parameter, or the missing capability; `text` is for the caller,
@@ -157,7 +158,7 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     trace: str = ""
 
 
-class AskProgress(msgspec.Struct, frozen=True, tag="progress"):
+class AskProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="progress"):
     """Reports progress."""
 
     id: int
@@ -165,7 +166,7 @@ class AskProgress(msgspec.Struct, frozen=True, tag="progress"):
     text: str
 
 
-class AskOutput(msgspec.Struct, frozen=True, tag="output"):
+class AskOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="output"):
     """Publishes the next part of an artifact."""
 
     id: int
@@ -175,14 +176,14 @@ class AskOutput(msgspec.Struct, frozen=True, tag="output"):
     last: bool
 
 
-class AskHttp(msgspec.Struct, frozen=True, tag="http"):
+class AskHttp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="http"):
     """Makes an HTTP request."""
 
     id: int
     request: HttpRequest
 
 
-class AskMemory(msgspec.Struct, frozen=True, tag="memory"):
+class AskMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="memory"):
     """Reads or changes memories."""
 
     id: int
@@ -191,14 +192,14 @@ class AskMemory(msgspec.Struct, frozen=True, tag="memory"):
     value: str = ""
 
 
-class AskCredential(msgspec.Struct, frozen=True, tag="credential"):
+class AskCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="credential"):
     """Asks whether a credential is set."""
 
     id: int
     name: str
 
 
-class AskLlm(msgspec.Struct, frozen=True, tag="llm"):
+class AskLlm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="llm"):
     """Asks the agent's model."""
 
     id: int
@@ -209,7 +210,7 @@ class AskLlm(msgspec.Struct, frozen=True, tag="llm"):
     key: str | int | None = None
 
 
-class AskXmpp(msgspec.Struct, frozen=True, tag="xmpp"):
+class AskXmpp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="xmpp"):
     """Sends a message."""
 
     id: int
@@ -218,7 +219,7 @@ class AskXmpp(msgspec.Struct, frozen=True, tag="xmpp"):
     key: str | None
 
 
-class AskPerson(msgspec.Struct, frozen=True, tag="ask"):
+class AskPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
     """Asks the principal a question, whose answer fits a JSON Schema."""
 
     id: int
@@ -229,7 +230,7 @@ class AskPerson(msgspec.Struct, frozen=True, tag="ask"):
     key: str | int | None
 
 
-class AskSleep(msgspec.Struct, frozen=True, tag="sleep"):
+class AskSleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"):
     """Waits."""
 
     id: int
@@ -238,7 +239,7 @@ class AskSleep(msgspec.Struct, frozen=True, tag="sleep"):
     key: str | int | None
 
 
-class AskStep(msgspec.Struct, frozen=True, tag="step"):
+class AskStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="step"):
     """Begins a step, unless its result is recorded. `input` is JSON; empty for none."""
 
     id: int
@@ -249,7 +250,7 @@ class AskStep(msgspec.Struct, frozen=True, tag="step"):
     key: str | int | None
 
 
-class StepEnded(msgspec.Struct, frozen=True, tag="step-ended"):
+class StepEnded(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="step-ended"):
     """How the work of a step ended: with a value (as JSON), or an error.
 
     `refused` is for the caller (SkillError); `usage` and `failed` are mistakes of the skill.
@@ -261,13 +262,13 @@ class StepEnded(msgspec.Struct, frozen=True, tag="step-ended"):
     kind: Literal["refused", "usage", "failed"] = "failed"
 
 
-class Withdraw(msgspec.Struct, frozen=True, tag="withdraw"):
+class Withdraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="withdraw"):
     """Cancels a host function. There is no reply."""
 
     id: int
 
 
-class LogLine(msgspec.Struct, frozen=True, tag="log"):
+class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log"):
     """A line for the log. There is no reply."""
 
     level: LogLevel

@@ -7,7 +7,15 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from component.settings.headers import Headers
-from component.settings.kinds import Count, Port, Seconds, Section, http_address, refusal
+from component.settings.kinds import (
+    Count,
+    Port,
+    Seconds,
+    Section,
+    http_address,
+    refusal,
+    without_brackets,
+)
 from component.settings.standard_webhooks import standard_key
 
 _HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
@@ -236,7 +244,7 @@ class EmailSend(Section):
     person. See docs/skills-builtin.md.
     """
 
-    host: str = Field(
+    host: Annotated[str, AfterValidator(without_brackets)] = Field(
         min_length=1, examples=["smtp.example.com"], description="Host of the SMTP server."
     )
     port: Port | None = Field(

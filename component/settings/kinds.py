@@ -34,6 +34,11 @@ def http_address(value: str, example: str) -> str:
     return value
 
 
+def without_brackets(host: str) -> str:
+    """Return a host; an IPv6 address has brackets in a URL only."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 def _not_bool(value: object) -> object:
     # Pydantic would read `port = true` as 1.
     if isinstance(value, bool):
@@ -50,7 +55,7 @@ def _domain(value: str) -> str:
         JID.parse(value)
     except JIDError as error:
         raise refusal(f"is not a domain: {error}") from None
-    return value
+    return _as_servers_write(value)
 
 
 def _account(value: str) -> str:
@@ -76,6 +81,18 @@ def _zone(value: str) -> str:
     return value
 
 
+def _own_account(value: str) -> str:
+    local, _, _ = _account(value).partition("@")
+    return f"{local}@{_as_servers_write(value.partition('@')[2])}"
+
+
+def _as_servers_write(domain: str) -> str:
+    """Return a domain in lower case without a final dot. Its labels stay A-labels or U-labels: the
+    server knows it by one of the two.
+    """
+    return domain.lower().removesuffix(".")
+
+
 def _shown(value: str) -> str:
     if not value.isprintable() or "<" in value:
         # XML cannot contain the one, and the hash of XEP-0115 is ambiguous with the other.
@@ -98,6 +115,7 @@ Domains = tuple[str, ...]
 Domain = Annotated[str, AfterValidator(_domain)]
 Account = Annotated[str, AfterValidator(_account)]
 Zone = Annotated[str, AfterValidator(_zone)]
+OwnAccount = Annotated[str, AfterValidator(_own_account)]
 DisplayText = Annotated[str, AfterValidator(_shown)]
 Confirm = Literal["destructive", "always", "never"]
 

@@ -6,7 +6,16 @@ from typing import Any, Final, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from component.settings.kinds import Account, Count, Domain, Port, Seconds, Section, refusal
+from component.settings.kinds import (
+    Count,
+    Domain,
+    OwnAccount,
+    Port,
+    Seconds,
+    Section,
+    refusal,
+    without_brackets,
+)
 
 _COMPONENT: Final = ("component_domain", "component_secret")
 _CLIENT: Final = ("jid", "password")
@@ -51,7 +60,7 @@ class Server(Section):
         "read from the environment, or from the file of the same name that ends in .env. A "
         "component needs it.",
     )
-    jid: Account | None = Field(
+    jid: OwnAccount | None = Field(
         default=None,
         examples=["helper@example.com"],
         description="The address of the account. A client needs it.",
@@ -140,8 +149,7 @@ class Server(Section):
     @field_validator("host")
     @classmethod
     def _without_brackets(cls, value: str) -> str:
-        # An IPv6 address has brackets in a URL only.
-        return value[1:-1] if value.startswith("[") and value.endswith("]") else value
+        return without_brackets(value)
 
     @field_validator("srv")
     @classmethod

@@ -102,8 +102,11 @@ def values_of(
     for field in form.fields:
         if field.var is None:
             continue
-        # Psi sends FORM_TYPE twice.
-        if given.setdefault(field.var, field).values != field.values:
+        # Psi sends FORM_TYPE twice. A repetition without a value says nothing.
+        known = given.get(field.var)
+        if known is None or not any(known.values):
+            given[field.var] = field
+        elif any(field.values) and field.values != known.values:
             reasons[field.var] = "was given more than once, with different values"
     values: dict[str, Any] = {}
     for each in properties_of(declared):
@@ -116,8 +119,8 @@ def values_of(
             continue
         if value is not ABSENT:
             values[each.name] = value
-    known = {each.name for each in properties_of(declared)} | {FORM_TYPE}
-    reasons = {name: reason for name, reason in reasons.items() if name in known}
+    names = {each.name for each in properties_of(declared)} | {FORM_TYPE}
+    reasons = {name: reason for name, reason in reasons.items() if name in names}
     reasons |= _misfits(declared, values)
     if reasons:
         raise InvalidForm(reasons)

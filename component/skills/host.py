@@ -31,7 +31,7 @@ class HostError(SkillError):
     """
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request that the service makes for the code.
 
     `credential` names a credential that the service adds; its value never enters the sandbox.

@@ -138,8 +138,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         find: returns a skill by its name, for any principal; None if it does not exist.
         may_use: returns whether a principal may execute a skill now.
         names: returns the names of all skills that this instance has; None for any.
-        late: returns the names of sources of skills that are not ready yet: a task whose skill
-            does not exist waits for them.
+        late: returns the names of sources of skills that are not ready yet, or of which
+            descriptions wait for an approval: a task whose skill does not exist waits for them.
         approvers: returns who has to confirm a call that is `undecided`; None if nobody has to.
             Raises StanzaError if nobody can.
         check: called before each run of a call, with the id of its task. Raises CapabilityMissing

@@ -1,5 +1,6 @@
 """What a hostile provider may do, by name."""
 
+import base64
 import gzip
 import itertools
 import json
@@ -24,6 +25,17 @@ from tests.hostile.provider import (
 
 ATTACKS: dict[str, Attack] = {}
 """Each by its name."""
+KEY = "sk-proj-A1b2C3d4E5f6G7h8"
+"""The key of the client."""
+SPELLINGS = {
+    "as it is": KEY,
+    "in capitals": KEY.upper(),
+    "in words": " ".join(KEY[at : at + 4] for at in range(0, len(KEY), 4)),
+    "in letters": " ".join(KEY),
+    "backwards": KEY[::-1],
+    "in hexadecimal digits": KEY.encode().hex(),
+    "as a password": base64.b64encode(f"user:{KEY}".encode()).decode(),
+}
 SLOW: set[str] = set()
 """Those that may last as long as the client has patience."""
 
@@ -151,6 +163,11 @@ def _errors() -> None:
         more = {"Retry-After": after}
         name = f"429 for {after[:30]!r}"
         sends(name, body(b"{}", "application/json", status=429, headers=more))
+    for how, spelling in SPELLINGS.items():
+        for status in (400, 429, 500):
+            said = {"error": {"message": f"The key {spelling} is for another model."}}
+            content = body(json.dumps(said).encode(), "application/json", status=status)
+            sends(f"{status} with the key {how}", content)
     for status in (301, 302, 303, 307, 308):
         more = {"Location": "http://127.0.0.2:9/v1/chat/completions"}
         sends(f"redirected by {status}", body(b"", status=status, headers=more))

@@ -27,6 +27,7 @@ from component.settings.llm import ModelChoice
 from component.storage import Storage
 from tests.component.agent.world import World, message
 from tests.component.audit.book import Book
+from tests.hostile.provider_attacks import KEY, SPELLINGS
 from xep.characters import without_forbidden
 from xep.jid import JID
 
@@ -59,7 +60,7 @@ class Talk:
                 model="m",
                 dialect=dialect,  # type: ignore[arg-type]  # one of the names
                 base_url=self._url,
-                api_key="sk-secret",  # type: ignore[arg-type]  # pydantic makes a secret of it
+                api_key=KEY,  # type: ignore[arg-type]  # pydantic makes a secret of it
                 timeout_s=seconds,
                 first_token_timeout_s=seconds / 2,
                 token_timeout_s=seconds / 2,
@@ -103,6 +104,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
+def _has_key(text: str) -> bool:
+    """Whether a text has the key, with any other characters between its own."""
+    plain, *spellings = (
+        "".join(filter(str.isalnum, each.casefold())) for each in (text, *SPELLINGS.values())
+    )
+    return any(each in plain for each in spellings)
+
+
 async def main(url: str, directory: Path) -> None:
     """Talk until standard input ends."""
     logs: list[dict[str, Any]] = []
@@ -136,6 +145,7 @@ async def main(url: str, directory: Path) -> None:
                 told = {
                     "attacked": attacked,
                     "after": after,
+                    "keys": [text for text in _texts(logs) if _has_key(text)],
                     "broken": [one for one in logs if one["event"] in _BROKEN],
                     "tokens": max(row.tokens for row in rows),
                     "rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,

@@ -1,14 +1,23 @@
-"""What holds for any bytes that a peer may send: one function for each way into `xep`.
+"""What holds for any bytes that a peer may send: one function for each way into `xep`, one for the
+calls in the texts of models, and one for times in words.
 
 `tests.hostile.fuzz` looks for bytes for which it does not hold, `test_corpus.py` tries those that
 are known. A target raises if something does not hold, and never for what the bytes are.
 """
 
+import contextlib
+import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
+from component.features.schedules.timing import TimingError, next_after
+from component.features.schedules.when import described, read_timing, split_timing
+from component.models.answer_limits import CALLS
+from component.models.call_forms import Call
+from component.models.call_markup import without_calls
+from component.models.written_calls import WrittenCalls
 from tests.xep.stream.streams import HEADER, plain, tree
 from xep.binding import ContentError, EncodingError, Payload, decode, encode
 from xep.component_states import State
@@ -109,9 +118,58 @@ def jid(data: bytes) -> None:
     assert str(found.bare) == bare or "xn--" in bare
 
 
+def written_calls(data: bytes) -> None:
+    """The answer of a model: how it is cut makes no difference, a call has an object as arguments,
+    and what is shown has no markup that would be removed again.
+
+    The first byte chooses how the rest is cut.
+    """
+    text = data[1:].decode(errors="replace")
+    step = max(1, data[0] if data else 1)
+    whole = _answer(text)
+    assert _answer(*[text[at : at + step] for at in range(0, len(text), step)]) == whole
+    said, calls = whole
+    for name, arguments in calls:
+        assert name in _TOOLS
+        assert isinstance(json.loads(arguments), dict)
+    if calls:
+        assert text.startswith(said), "what is before the calls is shown as it is"
+    else:
+        assert said == text
+    shown = without_calls(said)
+    assert len(shown) <= len(said) + 2 * CALLS
+
+
+def time_in_words(data: bytes) -> None:
+    """A time: understood whole or refused, and then it fires; no other word may be in it."""
+    text = data.decode(errors="replace")
+    try:
+        timing = read_timing(text, "Europe/Berlin", _NOW)
+    except TimingError as error:
+        _check_length(error)
+        with contextlib.suppress(TimingError):
+            when, what = split_timing(text)
+            assert what
+            read_timing(when, "Europe/Berlin", _NOW)
+        return
+    assert next_after(timing, _NOW) is not None
+    assert described(timing, "Europe/Berlin", text)
+    try:
+        read_timing(f"{text} bananas", "Europe/Berlin", _NOW)
+    except TimingError:
+        return
+    raise AssertionError("a word that means nothing is skipped")
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
-    target.__name__: target for target in (stream, component, acceptor, stanza, jid)
+    target.__name__: target
+    for target in (stream, component, acceptor, stanza, jid, written_calls, time_in_words)
 }
+
+_NOW: Final = datetime(2026, 10, 24, 12, 0, 30, tzinfo=UTC)
+"""The day before the end of summer time."""
+_SCHEMA: Final = {"properties": {"zone": {"type": "string"}, "days": {"type": "integer"}}}
+_TOOLS: Final = {"clock": _SCHEMA, "diary.look": {}}
 
 _KINDS: Final = (str, bool, int, float, Decimal, datetime, JID)
 _BY_TAG: Final[dict[str, list[type[Payload]]]] = {}
@@ -125,6 +183,13 @@ def _know_payloads() -> None:
 
 
 _know_payloads()
+
+
+def _answer(*pieces: str) -> tuple[str, list[Call]]:
+    reader = WrittenCalls(_TOOLS, lambda _: False)
+    said = "".join(map(reader.feed, pieces))
+    rest, calls = reader.end()
+    return said + rest, calls
 
 
 def _events(parser: StreamParser, pieces: list[bytes]) -> list[object]:

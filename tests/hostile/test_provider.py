@@ -25,6 +25,7 @@ GATE: Final = (
     *("an endless line", "endless large text", "endless arguments"),
     *("endless calls", "endless after all was said", "packed as gzip with 200"),
     *("a stream packed as gzip", "an endless error 500", "a deep error in the stream"),
+    *("400 with the key in words", "429 with the key as a password"),
     *("an error as 'punycode'", "an error of control characters", "429 for '1e300'"),
     *("redirected by 302", "no answer", "no HTTP", "a cut chunk", "a chunk of 2^63"),
     *("an endless size of a chunk", "a length of -1", "two lengths", "a flood of headers"),
@@ -153,6 +154,7 @@ def test_an_attack_ends_in_an_answer_or_a_named_failure(
     assert said in NAMED or HONEST in said or _is_text(name)
     assert "I must not say this" not in said
     assert not told["broken"]
+    assert not told["keys"]
     assert not attacked["unfit"]
     taken_in = max(0, told["sent"] - _BUFFERS)
     assert attacked["steps"] >= taken_in / _BYTES_A_STEP, f"{taken_in:,} bytes held up the others"

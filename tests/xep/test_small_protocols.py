@@ -202,7 +202,7 @@ def test_one_bad_item_or_form_does_not_hide_the_rest() -> None:
     ("stamp", "time"),
     [
         ("stamp='20020910T23:08:25'", datetime(2002, 9, 10, 23, 8, 25, tzinfo=UTC)),
-        ("stamp='2002-09-10T23:08:25Z'", None),
+        ("stamp='2002-09-10T23:08:25Z'", datetime(2002, 9, 10, 23, 8, 25, tzinfo=UTC)),
         ("stamp='20021310T23:08:25'", None),
         ("", None),
     ],

@@ -26,7 +26,12 @@ _SMALL: Final = (
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
     "nineteen",
 )
-_TENS: Final = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90}
+_TENS: Final = {
+    name: 10 * number
+    for number, name in enumerate(
+        ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2
+    )
+}
 _NUMBER_WORD: Final = (
     rf"(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL[:0:-1])}"
 )
@@ -352,8 +357,8 @@ def day_number(word: str) -> int | None:
 
 
 class DaysOfWeek(msgspec.Struct, frozen=True):
-    """Days of the week, Sunday is 0. `plural` says that they are named in the plural, so that
-    they are meant every week. `part` is the part of the day that was said.
+    """Days of the week, Sunday is 0. `plural` says that they, or the part of the day, are named in
+    the plural, so that they are meant every week. `part` is the part of the day that was said.
     """
 
     numbers: frozenset[int]
@@ -376,7 +381,10 @@ def take_days(phrase: Phrase) -> DaysOfWeek | None:
             return None
         found = named
     part = phrase.take(PART)
-    return found if part is None else msgspec.structs.replace(found, part=_part(part))
+    if part is None:
+        return found
+    plural = found.plural or part[0].endswith("s")
+    return DaysOfWeek(found.numbers, plural=plural, part=_part(part))
 
 
 def _named_days(phrase: Phrase) -> DaysOfWeek | None:

@@ -218,7 +218,7 @@ class TimingReader:
         spoken = take_date(phrase, self._today)
         if spoken is not None:
             self._check_part(spoken.part)
-            return self._once(spoken, times or take_times(phrase, spoken.part))
+            return self._once(spoken, times or self._times_in(spoken.part))
         if not times:
             return None
         today = SpokenDate(self._today, relative=True)
@@ -226,6 +226,18 @@ class TimingReader:
         if len(times) == 1 and self._instant(self._today, times[0]) <= self._past:
             today = msgspec.structs.replace(today, day=days_later(self._today, 1))
         return self._once(today, times)
+
+    def _times_in(self, part: Part | None, *, is_daily: bool = False) -> list[tuple[int, int]]:
+        """Read times of the day. Raises TimingError for the midnight of an evening, which belongs
+        to the next day, unless each day has one.
+        """
+        times = take_times(self._phrase, part)
+        if (0, 0) in times and part in ("evening", "night") and not is_daily:
+            raise TimingError(
+                f"{self._phrase.understood!r} does not say which day: write 0:00, and the day that"
+                " begins then"
+            )
+        return times
 
     def _check_part(self, part: Part | None) -> None:
         """Refuse `at 8 every evening`: the part of the day comes after the time."""
@@ -238,7 +250,8 @@ class TimingReader:
     def _times_with_bounds(self, recurrence: _Recurrence) -> list[tuple[int, int]]:
         self._bounds(recurrence)
         self._phrase.take(",")
-        times = take_times(self._phrase, recurrence.part)
+        is_daily = recurrence.days == _ANY_DAY and recurrence.every == 1
+        times = self._times_in(recurrence.part, is_daily=is_daily)
         self._has_times = bool(times)
         return times
 

@@ -13,6 +13,7 @@ from component.features.watches.settings import read_rate
 from component.features.watches.sheet import WatchSheet
 from component.features.watches.watch import PRESENCE, Rate, Watch
 from component.features.watches.watcher import Watcher
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.storage.database import Database, Transactions
 from xep.jid import JID, JIDError
@@ -38,6 +39,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         json_filter: a JMESPath expression on JSON payloads.
         rate: as in the settings, such as `10/min`.
         taints: the sources of the texts that the model had read which asked for the watch.
+        limits: those of the agent whose model asked for it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     json_filter: str = ""
     rate: str = "10/min"
     taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()
 
 
 class WatchService:
@@ -120,6 +123,7 @@ class WatchService:
             goal=wish.goal.strip(),
             rate=Rate(events, seconds),
             taints=wish.taints,
+            limits=wish.limits,
         )
 
     async def pause(self, id_: str) -> bool:

@@ -144,9 +144,12 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
             json_filter=json_filter,
             rate=rate,
             taints=context.taints,
+            limits=context.limits,
         )
         try:
-            made = await ports().desk.create(context.agent, JID.parse(context.principal), wish)
+            # For a sub-agent, the agent that people know.
+            agent = context.agent.partition("/")[0]
+            made = await ports().desk.create(agent, JID.parse(context.principal), wish)
         except WatchError as error:
             raise SkillError(str(error)) from None
         except StorageError as error:

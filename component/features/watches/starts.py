@@ -140,6 +140,7 @@ class WatchStarts:
             template=watch.template,
             deliver=watch.deliver,
             taints=watch.taints,
+            limits=watch.limits,
         )
         # A skill of this watch has the one trace, the calls of a model in its turn have the other.
         traces = (f"{trigger.source} {trigger.name}", turn_of(trigger))

@@ -8,6 +8,7 @@ import msgspec
 
 from component.budget.protocol import Payer
 from component.features.watches.conditions import Condition
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.proactive.work import Priority
 from xep.jid import JID
@@ -100,6 +101,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         template: the template of the notification.
         deliver: when people get the result: now, or when they are online.
         taints: the sources of the texts that the model had read which asked for the watch.
+        limits: those of the agent whose model asked for it.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: str = ""
     deliver: Literal["now", "online"] = "now"
     taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = AgentLimits()
 
     @property
     def id(self) -> str:

@@ -40,6 +40,9 @@ _DRAINED_BODIES: Final = 4
 """So much more than the largest body is received after a refusal, so that the sender reads the
 answer: a connection that is closed while it sends loses it."""
 _RETRY_S: Final = 30.0
+_HELD_S: Final = 1.0
+"""Seconds after which a request loses its place to another one, if all are taken. A signature is
+checked when the body is complete, so anybody could hold all places with slow bodies."""
 _LONGEST_SHOWN: Final = 100
 _MOST_DIGITS: Final = 20
 
@@ -51,7 +54,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         body_bytes: the largest body.
         depth: how deep its JSON may be nested.
         body_s: seconds in which it has to be complete.
-        requests: how many requests are received at the same time.
+        requests: how many requests are received at the same time. If there are more, the one that
+            has been received for the longest time is refused, if it has had a second.
     """
 
     body_bytes: int = 1_048_576
@@ -100,7 +104,8 @@ class WebhookApp:
         self._deliveries = deliveries
         self._bounds = bounds
         self._clock = clock
-        self._receiving = 0
+        self._receiving: dict[anyio.CancelScope, float] = {}
+        """The bodies that are being received, and since when; the oldest first."""
         self._rare = RareLog(_log)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -176,18 +181,7 @@ class WebhookApp:
         _check_type(webhook, headers)
         body.check_length(headers.get("content-length"))
         webhook.verifier.check(headers)
-        if self._receiving >= self._bounds.requests:
-            raise WebhookError(
-                503,
-                "Too many requests are being received.",
-                "increase webhooks.requests_total if this happens often",
-                retry_after_s=1,
-            )
-        self._receiving += 1
-        try:
-            content = await body.read()
-        finally:
-            self._receiving -= 1
+        content = await self._received(body)
         signed = webhook.verifier.verify(headers, content, self._clock())
         value = read_json(headers.get("content-type", ""), content, self._bounds.depth)
         reason = webhook.why_ignored(signed, value)
@@ -197,6 +191,22 @@ class WebhookApp:
             await self._ask(self._deliveries.remember(webhook.name, signed.key, ""))
             return _Answer("ignored", signed.id, reason=reason)
         return await self._accepted(webhook, signed, value)
+
+    async def _received(self, body: "_Body") -> bytes:
+        """All of the body. Raises WebhookError: others need the place, or it is out of bounds."""
+        if len(self._receiving) >= self._bounds.requests:
+            oldest, since = next(iter(self._receiving.items()))
+            if anyio.current_time() - since < _HELD_S:
+                raise _crowded()
+            del self._receiving[oldest]
+            oldest.cancel()
+        with anyio.CancelScope() as place:
+            self._receiving[place] = anyio.current_time()
+            try:
+                return await body.read()
+            finally:
+                self._receiving.pop(place, None)
+        raise _crowded()
 
     async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
@@ -350,6 +360,15 @@ def _check_type(webhook: Webhook, headers: Mapping[str, str]) -> None:
             "set the content type at the sender to application/json",
             headers=((b"accept", b"application/json"),),
         )
+
+
+def _crowded() -> WebhookError:
+    return WebhookError(
+        503,
+        "Too many requests are being received.",
+        "increase webhooks.requests_total if this happens often",
+        retry_after_s=1,
+    )
 
 
 def _away(hint: str) -> WebhookError:

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from component.settings.expressions import Expression
-from component.settings.kinds import Count, Port, Seconds, Section, refusal
+from component.settings.kinds import Count, Port, Seconds, Section, refusal, without_brackets
 from component.settings.model import Settings
 from component.settings.sections import Top, list_of_tables, table
 from component.settings.standard_webhooks import standard_key
@@ -26,7 +26,7 @@ _SHORTEST_SECRET: Final = 16
 
 def _host(value: str) -> str:
     try:
-        return str(ipaddress.ip_address(value))
+        return str(ipaddress.ip_address(without_brackets(value)))
     except ValueError:
         raise refusal("must be an IP address, such as 127.0.0.1, ::1 or 0.0.0.0") from None
 

@@ -1,9 +1,9 @@
 """Which descriptions of skills may be offered, and what admins do with the others.
 
-The first offer of a source is approved with its section in the settings. Later, a new skill waits
-for an admin, and so does one whose description has changed. Until the admin approves it, a skill
-whose texts alone have changed is offered with the texts that were approved, and any other is not
-offered.
+The first offer of a source to a data directory is approved with its section in the settings. Later,
+a new skill waits for an admin, and so does one whose description has changed. Until the admin
+approves it, a skill whose texts alone have changed is offered with the texts that were approved,
+and any other is not offered.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from component.policy.flows import TRUSTED
 from component.skills.skill import Skill
 from component.sources.descriptions.content import as_approved, content_of, difference, digest_of
 from component.sources.descriptions.rows import DescriptionRows, Row
+from component.sources.descriptions.seen import SeenSources
 from component.sources.directories.installed import (
     InstalledError,
     InstalledSkill,
@@ -57,6 +58,7 @@ class Descriptions:
     Args:
         rows: the descriptions in the database.
         sources: the names of the sources.
+        seen: knows which sources have made an offer, also if the database is a new one.
         recorder: records approvals.
         tell: sends the admins a message.
         hold_first: whether the first offer of a source waits for an approval, too.
@@ -66,6 +68,7 @@ class Descriptions:
         self,
         rows: DescriptionRows,
         sources: Collection[str],
+        seen: SeenSources,
         recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
         tell: Callable[[str], None] = lambda _sentence: None,
         *,
@@ -73,6 +76,7 @@ class Descriptions:
     ) -> None:
         self.sources = frozenset(sources)
         self._rows = rows
+        self._seen = seen
         self._recorder = recorder
         self._tell = tell
         self._hold_first = hold_first
@@ -89,11 +93,18 @@ class Descriptions:
         """Return a sentence for each source whose descriptions wait for an approval."""
         return waiting_in([row for rows in self._waiting.values() for row in rows])
 
+    def held_sources(self) -> Sequence[str]:
+        """Return the names of the sources of which descriptions wait for an approval."""
+        return [source for source, held in self._waiting.items() if held]
+
     async def admit(self, source: str, skills: Sequence[Skill]) -> Sequence[Skill]:
         """Return what may be offered of the skills that a source has now. Raises StorageError."""
         # In a thread: a server may list hundreds of tools with large schemas.
         contents = await to_thread.run_sync(_contents, source, skills)
-        rows = await self._rows.offered(source, contents, hold_first=self._hold_first)
+        hold_first = self._hold_first or await to_thread.run_sync(self._seen.has, source)
+        rows = await self._rows.offered(source, contents, hold_first=hold_first)
+        if contents:
+            await to_thread.run_sync(self._seen.add, source)
         self._there[source] = frozenset(contents)
         self._say(source, rows)
         return await to_thread.run_sync(_admitted, skills, contents, rows)

@@ -74,6 +74,7 @@ def schema_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _field(described: object) -> dict[str, Any]:
     if not isinstance(described, Mapping):
         raise ValueError(_NO_FIELD)  # noqa: TRY004 - it is what the server sent
+    described = _without_null(described)
     choices = _choices(described)
     kind = described.get("type", "string" if choices else None)
     if not isinstance(kind, str) or kind not in _KEYWORDS:
@@ -92,6 +93,25 @@ def _field(described: object) -> dict[str, Any]:
             return {**field, "items": {"type": "string"}}
         return {**field, "items": choices, "uniqueItems": True}
     return field if kind == "boolean" else field | (choices or {})
+
+
+def _without_null(described: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a field without the alternative of null, as Pydantic writes a field that
+    may be left out.
+    """
+    kinds = described.get("type")
+    if isinstance(kinds, list) and "null" in kinds:
+        others = [kind for kind in kinds if kind != "null"]
+        return {**described, "type": others[0] if len(others) == 1 else others}
+    for key in ("anyOf", "oneOf"):
+        parts = described.get(key)
+        if isinstance(parts, list) and {"type": "null"} in parts:
+            rest = [part for part in parts if part != {"type": "null"}]
+            own = {name: value for name, value in described.items() if name != key}
+            if len(rest) == 1 and isinstance(rest[0], Mapping):
+                return {**rest[0], **own}
+            return {**own, key: rest}
+    return described
 
 
 def _choices(described: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -345,3 +345,31 @@ async def test_taints_are_passed_down_and_up(tmp_path: Path) -> None:
         await conversations.received(message("m1", "Do it."))
         await family.ear.hears(1)
     assert "web" in family.shown[0]
+
+
+async def test_each_label_is_passed_down_and_up(tmp_path: Path) -> None:
+    family = Family(tmp_path)
+
+    def child(request: ModelRequest) -> Any:
+        results = [one for one in request.messages if one.role == "tool"]
+        if "first" in request.messages[-1].text or len(results) == 1:
+            family.shop.taint = "file" if results else "web"
+            return calling(("look", {"at": len(results)}))
+        return "seen" if results else calling(("look", {}))
+
+    family.child = child
+
+    async def think(request: ModelRequest) -> Completion:
+        if "a sub-agent of" in request.messages[0].text:
+            return await first(request)
+        results = [one for one in request.messages if one.role == "tool"]
+        if len(results) == 2:
+            return Completion.of(text="above")
+        return calling((NAME, {"task": "second" if results else "first"}))
+
+    first, family.brain.think = family.think, think
+    async with family.life() as conversations:
+        family.offer()
+        await family.asked(conversations)
+    assert family.shop.callers[2].agent != family.shop.callers[0].agent
+    assert {"web", "file"} <= family.shop.callers[2].taints

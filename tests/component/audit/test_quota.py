@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
 
@@ -55,6 +57,24 @@ def test_decisions_and_events_of_nobody_always_have_lines() -> None:
         assert quota.admits(event(kind=kind))
     assert quota.admits(event(""))
     assert not quota.admits(event())
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("capability", "allowed"),
+        ("capability", "refused"),
+        ("agent", "spawned"),
+        ("agent", "ended"),
+    ],
+)
+def test_what_each_call_causes_is_limited_whatever_its_kind(kind: str, outcome: str) -> None:
+    quota = Quota(1, Clock())
+    assert [quota.admits(event(kind=kind, outcome=outcome)) for _ in range(3)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_what_is_counted_takes_a_limited_number_of_lines() -> None:

@@ -19,8 +19,9 @@ pytestmark = pytest.mark.anyio
 class RefusesOnce:
     """A storage whose first write fails."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, error: Exception) -> None:
         self.storage = storage
+        self.error = error
         self.refused = 0
         self.written = 0
 
@@ -30,7 +31,7 @@ class RefusesOnce:
     async def write(self, op: Any, *, keep_trying: bool = False) -> Any:
         if not self.refused:
             self.refused += 1
-            raise StorageError("The disk is full.")
+            raise self.error
         value = await self.storage.write(op, keep_trying=keep_trying)
         self.written += 1
         return value
@@ -71,11 +72,13 @@ async def test_a_report_has_the_costs_that_are_being_stored(storage: Storage) ->
     assert set(found) == {5}
 
 
+@pytest.mark.parametrize("error", [StorageError("The disk is full."), OverflowError("too large")])
 async def test_costs_are_written_again_after_a_failure_without_another_call(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(book_module, "_AGAIN_S", 0.0)
-    disk = RefusesOnce(storage)
+    monkeypatch.setattr(book_module, "_LONG_AGAIN_S", 0.0)
+    disk = RefusesOnce(storage, error)
     book = a_book(disk)
     async with running(book):
         spend(book, who(), 5)

@@ -164,6 +164,17 @@ def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
     )
 
 
+def test_a_budget_in_dollars_is_nearly_spent_by_its_part() -> None:
+    alerts: list[str] = []
+    book = a_book(None, alerts, principal=Limit(usd=4.0), alert=0.5)
+    spend(book, who(), 10, 1.5)
+    assert alerts == []
+    spend(book, who(), 10, 1.5)
+    assert [alert.partition(":")[0] for alert in alerts] == [
+        "75 % of the budget of alice@a.example is spent"
+    ]
+
+
 @pytest.mark.ports
 async def test_and_not_again_after_a_restart(storage: Storage) -> None:
     alerts: list[str] = []

@@ -12,6 +12,8 @@ from component.connection.probe import probe_once
 from component.messages.delivery import Delivery
 from tests.component.connection.client_peer import attached
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
+from xep.client_stream import ClientStream
+from xep.jid import JID
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -160,3 +162,14 @@ async def test_client_mode_without_its_extra_names_the_package_to_install(
         )
         with pytest.raises(ConnectionFailed, match=r"xmpp-agent-component\[client\]"):
             await probe_once(options)
+
+
+def test_the_account_is_named_to_its_server_as_it_is_configured() -> None:
+    address = "helper@xn--zrich-kva.test"
+    client_link.ClientLink(
+        ConnectionOptions(host="localhost", port=5222, address=address, secret="s")
+    )
+    stream = ClientStream(JID.parse(address), "s", secure=True)
+    header = stream.open().decode()
+    assert "to='xn--zrich-kva.test'" in header.replace('"', "'")
+    assert f"from='{address}'" in header.replace('"', "'")

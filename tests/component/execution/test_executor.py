@@ -284,6 +284,7 @@ async def test_an_error_is_recorded_once_work_has_begun(
 async def test_a_repetition_that_only_the_disk_remembers_is_answered_before_its_deadline_is_judged(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ReplayCache, "put", lambda *_: None)  # as after a restart
     counted, clock = Counted("async", repeatable=False), [NOW]
     world = World([counted.skill], now=lambda: clock[0])
     far = datetime(2100, 1, 1, tzinfo=UTC)
@@ -291,10 +292,43 @@ async def test_a_repetition_that_only_the_disk_remembers_is_answered_before_its_
     execute = Execute(skill="it", request="named", deadline=far, params=params)
     async with world.running():
         first = await run(world, execute)
-        monkeypatch.setattr(ReplayCache, "get", lambda *_: None)  # as after a restart
         clock[0] = far + timedelta(days=1)
         assert said(await run(world, execute)) == said(first)
         assert counted.ran == 1
+
+
+@pytest.mark.parametrize("length", [1, 10_000], ids=["small", "large"])
+async def test_a_repetition_in_memory_is_answered_before_its_deadline_is_judged(
+    length: int,
+) -> None:
+    counted, clock = Counted(), [NOW]
+    world = World([counted.skill], now=lambda: clock[0])
+    params = (Param(name="a", text="x" * length),)
+    execute = Execute(skill="it", deadline=NOW + timedelta(seconds=1), params=params)
+    async with world.running():
+        first = await run(world, execute)
+        clock[0] = NOW + timedelta(seconds=2)
+        assert said(await run(world, execute)) == said(first)
+        assert counted.ran == 1
+
+
+@pytest.mark.parametrize("length", [1, 10_000], ids=["small", "large"])
+async def test_a_conflict_that_only_the_disk_remembers_is_found_before_the_deadline_is_judged(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request would run without a record of its own."""
+
+    @skill(inline=True, read_only=True)
+    def look(a: str) -> str:
+        return a
+
+    monkeypatch.setattr(ReplayCache, "put", lambda *_: None)  # as after a restart
+    world = World([Counted("async", repeatable=False).skill, look])
+    params = (Param(name="a", text="x" * length),)
+    async with world.running():
+        await run(world, Execute(skill="it", request="named"))
+        other = Execute(skill="look", request="named", deadline=LONG_AGO, params=params)
+        assert await refused(run(world, other)) is errors.Conflict
 
 
 async def test_what_was_refused_may_be_mended_under_the_same_identifier() -> None:

@@ -58,7 +58,8 @@ class World:
         self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
         self.message = MessageHandler(
-            "Assistant", Sent(self.sent), Commands(()), lambda: 0.0, ChatAnswers(self, words)
+            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, ChatAnswers(self, words)),
+            now=lambda: moment(NOON),
         )
         handlers = (self.message, ConfirmHandler(self))
         self.bench = Bench([route for handler in handlers for route in handler.routes()])

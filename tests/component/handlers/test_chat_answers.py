@@ -430,7 +430,8 @@ async def test_an_input_and_a_confirmation_are_told_apart_by_thread_or_name(worl
     assert await world.say("Rhine", thread="t1") == "Thank you, I'll continue."
     world.input("t3")
     assert "/answer q-t3" in (await world.say("yes") or "")
-    assert "Write /answer" in (await world.say("/approve q-t3") or "")
+    for said in ("/approve q-t3", "/approve q-t3 Rhine", "/deny q-t3 Rhine", "/answer q-t3"):
+        assert "Write /answer" in (await world.say(said) or "")
     assert "Write /approve" in (await world.say("/answer c-t2 yes") or "")
     assert await world.say("/answer q-t3 Rhine") == "Thank you, I'll continue."
     assert world.state("t2") == "input-required"

@@ -387,7 +387,9 @@ async def test_a_repetition_waits_for_the_work_under_way() -> None:
     assert len(run.asked) == 1
 
 
-@pytest.mark.parametrize("attributes", ["action=''", "status='executing'", "status='' action=''"])
+@pytest.mark.parametrize(
+    "attributes", ["action=''", "status='executing'", "status='' action=''", "sessionid=''"]
+)
 def test_an_empty_action_and_a_status_in_a_request_are_ignored(attributes: str) -> None:
     bench = CommandBench(SKILLS)
     xml = f"<command xmlns='{NAMESPACE}' node='skill/add' {attributes}/>"

@@ -18,6 +18,7 @@ SECOND = "peer@a.example/second"
 MESSAGES = 10
 
 OMEMO = element("encryption", xmlns="urn:xmpp:eme:0", namespace="eu.siacs.conversations.axolotl")
+DELAY = element("delay", xmlns="urn:xmpp:delay", stamp="2026-11-20T10:00:00Z")
 FORMS = {
     "an away text": element("body", "I am away."),
     "an OTR error": element("body", "?OTR Error: you sent an encrypted message"),
@@ -48,7 +49,7 @@ class Clock:
 class Peer:
     """A program that answers every message of the agent at once."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, messages: int = MESSAGES) -> None:
         self.form = form
         self.output = ListOutput()
         handler = MessageHandler(
@@ -56,7 +57,7 @@ class Peer:
             Messenger(self.output),
             Commands(()),
             is_own=lambda address: address.domain == DOMAIN,
-            limit=ExchangeLimit(MESSAGES),
+            limit=ExchangeLimit(messages),
         )
         self.bench = Bench(handler.routes())
         self.written = 0
@@ -113,9 +114,17 @@ async def test_what_was_not_read_is_answered_when_it_is_sent_again_after_a_minut
 
 
 @pytest.mark.anyio
-async def test_messages_that_were_kept_for_the_agent_are_not_counted() -> None:
-    delay = element("delay", xmlns="urn:xmpp:delay", stamp="2026-11-20T10:00:00Z")
-    peer = Peer(element("body", "/help") + delay)
+async def test_a_program_that_marks_its_answers_as_delayed_is_not_answered_for_ever() -> None:
+    peer = Peer(element("body", "/away") + DELAY, messages=1)
+    async with peer.bench.running():
+        await peer.answer_everything(50)
+    assert peer.written < 20
+    assert "wait for a minute without writing" in peer.bodies()[-1]
+
+
+@pytest.mark.anyio
+async def test_messages_that_were_kept_for_the_agent_are_answered_at_once() -> None:
+    peer = Peer(element("body", "/help") + DELAY)
     async with peer.bench.running():
         for _ in range(3 * MESSAGES):
             await peer.write()

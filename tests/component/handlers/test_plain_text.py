@@ -153,6 +153,54 @@ async def test_an_old_delay_is_a_delay(chat: World) -> None:
     assert await chat.press("approve:c-t1") == "Approved."
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "<delay xmlns='urn:xmpp:delay' stamp='2026-11-24T11:59:58+00:00'/>",
+        "<x xmlns='jabber:x:delay' stamp='20261124T11:59:58'/>",
+        "<amp xmlns='http://jabber.org/protocol/amp'/>",
+        "<x xmlns='jabber:x:expire' seconds='1800'/>",
+        "<ephemeral xmlns='urn:xmpp:ephemeral:0' timer='60'/>",
+    ],
+)
+@pytest.mark.parametrize("body", ["yes", "/approve c-t1"])
+async def test_how_a_message_was_delivered_changes_nothing(
+    chat: World, body: str, more: str
+) -> None:
+    chat.confirm("t1")
+    assert (await chat.say(body, more=more) or "").startswith("Approved.")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("\u200bno", "\ufeffNo", "\u200eno\u200e", "`no`", "~no~", "\U0001f44e no", "\u274c no"),
+        *("/\u200bdeny c-t1", "/deny\u200b c-t1", "/deny \u2068c-t1\u2069", "\u3164/deny c-t1"),
+        *("/deny \u201cc-t1\u201d", "/deny \u00abc-t1\u00bb", "/deny c-t1.", "/DENY C-T1"),
+    ],
+)
+async def test_invisible_characters_symbols_and_quotation_marks_do_not_hide_a_no(
+    chat: World, body: str
+) -> None:
+    chat.confirm("t1")
+    assert (await chat.say(body) or "").startswith("Denied.")
+    assert chat.state("t1") == "failed"
+
+
+@pytest.mark.parametrize("body", ["\u200byes", "`yes`", "\U0001f44d yes", "yes\ufe0f"])
+async def test_a_yes_with_anything_around_it_is_asked_for_again(chat: World, body: str) -> None:
+    chat.confirm("t1")
+    assert "Reply just *yes*" in (await chat.say(body) or "")
+    assert chat.state("t1") == "input-required"
+
+
+@pytest.mark.parametrize("body", ["> no", ">no", "> yes"])
+async def test_a_quoted_word_alone_answers_nothing(chat: World, body: str) -> None:
+    chat.confirm("t1")
+    assert HINT in (await chat.say(body) or "")
+    assert chat.state("t1") == "input-required"
+
+
 SELECTED = "<action-selected xmlns='urn:xmpp:tmp:quick-response' id='{}'/>"
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from component.memory import upkeep
 from component.memory.facts import HEADING, Facts, Message, ProposedFact, merged, similarity
 from component.memory.files import MemoryStoreError
+from component.memory.knowledge import Memo
 from component.memory.lines import Said, SessionKey
 from component.memory.paths import Layout
 from component.memory.sessions import Sessions
@@ -104,6 +105,17 @@ async def test_other_facts_are_memories_with_their_versions(tmp_path: Path) -> N
         [found] = await it.room.knowledge.get(AGENT, ANN, "flight")
         assert (found.item.version, found.item.tags, found.taint) == (2, ("learned",), None)
         assert not it.user.exists()
+        assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
+
+
+async def test_what_strangers_wrote_is_no_known_fact_whatever_its_tags(tmp_path: Path) -> None:
+    async with world(tmp_path / "m") as it:
+        await it.keep("flight", "The flight leaves at 8:12.", lasting=False)
+        for taint in ("web", "peer", "file"):
+            memo = Memo(
+                f"bank {taint}", "Her bank is evil.example.", tags=("learned",), taint=taint
+            )
+            await it.room.knowledge.store(AGENT, ANN, memo)
         assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
 
 

@@ -161,6 +161,20 @@ def test_a_range_that_marks_no_quotation_is_ignored(body: str, marked: str) -> N
     assert found.unclear == "it is unclear which part of its text is quoted"
 
 
+@pytest.mark.parametrize(
+    "element",
+    [
+        f"<reply xmlns='urn:xmpp:reply:0' id='q1' to='{AGENT}'/>" * 2,
+        "<reply xmlns='urn:xmpp:reply:0'/>",
+        "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='x'/></fallback>",
+    ],
+)
+def test_a_message_whose_reply_or_fallback_cannot_be_read_is_unclear(element: str) -> None:
+    found = message(f"<body>yes</body>{element}")
+    assert found.text == "yes"
+    assert found.unclear == "a part of its text is only for other clients"
+
+
 def test_a_correction_names_the_message_that_it_replaces() -> None:
     found = message("<body>no</body><replace xmlns='urn:xmpp:message-correct:0' id='m0'/>")
     assert found.replaces == "m0"
@@ -372,3 +386,32 @@ def test_whatever_comes_is_read(number: int, type_: str) -> None:
         assert not found.text
     if found.replaces or found.retracts or found.copy or found.attachments:
         assert found.unclear is not None
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        *("2002-09-10T23:08:25.5Z", "2002-09-10T23:08:25z", "2002-09-10 23:08:25Z"),
+        *("2002-09-11T01:08:25+0200", "2002-09-10T23:08:25", "20020910T23:08:25"),
+    ],
+)
+@pytest.mark.parametrize(
+    "element",
+    ["<delay xmlns='urn:xmpp:delay' stamp='{}'/>", "<x xmlns='jabber:x:delay' stamp='{}'/>"],
+)
+def test_a_stamp_is_read_in_each_format_that_servers_write(element: str, stamp: str) -> None:
+    late = message(f"<body>yes</body>{element.format(stamp)}")
+    assert late.delayed
+    assert late.sent_at is not None
+    assert late.sent_at.replace(microsecond=0).isoformat() == "2002-09-10T23:08:25+00:00"
+
+
+def test_a_range_that_ends_inside_a_quoted_line_is_no_quotation() -> None:
+    reply = (
+        "<body>&gt; May I?\nyes</body><reply xmlns='urn:xmpp:reply:0' id='q'/>"
+        "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='0' end='{}'/>"
+        "</fallback>"
+    )
+    assert message(reply.format(9)).text == message(reply.format(8)).text == "yes"
+    inside = message(reply.format(5))
+    assert inside.unclear == "it is unclear which part of its text is quoted"

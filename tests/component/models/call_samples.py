@@ -61,6 +61,12 @@ SAMPLES = {
     "Hermes": f"<tool_call>\n{CALL}\n</tool_call>",
     "Granite": f"<|tool_call|>[{CALL}]",
     "Granite 3": f"<tool_call>[{CALL}]",
+    "Granite with a function": f"<function_call>{CALL}",
+    "LFM2": '<|tool_call_start|>[clock(zone="UTC", days=7)]<|tool_call_end|>',
+    "Kimi with one section": "<|tool_call_section_begin|>"
+    + kimi(0, "clock", ARGUMENTS)
+    + "<|tool_call_section_end|>",
+    "Qwen with the end of its turn": f"<tool_call>\n{CALL}\n</tool_call><|im_end|>",
     "Phi": f"<|tool_call|>[{CALL}]<|/tool_call|>",
     "Phi 3": f"functools[{CALL}]",
     "Gemma": '```tool_code\nclock(zone="UTC", days=7)\n```',

@@ -122,6 +122,9 @@ OVERFLOWS: Final[list[tuple[str, int, Any]]] = [
         "This model's maximum context length is 2048 tokens, however you requested 3000 tokens"
         " (2900 in your prompt; 100 for the completion).", code="context_length_exceeded")),
     ("Ollama", 400, _error("input length exceeds the context length")),
+    ("OpenAI, more than in a minute", 429, _error(
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000. The"
+        " input or output tokens must be reduced in order to run successfully.")),
     ("Ollama, cloud", 400, _error("prompt too long; exceeded max context length by 4 tokens")),
     ("KoboldCpp", 400, _error("Prompt has 9000 tokens, but the configured context size is 8192"
         " tokens")),
@@ -140,8 +143,7 @@ NO_OVERFLOWS: Final[list[tuple[str, int, Any]]] = [
     ("Anthropic, long answer", 400, _error(
         "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens for m")),
     ("OpenAI, rate", 429, _error(
-        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000. The"
-        " input or output tokens must be reduced in order to run successfully.")),
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 20000.")),
     ("Bedrock, rate", 400, {"message":
         "Throttling error: Too many tokens, please wait before trying again."}),
     ("a rate in a stream", 0, _error("Rate limit reached: too many tokens, retry later")),

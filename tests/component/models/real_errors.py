@@ -349,6 +349,25 @@ CASES: Final[list[Case]] = [
     Case("nginx", 504, "<html><h1>504 Gateway Time-out</h1></html>", "unavailable",
         again_s=USUAL_S),
     Case("nginx", 413, "<html><h1>413 Request Entity Too Large</h1></html>", "overflow"),
+    Case("OpenAI", 429, _error(
+        "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000,"
+        " Requested 40000. The input or output tokens must be reduced in order to run"
+        " successfully. Visit https://platform.openai.com/account/rate-limits to learn more.",
+        type="tokens", param=None, code="rate_limit_exceeded"), "overflow"),
+    Case("Anthropic", 400, _anthropic("invalid_request_error", "You have reached your specified"
+        " API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."), "unpaid",
+        api="messages"),
+    Case("Gemini", 400, _error("User location is not supported for the API use.", code=400,
+        status="FAILED_PRECONDITION"), "forbidden"),
+    Case("xAI", 403, {"code": "The caller does not have permission to execute the specified"
+        " operation", "error": "Your newly created team doesn't have any credits or licenses yet."},
+        "unpaid"),
+    Case("Groq", 498, _error("Flex tier capacity exceeded", code="capacity_exceeded"),
+        "rate_limit", again_s=USUAL_S),
+    Case("Bedrock", 424, {"message": "The model has had an error."}, "unavailable",
+        again_s=USUAL_S),
+    Case("Gemini", 429, _error("Your quota will reset after 5h12m3s.", code=429), "rate_limit",
+        left_s=18_723),
     # -- words that happen to be there
     Case("a tool", 400, _error("Invalid schema for function 'rate_limit_info': In context=(),"
         " array schema missing items", param="tools[0].function.parameters",

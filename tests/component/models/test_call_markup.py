@@ -32,6 +32,7 @@ def test_a_call_in_the_form_of_each_model_is_made(call: str) -> None:
     assert read(*call) == ("", MADE), "one character at a time"
     if not call.startswith(("functools", "{")):
         assert read(f"Let me look.\n{call}") == ("Let me look.\n", MADE)
+        assert read(*f"Let me look.\n{call}") == ("Let me look.\n", MADE), "in pieces"
 
 
 def test_a_call_without_its_opening_tag_may_follow_a_text() -> None:
@@ -39,6 +40,47 @@ def test_a_call_without_its_opening_tag_may_follow_a_text() -> None:
     assert read(f"Let me look.\n{call}") == ("Let me look.\n", MADE)
     for text in (f"Let me look.\n{CALL}", f"{CALL} is a call."):
         assert read(text) == (text, []), "it may be meant as a text"
+
+
+def test_an_answer_that_is_a_list_of_calls_is_made() -> None:
+    listed = f"[{CALL}]"
+    assert read(listed) == read(*listed) == ("", MADE)
+    for text in ('[{"name": "sundial", "arguments": {}}]', "[1, 2]", "[link](https://a.example)"):
+        assert read(text) == read(*text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        SAMPLES["Qwen Coder"].replace("UTC\n</parameter>", "UTC"),
+        SAMPLES["MiniMax"].replace("UTC</parameter>", "UTC"),
+        SAMPLES["DeepSeek V3.2"].replace(f"UTC</{BAR}DSML{BAR}parameter>", "UTC"),
+        SAMPLES["GLM"].replace("UTC</arg_value>", "UTC"),
+    ],
+)
+def test_a_value_without_its_end_does_not_take_the_next_parameter(call: str) -> None:
+    assert read(call)[1] == []
+    assert without_calls(call) == ""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"<longcat_tool_call>{CALL}</longcat_tool_call>",
+        '<|tools_prefix|>[{"clock": {}}]<|tools_suffix|>',
+        "<|tool_call:begin|>0<|tool_call:name|>clock<|tool_call:args|>{}<|tool_call:end|>",
+        '<xai:function_call name="clock"><parameter name="a">b</parameter></xai:function_call>',
+        '<function(clock){"zone": "UTC"}</function>',
+    ],
+)
+def test_the_markup_of_a_form_that_is_not_read_is_not_shown(call: str) -> None:
+    assert without_calls(f"Let me look.\n{call}") == "Let me look."
+
+
+def test_the_marks_of_an_answer_are_not_shown() -> None:
+    assert without_calls("<|START_RESPONSE|>Noon.<|END_RESPONSE|>") == "Noon."
+    assert without_calls("Noon.</s>") == "Noon."
+    assert read(f"{SAMPLES['Mistral']}</s>") == ("", MADE)
 
 
 def test_several_calls_of_kimi_are_made_in_their_order() -> None:

@@ -123,6 +123,21 @@ def test_plain_schemas_have_no_keyword_that_gemini_refuses() -> None:
     assert "additionalProperties" not in schema
 
 
+def test_null_among_alternatives_is_nullable_in_a_plain_schema() -> None:
+    name = {"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}], "default": None}
+    either = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"name": name, "either": either}}
+    assert schema_of(schema, "plain")["properties"] == {
+        "name": {"type": "string", "maxLength": 9, "default": None, "nullable": True},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}], "nullable": True},
+    }
+
+
+def test_a_name_is_required_once() -> None:
+    schema = {"type": "object", "properties": {"a": {}}, "required": ["a", "a"]}
+    assert schema_of(schema)["required"] == ["a"]
+
+
 def test_llama_cpp_gets_a_type_for_each_schema() -> None:
     schema = schema_of({"properties": {"a": {"description": "Anything."}}}, "typed")
     assert "string" in schema["properties"]["a"]["type"]

@@ -7,9 +7,13 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.models.accounting import usage_of
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
+from component.models.catalog import Prices
 from component.models.gathering import Gathering
-from component.models.usage import Figures, later_usage
+from component.models.messages import ModelMessage, TextPart
+from component.models.protocol import ModelRequest
+from component.models.usage import Figures, Reported, later_usage
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -92,3 +96,19 @@ def test_reasoning_that_is_not_in_the_count_of_the_answer_is_charged(
 ) -> None:
     reported = Gathering(None).reported(Figures("m", said))
     assert reported.tokens_out == tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens_in", "tokens_out", "estimated"),
+    [(0, 0, True), (0, 5, True), (12, 0, True), (None, 5, True), (12, 5, False)],
+)
+def test_zeros_are_replaced_by_our_own_count(
+    tokens_in: int | None, tokens_out: int, estimated: bool
+) -> None:
+    request = ModelRequest(messages=(ModelMessage("user", (TextPart("What time is it now?"),)),))
+    reported = Reported(tokens_in=tokens_in, tokens_out=tokens_out)
+    found = usage_of(request, (TextPart("It is noon."),), reported, Prices)
+    assert found.estimated is estimated
+    assert found.tokens_in > 0
+    assert found.tokens_out > 0
+    assert not usage_of(request, (), Reported(tokens_in=12, tokens_out=0), Prices).estimated

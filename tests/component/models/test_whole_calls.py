@@ -231,3 +231,118 @@ def test_two_objects_in_one_call_are_no_arguments() -> None:
     ((_, arguments),) = calls(reader)
     with pytest.raises(ValueError, match="Extra data"):
         json.loads(arguments)
+
+
+# -- what gateways make of it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "arguments"),
+    [
+        *[(reason, "{}") for reason in ("stop", "tool_use", "end_turn", "function_call", "EOS")],
+        *[(reason, "") for reason in ("abort", "network_error", "insufficient_system_resource")],
+        *[(reason, "") for reason in ("MALFORMED_FUNCTION_CALL", "cancelled", "max_output_tokens")],
+        *[(reason, "") for reason in ("other", "a reason of next year")],
+    ],
+)
+def test_a_call_has_no_arguments_only_after_a_reason_that_says_so(
+    reason: str, arguments: str
+) -> None:
+    chat_completions = read(Gathering(None), chat(**NAME_ONLY), chat(reason))
+    messages = read(MessagesReader(None), block(0), stopped(reason))
+    assert calls(chat_completions) == calls(messages) == [("f", arguments)]
+
+
+def test_empty_arguments_before_the_cut_of_an_answer_may_be_the_beginning_of_others() -> None:
+    first = chat(index=0, id="c1", function={"name": "f", "arguments": "{}"})
+    assert calls(read(Gathering(None), first, chat("length"))) == [("f", "")]
+    assert calls(read(Gathering(None), first, chat("tool_calls"))) == [("f", "{}")]
+
+
+@pytest.mark.parametrize("stop", [[], [{"type": "content_block_stop", "index": 7}]])
+def test_a_block_that_begins_with_its_arguments_has_them_without_an_end(
+    stop: list[dict[str, Any]],
+) -> None:
+    begun = block(0)
+    begun["content_block"]["input"] = DECODED
+    ((_, arguments),) = calls(read(MessagesReader(None), begun, *stop, stopped("tool_use")))
+    assert json.loads(arguments) == DECODED
+    # The next block has the same index.
+    reader = read(MessagesReader(None), begun, block(0, "g"), stopped("tool_use"))
+    assert [(name, json.loads(one)) for name, one in calls(reader)] == [("f", DECODED), ("g", {})]
+
+
+def item_of(id_: str, name: str = "f", arguments: str = "", **more: Any) -> dict[str, Any]:
+    own = {"id": f"fc_{id_}", "call_id": id_, "name": name, "arguments": arguments}
+    return {"type": "function_call"} | own | more
+
+
+def added(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.added", "item": item} | more
+
+
+def done(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "item": item} | more
+
+
+def completed(*output: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "response.completed", "response": {"status": "completed", "output": output}}
+
+
+MESSAGE: dict[str, Any] = {
+    "type": "message",
+    "id": "m",
+    "content": [{"type": "output_text", "text": "So."}],
+}
+SAID = {"type": "response.output_text.delta", "delta": "So."}
+GIVEN = {"type": "response.function_call_arguments.done", "arguments": WANTED}
+ZERO = {"output_index": 0}
+FIRST, OTHER = item_of("1", arguments=WANTED), item_of("2", "g", '{"a":1}')
+
+
+@pytest.mark.parametrize(
+    ("events", "wanted"),
+    [
+        # No event has an index, and the end repeats all.
+        ([added(item_of("1")), argue(WANTED), done(FIRST), completed(FIRST)], 1),
+        ([added(item_of("1"), item_id="fc_1"), argue(WANTED, item_id="fc_1"), completed(FIRST)], 1),
+        # Each item has the index 0.
+        ([SAID | ZERO, added(item_of("1"), **ZERO), GIVEN | ZERO, done(FIRST, **ZERO)], 1),
+        ([added(MESSAGE, **ZERO), SAID | ZERO, done(MESSAGE, **ZERO), added(item_of("1"), **ZERO),
+          argue(WANTED, **ZERO), done(FIRST, **ZERO), completed(MESSAGE, FIRST)], 1),
+        ([done(FIRST, **ZERO), done(OTHER, **ZERO), completed(FIRST, OTHER)], 2),
+        ([added(item_of("1"), **ZERO), GIVEN | ZERO, done(FIRST, **ZERO), added(OTHER, **ZERO)], 2),
+        # The end has an item more than the stream, so the indexes differ.
+        ([added(item_of("1"), **ZERO), argue(WANTED, **ZERO), done(FIRST, **ZERO),
+          completed({"type": "reasoning", "id": "r", "summary": []}, FIRST)], 1),
+        # Only the ids say to which call a piece belongs.
+        ([added(item_of("1")), added(item_of("2", "g")), argue(WANTED[:5], item_id="fc_1"),
+          argue('{"a":1}', item_id="fc_2"), argue(WANTED[5:], item_id="fc_1")], 2),
+        # The arguments come with the beginning, or the name at the end.
+        ([added(FIRST, **ZERO)], 1),
+        ([added(item_of("1", ""), **ZERO), argue(WANTED, **ZERO), done(FIRST, **ZERO)], 1),
+    ],
+)  # fmt: skip
+def test_each_call_of_responses_is_made_once_whatever_indexes_and_ids_the_events_have(
+    events: list[dict[str, Any]], wanted: int
+) -> None:
+    ends = () if events[-1]["type"] == "response.completed" else (responded(),)
+    reader = read(ResponsesReader(None), *events, *ends)
+    assert calls(reader) == [("f", WANTED), ("g", '{"a":1}')][:wanted]
+    assert not reader.draft.incoherent
+
+
+def test_a_call_that_the_provider_calls_incomplete_has_no_arguments() -> None:
+    cut = done(item_of("1", status="incomplete"), **ZERO)
+    assert calls(read(ResponsesReader(None), cut, responded())) == [("f", "")]
+
+
+def test_calls_that_the_end_of_chat_completions_repeats_are_made_once() -> None:
+    some = [("a", "f", WANTED), ("b", "g", '{"a":1}')]
+    deltas = [
+        chat(index=number, id=id_, function={"name": name, "arguments": arguments})
+        for number, (id_, name, arguments) in enumerate(some)
+    ]
+    again = [{"id": id_, "function": {"name": n, "arguments": a}} for id_, n, a in some]
+    end = {"choices": [{"message": {"tool_calls": again}, "finish_reason": "tool_calls"}]}
+    assert calls(read(Gathering(None), *deltas, end)) == [(name, a) for _, name, a in some]

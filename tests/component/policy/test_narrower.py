@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.policy.globs import pattern
-from component.policy.narrower import narrowed, within
+from component.policy.narrower import common, narrowed, within
 
 GLOBS = st.lists(st.text(alphabet="ab*?:", min_size=1, max_size=4), max_size=3)
 NAMES = st.text(alphabet="ab:", max_size=5)
@@ -45,6 +45,17 @@ def test_what_is_narrowed_matches_the_names_that_match_both(
     for name in names:
         both = pattern(asked).fullmatch(name) and pattern(had).fullmatch(name)
         assert bool(found.fullmatch(name)) == bool(both)
+
+
+@given(GLOBS, GLOBS, st.lists(NAMES, unique=True))
+def test_common_patterns_match_no_name_that_one_list_does_not(
+    one: list[str], other: list[str], names: list[str]
+) -> None:
+    assert common(one, one) == tuple(dict.fromkeys(one))
+    found = pattern(common(one, other))
+    for name in filter(found.fullmatch, names):
+        assert pattern(one).fullmatch(name)
+        assert pattern(other).fullmatch(name)
 
 
 def test_patterns_that_are_within_stay() -> None:

@@ -84,7 +84,9 @@ def fill(database: Database, person: JID) -> None:
 
 
 def forget_juliet(database: Database) -> list[Schedule]:
-    forget(database, Forgotten(agent="assistant", address=AGENT, person=JULIET))
+    juliet = Forgotten(agent="assistant", address=AGENT, person=JULIET)
+    forget(database, juliet)
+    watch_rows.forget(database, juliet)
     return schedule_rows.forget(database, JULIET, "assistant")
 
 

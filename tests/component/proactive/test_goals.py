@@ -7,13 +7,14 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent.profile import Away
+from component.agent.profile import Away, Profile
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
 from component.memory.lines import Said
 from component.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.proactive.goals import goal_of, turn_of
 from component.proactive.work import Trigger, Work
@@ -237,6 +238,23 @@ def test_a_goal_has_the_label_of_what_its_author_had_read(
     trigger = Trigger(source="schedule", name="s", key="1", taint=of_trigger)
     work = Work(agent="assistant", principal=ROMEO, goal="Sum it up.", taints=of_work)
     assert goal_of(trigger, work).taint == found
+    labels = {*of_work} | ({of_trigger} if of_trigger else set())
+    assert set(goal_of(trigger, work).taints) == labels
+
+
+async def test_a_goal_has_no_more_rights_than_the_agent_that_has_asked_for_it(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.profile = Profile(agent="assistant", skills=("l*",), capabilities=("memory:*", "tasks"))
+    world.brain.think = shopping("look")
+    limits = AgentLimits(("look", "buy"), ("*",))
+    work = Work(agent="assistant", principal=ROMEO, goal="Look.", limits=limits)
+    goal = goal_of(Trigger(source="schedule", name="s", key="1"), work)
+    async with world.life() as conversations:
+        await conversations.perform(msgspec.structs.replace(asked(), limits=goal.limits))
+    caller = world.shop.callers[0]
+    assert (caller.skills, caller.capabilities) == (("look",), ("memory:*", "tasks"))
 
 
 def test_each_trigger_has_a_turn_of_its_own() -> None:

@@ -211,6 +211,23 @@ async def test_a_goal_is_a_task_of_the_hidden_skill(storage: Storage) -> None:
     assert await backend.starter().start(trigger("2"), GOAL_WORK) is not None
 
 
+async def test_work_waits_while_the_source_of_its_skill_may_be_late(storage: Storage) -> None:
+    backend = Backend(storage)
+    backend.registry = Registry(())
+    late = ["billing"]
+    starter = backend.starter()
+    starter.late_sources = lambda: late
+    with pytest.raises(StanzaError, match=r"no skill called report yet.*billing") as refused:
+        await starter.start(trigger(), WORK)
+    assert refused.value.type == "wait"
+    backend.registry = Registry((report,))
+    assert await starter.start(trigger(), WORK) is not None, "nothing was recorded before"
+    backend.registry = Registry(())
+    late.clear()
+    with pytest.raises(StanzaError, match="no skill called report that"):
+        await starter.start(trigger("2"), WORK)
+
+
 @pytest.mark.ports
 @pytest.mark.parametrize(
     ("change", "work", "text"),

@@ -218,6 +218,21 @@ def test_who_sends_one_dear_stanza_at_a_time_is_charged_all_the_same() -> None:
     assert order.count("dear") == 3
 
 
+def test_once_nothing_waits_nobody_owes_time() -> None:
+    wire, queue = Wire(), FairQueue()
+    queue.add([_event(wire, "dear", 0), _event(wire, "modest", 0)])
+    assert _who(queue.take()) == "dear"
+    queue.charge(10)
+    assert _who(queue.take()) == "modest"
+    queue.charge(1)
+    queue.add([_event(wire, who, number) for who in ("dear", "modest") for number in (1, 2)])
+    order = []
+    while queue.waiting:
+        order.append(_who(queue.take()))
+        queue.charge(1)
+    assert order == ["dear", "modest"] * 2
+
+
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3_000)), max_size=60),
     taken=st.integers(0, 60),

@@ -6,8 +6,10 @@ import ipaddress
 import ssl
 from collections.abc import Sequence
 
+import anyio
 import pytest
 import trustme
+from anyio.abc import SocketAttribute, SocketStream
 from hypothesis import example, given, strategies
 
 from component.sandbox.http_functions import GatedHttp
@@ -68,7 +70,9 @@ async def test_a_url_that_is_not_permitted_is_refused_and_named() -> None:
         ):
             with pytest.raises(HttpRefused) as refused:
                 await gate.send(HttpRequest(url))
-            assert refused.value.capability == f"network:{target_of(url).origin}"
+            origin = target_of(url).origin
+            assert refused.value.capability == f"network:{origin}"
+            assert str(refused.value) == f"Requests to {origin} are not permitted."
         assert not server.requests
 
 
@@ -250,6 +254,24 @@ async def test_certificates_are_verified_for_the_name() -> None:
             await gate.send(HttpRequest(f"https://b.example:{port}/"))
         with pytest.raises(HttpFailed, match="certificate"):
             await HttpGate(access, resolve=resolve).send(HttpRequest(f"https://a.example:{port}/"))
+
+
+@pytest.mark.anyio
+async def test_who_closes_the_connection_before_tls_had_nothing_of_the_request() -> None:
+    async def close(stream: SocketStream) -> None:
+        await stream.aclose()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, close)
+        port = listener.extra(SocketAttribute.local_port)
+        gate = HttpGate([Access("127.0.0.1", "https", port, private=True)])
+        with pytest.raises(HttpFailed, match="closed the connection") as failed:
+            await gate.send(HttpRequest(f"https://127.0.0.1:{port}/"))
+        assert not failed.value.begun
+        group.cancel_scope.cancel()
 
 
 AMBIGUOUS = [

@@ -185,3 +185,20 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_there() -> None:
     frames.feed((11).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="11 bytes"):
         frames.next()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _message("result", parts=b"\x90", other=b"\xc0"),
+        _message(
+            "result", parts=b"\x91" + msgspec.msgpack.encode({"type": "link", "url": "", "x": 1})
+        ),
+        _message("described", skills=b"\x90", other=b"\xc0"),
+        _message("log", level=b"\xa4info", text=b"\xa0", other=b"\xc0"),
+    ],
+    ids=["result", "part", "described", "log"],
+)
+def test_a_message_with_an_unknown_field_is_refused_at_that_field(body: bytes) -> None:
+    with pytest.raises(FrameError, match="unknown field"):
+        read_from_child(body)

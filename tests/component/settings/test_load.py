@@ -377,7 +377,28 @@ def test_a_component_domain_may_be_internationalised(read: Any, domain: str) -> 
     assert settings.server.address == domain
 
 
+@pytest.mark.parametrize(
+    ("written", "domain"),
+    [
+        ("Agent.Example.COM", "agent.example.com"),
+        ("agent.example.com.", "agent.example.com"),
+        ("agent.XN--KLN-SNA.example", "agent.xn--kln-sna.example"),
+        ("agent.KÖLN.example.", "agent.köln.example"),
+    ],
+)
+def test_our_own_domain_is_written_as_servers_write_it(
+    read: Any, written: str, domain: str
+) -> None:
+    component = f'[server]\ncomponent_domain = "{written}"\ncomponent_secret = "s"\n'
+    assert read(component).server.address == domain
+    client = f'[server]\nmode = "client"\njid = "Helper@{written}"\npassword = "s"\n'
+    assert read(client).server.address == f"helper@{domain}"
+
+
 @pytest.mark.parametrize("host", ["[::1]", "::1"])
 def test_an_ipv6_address_may_have_brackets(read: Any, host: str) -> None:
     section = f'[server]\nhost = "{host}"\ncomponent_domain = "a.b"\ncomponent_secret = "s"\n'
-    assert read(section).server.host == "::1"
+    section += f'[webhooks]\nhost = "{host}"\n'
+    section += f'[email_send]\nhost = "{host}"\nsender = "a@a.b"\nrecipients = ["b@a.b"]\n'
+    settings = read(section)
+    assert settings.server.host == settings.webhooks.host == settings.email_send.host == "::1"

@@ -411,6 +411,13 @@ def test_a_field_that_comes_twice() -> None:
     assert caught.value.reasons == {"a": "was given more than once, with different values"}
 
 
+def test_a_field_that_comes_again_without_a_value_says_nothing() -> None:
+    for first, second in (("", TYPE), (TYPE, ""), (None, f" {TYPE}\n")):
+        fields = (filled("FORM_TYPE", first), filled("FORM_TYPE", second))
+        form = Form(type="submit", fields=(*fields, filled("a"), filled("a", "1"), filled("a", "")))
+        assert bytes(values_of(form, one({"type": "integer"}), TYPE)) == b'{"a":1}'
+
+
 def test_a_form_about_something_else() -> None:
     form = Form(type="submit", fields=(filled("FORM_TYPE", "urn:other"),))
     with pytest.raises(InvalidForm, match="FORM_TYPE: expected urn:fluux"):

@@ -156,13 +156,20 @@ def test_the_largest_integer_is_fine() -> None:
     )
 
 
-def test_what_a_stranger_wrote_is_read_as_doubles() -> None:
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"100000000000000000000", b"100000000000000000000"),
+        (b"9007199254740993", b"9007199254740992"),
+        (b"-9007199254740993", b"-9007199254740992"),
+    ],
+)
+def test_what_a_stranger_wrote_is_read_as_doubles(text: bytes, number: bytes) -> None:
     """RFC 8785 knows no other numbers; the text of a double may have no exponent."""
-    action = Action(
-        type="a", json_params=ActionParams(json=msgspec.Raw(b'{"n":100000000000000000000}'))
-    )
-    assert parameters_of(action) == {"n": 1e20}
-    assert rfc8785.dumps(parameters_of(action)) == b'{"n":100000000000000000000}'
+    written = ActionParams(json=msgspec.Raw(b'{"n":%b}' % text))
+    action = Action(type="a", json_params=written)
+    assert parameters_of(action) == {"n": float(number)}
+    assert rfc8785.dumps(parameters_of(action)) == b'{"n":%b}' % number
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b"NaN", b'{"a":NaN}', b"{", b""])
@@ -310,6 +317,13 @@ def test_what_nobody_could_read_is_not_asked(values: dict[str, Any]) -> None:
 )
 def test_what_can_be_read_is_asked(values: dict[str, Any]) -> None:
     assert asked(anything, values).hash is not None
+
+
+def test_100_lines_are_asked_and_101_are_not() -> None:
+    """A number is a line."""
+    assert asked(erase, {"folder": "x\n" * 99, "days": 1}).hash is not None
+    with pytest.raises(StanzaError, match="101 lines, of at most"):
+        asked(erase, {"folder": "x\n" * 100, "days": 1})
 
 
 def test_what_was_approved_under_another_limit_stays_approved() -> None:

@@ -168,6 +168,28 @@ async def test_lines_that_are_removed_by_hand_are_deleted(tmp_path: Path) -> Non
         assert len(here.nodes.texts()) == len(TEXTS) - 1
 
 
+@pytest.mark.parametrize("line", [b"\xff\xfe\n", b"\0\0\n", b'{"key":"k1","content":5}\n'])
+async def test_a_memory_whose_line_is_damaged_is_restored_from_the_node(
+    tmp_path: Path, line: bytes
+) -> None:
+    async with world(tmp_path) as here:
+        await remembering(here)
+        lines = here.file.read_bytes().splitlines(keepends=True)
+        here.file.write_bytes(b"".join([lines[0], line, *lines[2:]]))
+        await here.reconcile()
+        assert here.nodes.texts() == TEXTS == await here.texts()
+
+
+async def test_an_older_line_does_not_replace_the_text_of_a_damaged_one(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await remembering(here)
+        await here.remember("k0", "a newer text")
+        here.file.write_bytes(here.file.read_bytes()[:-20])
+        await here.reconcile()
+        expected = {**TEXTS, "k0": "a newer text"}
+        assert here.nodes.texts() == expected == await here.texts()
+
+
 @pytest.mark.parametrize("decision", ["restore", "delete"])
 async def test_what_an_account_lost_without_a_word_is_decided_by_an_admin(
     tmp_path: Path, decision: Any

@@ -21,6 +21,7 @@ from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
+from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.proactive import started
 from component.proactive.goals import turn_of
@@ -256,6 +257,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
             priority="high",
             template="$text",
             taints=("web",),
+            limits=AgentLimits(("look_*",)),
         ),
     )
     await world.define()
@@ -272,7 +274,7 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         "high",
         "$text",
     )
-    assert work.taints == ("web",)
+    assert (work.taints, work.limits) == (("web",), AgentLimits(("look_*",)))
     for trace in ("watch a", turn_of(trigger)):
         chain = await storage.read(lambda db, trace=trace: noted_chain(db, trace))
         assert chain == ("other@agent.example",)

@@ -8,6 +8,7 @@ import pytest
 from component.features.watches.service import WatchService
 from component.features.watches.skills import WatchSkillPorts, watch_skills
 from component.features.watches.watch import Watch
+from component.policy.flows import AgentLimits
 from component.skills import Context, call, prepare
 from tests.component.proactive.direct import DirectDatabase
 
@@ -25,7 +26,7 @@ class Watcher:
         return True
 
 
-async def test_a_watch_that_a_model_makes_has_the_labels_of_what_it_has_read() -> None:
+async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_read() -> None:
     watcher: Any = Watcher()
     nothing: Any = None
     desk = WatchService(DirectDatabase(0), watcher, (), 10)
@@ -35,10 +36,12 @@ async def test_a_watch_that_a_model_makes_has_the_labels_of_what_it_has_read() -
         principal="juliet@example.com",
         sender="juliet@example.com/x",
         skill=create.name,
-        agent="assistant",
+        agent="assistant/helper-1",
         taints=("web",),
+        limits=AgentLimits(("watch_*",)),
     )
     arguments = prepare(create, (), b'{"name": "mood", "goal": "Fetch it.", "node": "urn:mood"}')
     await call(create, arguments, context, anyio.CapacityLimiter(1))
     (watch,) = watcher.watches
     assert (watch.goal, watch.taints) == ("Fetch it.", ("web",))
+    assert (watch.agent, watch.limits) == ("assistant", AgentLimits(("watch_*",)))

@@ -1,6 +1,7 @@
 """What is answered to a delivery, and what it starts, over a real socket."""
 
 import json
+import math
 import time
 from typing import Any
 from urllib.parse import urlencode
@@ -236,7 +237,10 @@ async def test_slow_headers_are_given_up_and_hold_up_nobody(storage: Storage) ->
         assert (await world.sender.generic({})).status == 202
 
 
-async def test_more_requests_than_the_bound_are_refused(storage: Storage) -> None:
+async def test_more_requests_than_the_bound_are_refused(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.features.webhooks.app._HELD_S", math.inf)
     bounds = Bounds(requests=1)
     async with listening(storage, generic(), github(), bounds=bounds) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -271,6 +275,26 @@ async def test_who_sends_no_signature_is_refused_before_its_body_and_takes_no_pl
             await slow.send(head + header + b"Content-Length: 9\r\n\r\n{")
             assert (await world.sender.generic({})).status == 202
             assert status in await slow.receive()
+
+
+async def test_slow_bodies_with_made_up_signatures_hold_no_place_that_others_need(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.features.webhooks.app._HELD_S", 0.0)
+    async with listening(storage, generic(), github(), bounds=Bounds(requests=2)) as world:
+        head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
+        head += b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n{"
+        async with (
+            await anyio.connect_tcp("127.0.0.1", world.sender.port) as slow,
+            await anyio.connect_tcp("127.0.0.1", world.sender.port) as other,
+        ):
+            for each in (slow, other):
+                await each.send(head)
+                await each.receive()  # it is being received now
+            assert (await world.sender.generic({})).status == 202
+            assert b" 503 " in await slow.receive()
+            assert (await world.sender.github(PUSH)).status == 202
 
 
 async def test_a_delivery_that_was_ignored_starts_nothing_after_other_settings(

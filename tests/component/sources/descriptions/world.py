@@ -14,6 +14,7 @@ from component.skills.schema_inputs import schema_inputs
 from component.skills.sources import Offer, SkillSource, SkillSources
 from component.sources.descriptions.descriptions import Descriptions
 from component.sources.descriptions.rows import DescriptionRows
+from component.sources.descriptions.seen import SeenSources
 from component.sources.descriptions.source import PinnedSource
 from component.storage import Storage
 from tests.component.audit.book import Book
@@ -71,7 +72,12 @@ class World:
         self.told: list[str] = []
         self.book = Book()
         self.descriptions = Descriptions(
-            DescriptionRows(storage), [source], self.book, self.told.append, hold_first=hold_first
+            DescriptionRows(storage),
+            [source],
+            SeenSources(storage.directory),
+            self.book,
+            self.told.append,
+            hold_first=hold_first,
         )
         self._changed = anyio.Event()
         self.registry.listen(self._note)

@@ -103,6 +103,21 @@ async def test_a_revoked_skill_is_gone_with_its_calls(storage: Storage, tmp_path
         assert world.names() == ()
 
 
+async def test_an_approval_is_revoked_once(storage: Storage, tmp_path: Path) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    async with opened(storage, root, tmp_path) as world:
+        with pytest.raises(InstalledError, match="No skill called 'greet' is approved"):
+            await world.directories.revoke("greet", ADMIN)
+        await world.directories.approve("greet", ADMIN)
+        assert ADMIN in (await world.directories.revoke("greet", ADMIN)).revoked
+        with pytest.raises(InstalledError, match="No skill called 'greet' is approved"):
+            await world.directories.revoke("greet", "other@example.com")
+        sheet = await world.directories.show("greet")
+        assert ADMIN in sheet.revoked
+        assert sheet.reason == f"its approval was revoked by {ADMIN}"
+
+
 async def test_a_call_ends_with_the_version_that_it_began_with(
     storage: Storage, tmp_path: Path
 ) -> None:

@@ -147,6 +147,9 @@ TITLED = [{"const": value, "title": title} for value, title in TITLES]
         ({"type": "array", "items": {"type": "string", "enum": ["low", "high"]}}, False),
         ({"type": "array", "items": {"anyOf": TITLED}, "maxItems": 2}, True),
         ({"type": "array", "items": {"type": "string", "oneOf": TITLED}}, True),
+        ({"anyOf": [{"enum": ["low", "high"], "type": "string"}, {"type": "null"}]}, False),
+        ({"anyOf": [*TITLED, {"type": "null"}]}, True),
+        ({"type": ["string", "null"], "enum": ["low", "high"]}, False),
     ],
 )
 def test_the_choices_of_a_question_are_those_of_its_form(described: Any, labels: bool) -> None:
@@ -220,7 +223,7 @@ def test_any_question_becomes_a_form_or_is_refused(schema: Any) -> None:
     "described",
     [
         {"type": "object"},
-        {"type": ["string", "null"]},
+        {"type": ["string", "integer"]},
         {"type": {}},
         {"type": "string", "oneOf": [{"pattern": "a"}]},
         {"type": "string", "enum": []},
