@@ -11,7 +11,6 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.commands.admin import AdminCommands, Vitals
-from component.commands.audit import AuditCommands
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.memories import MemoryCommands
@@ -124,7 +123,6 @@ class OperationsSubsystem:
             ).commands(),
             *(() if agents is None else self._tell(agents)),
             *self._more,
-            *self._audit(),
         )
 
     def _tell(self, agents: "AgentSubsystem") -> Sequence[AnyCommand]:
@@ -140,12 +138,6 @@ class OperationsSubsystem:
             self._environment.monitoring.recorder,
             self._stream.addresses,
         ).commands()
-
-    def _audit(self) -> Sequence[AnyCommand]:
-        audit = self._environment.monitoring.audit
-        if audit is None:
-            return ()
-        return AuditCommands(audit.directory, audit.known, audit.settled).commands()
 
     def _vitals(self) -> Vitals:
         settings = self._environment.settings

@@ -9,7 +9,6 @@ from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.audit.verify import Verdict
-from component.commands.audit import AUDIT, AuditCommands, AuditParams
 from component.commands.definition import (
     OPERATOR,
     Asking,
@@ -23,6 +22,7 @@ from component.commands.pause_gate import PauseGate
 from component.commands.recording import recorded
 from component.commands.tasks import CANCEL, OneTask
 from component.commands.words import read_words
+from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
 from component.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -44,7 +44,7 @@ async def asked(path: Path, words: str) -> CommandResult:
                     subject=f"skill{number}",
                 )
             )
-        commands = AuditCommands(audit.directory, audit.known, audit.settled).commands()
+        commands = AuditCommands(audit).commands()
         table = Commands(commands, [BOSS])
         assert table.get("audit", table.asking(ALICE)) is None
         asking = table.asking(BOSS)

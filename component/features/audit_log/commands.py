@@ -1,7 +1,7 @@
 """The command about the audit log: shows entries, and verifies that it is complete."""
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
@@ -9,9 +9,10 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 from anyio import to_thread
 
-from component.audit.lines import Line, Link
+from component.audit.lines import Line
 from component.audit.protocol import EventKind
 from component.audit.query import Query, latest, moment
+from component.audit.record import Audit
 from component.audit.verify import Verdict, verify_beside
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.storage import StorageError
@@ -87,20 +88,11 @@ class AuditCommands:
     """The command about the audit log.
 
     Args:
-        directory: the directory of the log files.
-        known: the lines of the log that the database knows.
-        settled: waits until recorded events are in the files. Raises StorageError.
+        audit: the audit log.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        known: Callable[[], Awaitable[Sequence[Link]]],
-        settled: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._directory = directory
-        self._known = known
-        self._settled = settled
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -109,14 +101,14 @@ class AuditCommands:
     async def _run(self, _asking: Asking, params: AuditParams) -> CommandResult:
         query = query_of(params)
         try:
-            await self._settled()
+            await self._audit.settled()
         except StorageError as error:
             raise CommandError(str(error)) from None
         if params.do == "verify":
-            known = await self._known()
-            verdict = await _beside(partial(verify_beside, self._directory, known))
+            known = await self._audit.known()
+            verdict = await _beside(partial(verify_beside, self._audit.directory, known))
             return CommandResult(verdict_text(verdict), verdict)
-        found = await _beside(partial(_last, self._directory, query, params.limit))
+        found = await _beside(partial(_last, self._audit.directory, query, params.limit))
         return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
 
 
