@@ -13,6 +13,8 @@ from component.kernel.kernel import Kernel
 from component.messages.availability import Show
 from component.proactive.forgetting import forget
 from component.storage.shared import SharedChanges
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
 from xep.jid import JID
 
 
@@ -47,6 +49,8 @@ class Subsystems:
         stream.more_features = self._features
         stream.is_room = self._is_room
         kernel.tasks.tool_ended = self._task_ended
+        kernel.tasks.task_changed = self._task_changed
+        kernel.tasks.service.on_deleted = self._task_deleted
         self.operations = OperationsSubsystem(
             *(environment, stream, contacts, kernel.tasks, kernel.agents),
             (
@@ -79,7 +83,6 @@ class Subsystems:
                 *chain.from_iterable(each.handlers for each in self.opened),
                 *self.discovery.handlers(),
                 *pubsub.handlers(),
-                *kernel.tasks.handlers(),
                 kernel.pubsub_events,
                 *self.operations.handlers(),
                 *self.chat.handlers(),
@@ -137,6 +140,14 @@ class Subsystems:
         self.kernel.work.task_ended(task)
         for opened in self.opened:
             opened.task_ended(task)
+
+    def _task_changed(self, notice: Notice) -> None:
+        for opened in self.opened:
+            opened.task_changed(notice)
+
+    def _task_deleted(self, task: DeletedTask) -> None:
+        for opened in self.opened:
+            opened.task_deleted(task)
 
     def shared_changes(self) -> SharedChanges:
         """Has what this instance keeps in memory follow what other instances change."""

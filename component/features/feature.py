@@ -17,6 +17,8 @@ from component.settings import Settings
 from component.skills import Registry, Skill
 from component.storage import Storage
 from component.storage.forgetting import Forget
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
 from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")
@@ -76,6 +78,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     disco_features: Callable[[], Sequence[str]] = tuple
     is_room: Callable[[JID], bool] = _never
     task_ended: Callable[[str], None] = _nothing
+    task_changed: Callable[[Notice], None] = _nothing
+    task_deleted: Callable[[DeletedTask], None] = _nothing
 
 
 class Feature:

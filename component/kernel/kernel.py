@@ -56,9 +56,7 @@ class Kernel:
         )
         self.pubsub_events = PubSubEvents()
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
-        self.tasks = TaskSubsystem(
-            environment, self.stream, self.contacts, self.pubsub, modules.provide
-        )
+        self.tasks = TaskSubsystem(environment, self.stream, self.contacts, modules.provide)
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from component.commands.definition import Commands
+from component.features.tasks_iq.handlers import ConfirmHandler
 from component.handlers.chat_answers import ChatAnswers
-from component.handlers.confirm import ConfirmHandler
 from component.handlers.message import MessageHandler
 from component.handlers.questions import Questions
 from component.skills import skill

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from component.handlers.tasks import TasksHandler
+from component.features.tasks_iq.handlers import TasksHandler
 from component.storage import StorageError
 from component.tasks import queries
 from component.tasks.protocol import Tasks

@@ -5,15 +5,16 @@ Each principal sees its own items; nothing is copied into the tables of the PubS
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from component.handlers.skills import describe
+from component.features.tasks_iq.skill_queries import describe
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
+from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from component.tasks.protocol import Notice
+from component.tasks.protocol import Notice, Tasks
 from component.tasks.retention import DeletedTask
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
@@ -28,13 +29,6 @@ SKILLS: Final = fluux.NAMESPACE
 TASKS: Final = f"{AGENT}#tasks"
 """The node of a principal's tasks."""
 _MOST_TASKS: Final = 50
-
-
-class Tasks(Protocol):
-    """The tasks of principals: `component.tasks.service.TaskService`."""
-
-    async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        """Return a page of the tasks of a principal. Raises StorageError."""
 
 
 class SkillsNode:
@@ -86,6 +80,7 @@ class TasksNode:
 
     Args:
         tasks: the tasks.
+        pubsub: notifies principals of their tasks.
     """
 
     name = TASKS
@@ -98,8 +93,9 @@ class TasksNode:
         send_last_published_item="never",
     )
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, pubsub: PubSubService) -> None:
         self._tasks = tasks
+        self._pubsub = pubsub
 
     def is_at(self, service: JID) -> bool:
         """Return whether the address has this node."""
@@ -110,6 +106,17 @@ class TasksNode:
         query = TaskList(page=ResultSet(before="", max=_MOST_TASKS))
         answer = await self._tasks.list(principal, service, query)
         return [task_item(task, service) for task in answer.tasks]
+
+    def changed(self, notice: Notice) -> None:
+        """Notify a principal of a task of its own. Never waits."""
+        address = notice.agent.bare
+        item = task_item(notice.task, address)
+        self._pubsub.recomputed(address, TASKS, notice.principal.bare, (item,))
+
+    def deleted(self, task: DeletedTask) -> None:
+        """Notify a principal that a task of its own is not stored any more. Never waits."""
+        address, principal = JID.parse(task.target).bare, JID.parse(task.principal)
+        self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
 
 
 def task_item(task: Task, service: JID) -> StoredItem:
@@ -123,14 +130,3 @@ def task_item(task: Task, service: JID) -> StoredItem:
         publisher=str(service),
         published=task.updated or task.created or datetime.now(UTC),
     )
-
-
-def notified_task(notice: Notice) -> tuple[JID, JID, StoredItem]:
-    """Return the address, the principal and the item of a changed task."""
-    address = notice.agent.bare
-    return address, notice.principal.bare, task_item(notice.task, address)
-
-
-def deleted_task(task: DeletedTask) -> tuple[JID, JID]:
-    """The address and the principal of a task that is not stored any more."""
-    return JID.parse(task.target).bare, JID.parse(task.principal)
